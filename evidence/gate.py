@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from coeval.analysis.comparison.lower_bound import ONE_SIDED, at_most_zero, beyond_p_value
+from coeval.analysis.comparison.lower_bound import ONE_SIDED, excess_loss_p_value, probability_at_most_zero
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, Floats
 from evidence.page import write_page
@@ -71,7 +71,7 @@ def stopped(kind: Kind, mean: float, loss: float, drop: float, items: int, repea
         strata = [PairedScores(*pair, once)]
         one = paired_difference(strata)
         worse = (one.p or 1.0) < ALPHA and one.difference < -drop
-        found.append((worse and beyond_p_value(strata, drop) < ALPHA, worse))
+        found.append((worse and excess_loss_p_value(strata, drop) < ALPHA, worse))
     return Stopped(*np.mean(found, axis=0).tolist())
 
 
@@ -108,7 +108,7 @@ def _p_values(differences: Floats, drop: float) -> Floats:
     for each in np.sort(differences, axis=1):
         if (key := each.tobytes()) not in found:
             values, counts = np.unique(each, return_counts=True)
-            found[key] = at_most_zero(np.append(values, -1.0) + drop, np.append(counts, 1.0))
+            found[key] = probability_at_most_zero(np.append(values, -1.0) + drop, np.append(counts, 1.0))
         p_values.append(found[key])
     return np.array(p_values)
 

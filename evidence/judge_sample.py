@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtr
 
-from coeval.analysis.comparison.family import gatekept
-from coeval.analysis.comparison.paired_difference import PairedScores, holm
+from coeval.analysis.comparison.family import gatekeep_p_values
+from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.measures.ranking import Level, Ranking, leading_pair, ranked
+from coeval.analysis.measures.ranking import Ranking, StudentMean, leading_pair, rank_by_shared_scores
 from coeval.analysis.panel.mean_squares import ByJudge
 from evidence.page import write_page
 
@@ -70,8 +70,8 @@ def panel_ranking(
     pairs = [*combinations(range(students), 2)]
     common = {(names[a], names[b]): {"": PairedScores(means[:, a], means[:, b], once)} for a, b in pairs}
     judged = {(names[a], names[b]): [ByJudge(scores[:, b] - scores[:, a])] for a, b in pairs}
-    levels = {name: Level(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
-    return ranked(levels, common, (), judged)
+    levels = {name: StudentMean(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
+    return rank_by_shared_scores(levels, common, (), judged)
 
 
 def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
@@ -79,13 +79,13 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
     counts = np.zeros(6)
     for _ in range(repeats):
         found = panel_ranking(random, students, judges, leaning, 0.0)
-        first = found.between(*leading_pair(found))
+        first = found.difference(*leading_pair(found))
         pair = found.differences["s0", "s1"]
         assert first is not None
         assert pair.ci95_over_judges is not None
         (low, high), wide = pair.ci95, pair.ci95_over_judges
         true = panel_ranking(random, students, judges, leaning, GAP)
-        ahead = true.between(*leading_pair(true))
+        ahead = true.difference(*leading_pair(true))
         assert ahead is not None
         right = true.order[0] == "s0"
         counts += (
@@ -152,8 +152,8 @@ def pages(world: World, repeats: int) -> Pages:
         by_family = np.ones(len(p))
         for name in set(family):
             places = [at for at, one in enumerate(family) if one == name]
-            by_family[places] = holm([p[at] for at in places])
-        kept = np.array([0.0 if one is None else one.p for one in gatekept(p, above)])
+            by_family[places] = holm_adjust([p[at] for at in places])
+        kept = np.array([0.0 if one is None else one.p for one in gatekeep_p_values(p, above)])
         differs, first = np.array(truth), np.array([at is None for at in above])
         counts[0] += (by_family[~differs] < ALPHA).any()
         for at, question in enumerate((first, ~first), 1):
@@ -218,8 +218,8 @@ def picked_leaders(students: int, repeats: int) -> tuple[float, float]:
         scores = random.normal(size=(students, ITEMS)) + random.normal(size=ITEMS)
         leader = int(scores.mean(axis=1).argmax())
         pairs = {pair: _p(scores[pair[0]] - scores[pair[1]]) for pair in combinations(range(students), 2)}
-        own = holm([p for pair, p in pairs.items() if leader in pair])
-        every = dict(zip(pairs, holm(list(pairs.values())), strict=True))
+        own = holm_adjust([p for pair, p in pairs.items() if leader in pair])
+        every = dict(zip(pairs, holm_adjust(list(pairs.values())), strict=True))
         counts += min(own) < ALPHA, min(p for pair, p in every.items() if leader in pair) < ALPHA
     share_own, share_all = (counts / repeats).tolist()
     return share_own, share_all

@@ -20,16 +20,16 @@ import numpy as np
 
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import (
-    judge_agreement,
-    judge_pairs,
-    pair_measures,
-    panel_measures,
+    agreement_by_judge,
+    compare_judge_pairs,
+    measure_judge_pairs,
+    measure_panel,
 )
 from coeval.analysis.measures.measure_tree import Measured, iterate_leaves
-from coeval.analysis.measures.ranking import ranking
+from coeval.analysis.measures.ranking import rank_students
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.measures.student_measures import student_measures
-from coeval.analysis.measures.teacher_measures import teacher_measures
+from coeval.analysis.measures.student_measures import measure_students
+from coeval.analysis.measures.teacher_measures import measure_teachers
 from evidence.page import write_page
 from evidence.planted import judge_missing, judging_themselves, ranked
 
@@ -93,13 +93,13 @@ def drawn_grid(world: World, items: int, random: np.random.Generator) -> ScoreGr
 
 
 def measured(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Measured]:
-    pairs = judge_pairs(grid, reweighting)
+    pairs = compare_judge_pairs(grid, reweighting)
     found = {
-        "student": student_measures(grid, ranking(grid).scores)["student-1"],
-        "pair": pair_measures(pairs)["judge-0", "judge-1"],
-        "judge": judge_agreement(grid, pairs)["judge-0"],
-        "panel": panel_measures(grid, reweighting),
-        "teacher": teacher_measures(grid, reweighting)["teacher-0"],
+        "student": measure_students(grid, rank_students(grid).scores)["student-1"],
+        "pair": measure_judge_pairs(pairs)["judge-0", "judge-1"],
+        "judge": agreement_by_judge(grid, pairs)["judge-0"],
+        "panel": measure_panel(grid, reweighting),
+        "teacher": measure_teachers(grid, reweighting)["teacher-0"],
     }
     return {
         f"{of} {leaf.measure}": leaf.measured

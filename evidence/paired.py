@@ -19,7 +19,12 @@ import numpy as np
 from scipy.special import ndtr, stdtrit
 from scipy.stats import beta
 
-from coeval.analysis.comparison.paired_difference import Difference, PairedScores, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import (
+    Difference,
+    PairedScores,
+    holm_adjust,
+    paired_difference,
+)
 from coeval.analysis.intervals import Floats
 from evidence.page import write_page
 
@@ -126,7 +131,7 @@ def false_positives(kind: Kind, mean: float, items: int, *, repeats: int) -> flo
 def false_families(kind: Kind, mean: float, items: int, *, repeats: int, tasks: int = 5) -> float:
     """How often, after Holm, any of several tasks is called different where none is."""
     found = compared(kind, (mean, mean), items, repeats=repeats, tasks=tasks)
-    return float(np.mean([min(holm([one.p or 0.0 for one in family])) < 0.05 for family in found]))
+    return float(np.mean([min(holm_adjust([one.p or 0.0 for one in family])) < 0.05 for family in found]))
 
 
 class Power(NamedTuple):

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit, roots_hermitenorm
 
-from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.comparison.paired_difference import holm_adjust
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds, strengths
 from evidence.page import write_page
@@ -91,7 +91,7 @@ def coverage(world: World, repeats: int, seed: int = 0) -> Found:
             low, high = share_bounds(float(share), float(again[:, at].std(ddof=1)), fitted.clusters)
             held.append(low <= truth[at] <= high)
             widths.append(high - low)
-        adjusted = holm([fitted.p_value(*pair) for pair in pairs])
+        adjusted = holm_adjust([fitted.p_value(*pair) for pair in pairs])
         sure = [pair for pair, p in zip(pairs, adjusted, strict=True) if p < ALPHA]
         different.append(len(sure) / len(pairs))
         wrong.append(any((expected[a] - expected[b]) * (truth[a] - truth[b]) <= 0 for a, b in sure))

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtr
 
-from coeval.analysis.comparison.paired_difference import holm
+from coeval.analysis.comparison.paired_difference import holm_adjust
 from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.people.calibration import (
     LabelledStratum,
@@ -83,7 +83,7 @@ def sure_pairs(parts: list[LinearParts]) -> set[tuple[int, int]]:
     """Who is significantly ahead of whom, after Holm's adjustment."""
     pairs = list(combinations(range(len(parts)), 2))
     found = [powered_difference(parts[one], parts[other]) for one, other in pairs]
-    adjusted = holm([each.p for each in found])
+    adjusted = holm_adjust([each.p for each in found])
     return {
         pair if each.value > 0 else pair[::-1]
         for pair, each, p in zip(pairs, found, adjusted, strict=True)

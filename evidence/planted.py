@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import judge_agreement, judge_pairs
-from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
-from coeval.analysis.measures.robust_set import RobustOptions, robust_set
+from coeval.analysis.measures.judge_measures import agreement_by_judge, compare_judge_pairs
+from coeval.analysis.measures.ranking import Ranking, rank_excluding_self_judgments, rank_students
+from coeval.analysis.measures.robust_set import RobustOptions, choose_robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
 from evidence.leaning import Planted, simulate
 
@@ -43,7 +43,7 @@ def true_ranks(abilities: tuple[float, ...]) -> list[tuple[int, int]]:
 def ranked(abilities: tuple[float, ...], grids: Iterator[ScoreGrid]) -> Ranked:
     """Over runs of students of these abilities."""
     true = true_ranks(abilities)
-    found = [_of_run(true, grid.students, ranking(grid).ranking) for grid in grids]
+    found = [_of_run(true, grid.students, rank_students(grid).ranking) for grid in grids]
     return Ranked(*np.mean(found, axis=0).tolist())
 
 
@@ -78,7 +78,7 @@ def judge_missing(items: int, repeats: int, students: int = 3) -> Equals:
         levels = grid.levels.copy()
         levels[(grid.student == 0) & lost[grid.item], grid.judges.index("strict")] = UNSCORED
         grid = grid._replace(levels=levels)
-        ranks = ranking(grid).ranking
+        ranks = rank_students(grid).ranking
         found.append((any(reported.significant for reported in ranks.differences.values()), ranks.order[0]))
     return _equals(found, students)
 
@@ -89,7 +89,7 @@ def judging_themselves(items: int, repeats: int) -> Equals:
     found = []
     for seed in range(repeats):
         grid = simulate(judges, items, seed, dict.fromkeys(judges, 0.6)).grid
-        ranks = without_own_measures(grid).ranking
+        ranks = rank_excluding_self_judgments(grid).ranking
         sure = any(one.significant for one in ranks.differences.values())
         found.append((sure, ranks.order[0]))
     return _equals(found, len(judges))
@@ -117,10 +117,12 @@ def robust_false(repeats: int, seed: int = 1) -> RobustFalse:
     for run in range(repeats):
         levels = 0.3 * generator.normal(size=(60, 3, 1)) + 0.3 * generator.normal(size=(60, 3, 3))
         grid = level_grid(np.clip(np.rint(2 * (0.5 + levels)), 0, 2).astype(np.int8), teachers=6)
-        robust = robust_set(grid, judge_agreement(grid, judge_pairs(grid, reweighting)), RobustOptions())
+        robust = choose_robust_set(
+            grid, agreement_by_judge(grid, compare_judge_pairs(grid, reweighting)), RobustOptions()
+        )
         assert robust is not None
-        for place, some in enumerate((grid, robust.of(grid))):
-            of_pairs = ranking(some).ranking.differences.values()
+        for place, some in enumerate((grid, robust.select(grid))):
+            of_pairs = rank_students(some).ranking.differences.values()
             found[run, place] = any(pair.significant for pair in of_pairs)
     return RobustFalse(*found.mean(axis=0).tolist())
 

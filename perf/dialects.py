@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
-from coeval.models.address import dialect_of
+from coeval.models.address import load_dialect
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.plan.judge_form import JudgeForm
 
@@ -149,7 +149,7 @@ def costs() -> dict[str, DialectCost]:
 
 def _cost(interface: str, typical: Typical) -> DialectCost:
     host = HOSTS[interface]
-    dialect, spec = dialect_of(host), ModelSpec(name="m", interface=interface, model=typical.model)
+    dialect, spec = load_dialect(host), ModelSpec(name="m", interface=interface, model=typical.model)
     request = Request(
         (Message("system", "You are an impartial judge."), Message("user", "Score this answer. " * 100)),
         sampling=SamplingParameters(temperature=0.0, max_tokens=512),

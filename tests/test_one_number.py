@@ -49,7 +49,7 @@ from worker_folder import worker_folder
 
 from coeval.api import open_run
 from coeval.cli.main import main
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.reports.site.page import write_page
 from coeval.reports.view.viewed_folder import ViewedFolder
 from tools.docs.materials import write_prices
@@ -107,7 +107,7 @@ def faces_of_run(folder: Path, out: Path) -> Iterator[Face]:
     yield from _of_view(folder)
     called("analyze", "all", "--run", folder, "--format", "excel", "--out", out)
     yield of_workbook("workbook", openpyxl.load_workbook(out / "report.xlsx"))
-    with folder_report(folder) as found:
+    with open_folder_report(folder) as found:
         yield of_report("page", found.report)
     yield of_html("notebook", open_run(folder)._repr_html_())
     yield from _of_files(folder, out)
@@ -321,7 +321,7 @@ def _decimals(text: str) -> set[str]:
 @pytest.mark.parametrize("name", _runs())
 def test_a_figure_of_a_sentence_of_the_page_stands_in_one_of_its_tables(folders: Folders, name: str) -> None:
     """Of the report's data; the page that is written of it has its sentences."""
-    with chdir(folders.work), folder_report(folders.paths[name][0]) as found:
+    with chdir(folders.work), open_folder_report(folders.paths[name][0]) as found:
         page = of_html("page", write_page(found.report).decode())
         viewed = [*_of_view(folders.paths[name][0])][-1]
     assert not _absent(of_report("page", found.report), found.report.shown_names.key)
@@ -503,7 +503,7 @@ def _metrics(folder: Path, out: Path) -> Iterator[tuple[str, Key, Any]]:
         cells = dict(zip(table.head, row, strict=True))
         for name, end in (("Points", "value"), ("Points, from", "low"), ("Points, to", "high"), ("n", "n")):
             yield "workbook", (cells["Task"], cells["Metric"], end), cells[name]
-    with folder_report(folder) as found:
+    with open_folder_report(folder) as found:
         page = of_report("page", found.report)
     for face in (page, of_html("notebook", open_run(folder)._repr_html_())):
         for table in face.tables:

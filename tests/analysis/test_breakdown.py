@@ -15,14 +15,14 @@ from written_run import Run
 
 import coeval as api
 from coeval.analysis.breakdown import By, breakdown
-from coeval.analysis.measures.benchmark_measures import attribute_coverage, item_quality
+from coeval.analysis.measures.benchmark_measures import measure_attribute_coverage, measure_item_quality
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.near_duplicates import (
     NearDuplicate,
-    groups,
-    jaccard,
-    near_duplicates,
-    surface_bias,
+    find_near_duplicates,
+    group_duplicates,
+    jaccard_similarity,
+    mean_prompt_similarity,
     word_shingles,
 )
 from coeval.analysis.readers.run_reader import RunReader
@@ -84,17 +84,17 @@ def test_a_run_without_scores_has_no_parts(tmp_path: Path) -> None:
 def test_coverage_counts_declared_strata_that_occur_and_those_that_are_rare() -> None:
     declared = {"a": ["x", "y", "z"], "b": ["u", "v"]}
     sampled = [["a=x", "b=u"]] * 3 + [["a=y", "b=u"], ["a=other"]]
-    found = attribute_coverage(declared, sampled)
+    found = measure_attribute_coverage(declared, sampled)
     assert found.acr == pytest.approx(3 / 5), "x, y and u; other was not declared"
     assert found.rar == pytest.approx(1 / 3), "y once; z and v never"
     assert found.pairwise_acr == pytest.approx(2 / 6)
     assert found.pairwise_rar == pytest.approx(1 / 5)
     assert found.absent == ("a=z", "b=v")
-    whole = attribute_coverage({"a": ["x"]}, [["a=x"]] * 3)
+    whole = measure_attribute_coverage({"a": ["x"]}, [["a=x"]] * 3)
     assert (whole.acr, whole.rar, whole.pairwise_acr) == (1.0, None, None), (
         "nothing is rare; there is no pair"
     )
-    assert attribute_coverage({}, sampled)[:4] == (None, None, None, None)
+    assert measure_attribute_coverage({}, sampled)[:4] == (None, None, None, None)
 
 
 def test_names_and_values_may_hold_the_sign_between_them(tmp_path: Path) -> None:
@@ -114,22 +114,30 @@ def test_names_and_values_may_hold_the_sign_between_them(tmp_path: Path) -> None
 def test_surface_bias_is_the_mean_over_all_pairs_where_these_are_few() -> None:
     prompts = ["the cat sat on the mat", "the cat sat on a mat", "a dog ran far away"]
     grams = [word_shingles(prompt) for prompt in prompts]
-    pairs = [jaccard(grams[0], grams[1]), jaccard(grams[0], grams[2]), jaccard(grams[1], grams[2])]
+    pairs = [
+        jaccard_similarity(grams[0], grams[1]),
+        jaccard_similarity(grams[0], grams[2]),
+        jaccard_similarity(grams[1], grams[2]),
+    ]
     assert pairs == [2 / 6, 0.0, 0.0]
-    few = surface_bias(prompts)
+    few = mean_prompt_similarity(prompts)
     assert few.mean == pytest.approx(sum(pairs) / 3)
     assert few.pairs == 3
-    assert surface_bias(["alone"]) == (None, 0)
+    assert mean_prompt_similarity(["alone"]) == (None, 0)
 
 
 @pytest.mark.process
 def test_a_large_sample_of_pairs_is_the_same_every_time() -> None:
     words, drawn = [f"w{n}" for n in range(9)], random.Random(1)
     prompts = [" ".join(drawn.choices(words, k=20)) for _ in range(300)]
-    found = surface_bias(prompts)
+    found = mean_prompt_similarity(prompts)
     assert found.pairs == 2000
-    assert found == surface_bias(prompts)
-    every = [jaccard(word_shingles(a), word_shingles(b)) for n, a in enumerate(prompts) for b in prompts[:n]]
+    assert found == mean_prompt_similarity(prompts)
+    every = [
+        jaccard_similarity(word_shingles(a), word_shingles(b))
+        for n, a in enumerate(prompts)
+        for b in prompts[:n]
+    ]
     assert found.mean == pytest.approx(np.mean(every), abs=0.002)
 
 
@@ -144,23 +152,23 @@ def test_near_duplicates_are_found_among_thousands_and_nothing_else_is() -> None
         changed[n % 40] = "changed"
         prompts[at] = " ".join(changed).upper() if n % 2 else " ".join(changed)
         planted[at] = of
-    found = {twin.place: twin.of for twin in near_duplicates(prompts)}
+    found = {twin.place: twin.of for twin in find_near_duplicates(prompts)}
     assert found == planted
 
 
 @pytest.mark.process
 def test_equal_prompts_do_not_cost_their_square() -> None:
-    found = near_duplicates(["one and the same prompt for all"] * 20_000)
+    found = find_near_duplicates(["one and the same prompt for all"] * 20_000)
     assert len(found) == 19_999
     assert {twin.of for twin in found} == {0}
-    assert near_duplicates(["", "", "a", "a b"])[0][:2] == (1, 0)
+    assert find_near_duplicates(["", "", "a", "a b"])[0][:2] == (1, 0)
 
 
 def test_discrimination_is_the_correlation_with_the_rest() -> None:
     random_ = np.random.default_rng(3)
     scores = np.round(random_.random((8, 12)) * 4) / 4
     scores[2, 5] = scores[0, 0] = np.nan
-    found = item_quality(scores)
+    found = measure_item_quality(scores)
     for item in range(12):
         known = np.isfinite(scores[:, item])
         rest = np.nanmean(np.delete(scores, item, axis=1), axis=1)
@@ -171,11 +179,11 @@ def test_discrimination_is_the_correlation_with_the_rest() -> None:
 
 def test_items_that_say_nothing_are_told() -> None:
     scores = np.array([[1.0, 0.0, 1.0], [1.0, 0.0, 0.5], [1.0, np.nan, 0.0]])
-    found = item_quality(scores)
+    found = measure_item_quality(scores)
     assert found.all_pass.tolist() == [True, False, False]
     assert found.all_fail.tolist() == [False, True, False]
     assert np.isnan(found.discrimination[:2]).all()
-    assert np.isnan(item_quality(scores[:2]).discrimination).all(), "two students are too few"
+    assert np.isnan(measure_item_quality(scores[:2]).discrimination).all(), "two students are too few"
 
 
 @pytest.mark.process
@@ -209,10 +217,10 @@ def test_what_a_template_says_around_each_item_counts_for_nothing() -> None:
     words = [f"word{n}" for n in range(500)]
     template = " ".join(drawn.choices(words, k=100))
     prompts = [f"{template} {' '.join(drawn.choices(words, k=20))}" for _ in range(40)]
-    assert near_duplicates(prompts) == []
-    found = near_duplicates([*prompts, *(f"{prompt} more" for prompt in prompts[:5])])
+    assert find_near_duplicates(prompts) == []
+    found = find_near_duplicates([*prompts, *(f"{prompt} more" for prompt in prompts[:5])])
     assert {(twin.place, twin.of) for twin in found} == {(40 + n, n) for n in range(5)}
-    assert len(near_duplicates([template] * 12)) == 11
+    assert len(find_near_duplicates([template] * 12)) == 11
 
 
 @pytest.mark.parametrize("template", ["", "Are these brackets closed? "])
@@ -220,11 +228,11 @@ def test_prompts_without_words_of_their_own_are_duplicates_where_they_are_equal(
     """Brackets, emoji: nothing of them is in the 3-grams of words."""
     drawn = random.Random(1)
     prompts = [template + " ".join(drawn.choices("()[]{}", k=20)) for _ in range(30)]
-    assert near_duplicates(prompts) == []
-    found = near_duplicates([*prompts, prompts[3], f"{prompts[7]}  "])
+    assert find_near_duplicates(prompts) == []
+    found = find_near_duplicates([*prompts, prompts[3], f"{prompts[7]}  "])
     assert [(twin.place, twin.of) for twin in found] == [(30, 3), (31, 7)]
 
 
 def test_a_chain_of_duplicates_is_one_group() -> None:
     chain = [NearDuplicate(3, 1, 0.8), NearDuplicate(4, 2, 0.8), NearDuplicate(5, 3, 0.9)]
-    assert groups([*chain, NearDuplicate(4, 3, 0.7)], 7).tolist() == [0, 1, 1, 1, 1, 1, 6]
+    assert group_duplicates([*chain, NearDuplicate(4, 3, 0.7)], 7).tolist() == [0, 1, 1, 1, 1, 1, 6]

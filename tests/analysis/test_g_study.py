@@ -10,7 +10,7 @@ from statsmodels.stats.anova import AnovaRM, anova_lm
 from written_run import REFERENCE, WHY_SKIPPED
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.score_grid import score_grid
+from coeval.analysis.measures.score_grid import read_score_grid
 from coeval.analysis.panel.g_study import full_block, g_study
 from coeval.analysis.panel.panel_findings import reliability
 from coeval.analysis.readers.run_reader import RunReader
@@ -57,7 +57,7 @@ def test_components_and_reliability_are_those_of_an_analysis_of_variance() -> No
 def test_those_of_a_real_run_are_within_two_points_of_an_analysis_done_apart() -> None:
     """By pandas, item by item; what some student or judge lacks is left out."""
     with RunReader(REFERENCE / "legacy_run") as reader:
-        grid = score_grid(reader)
+        grid = read_score_grid(reader)
     found = g_study(grid.judge_scores)
     assert found is not None
     means, weights = [], []

@@ -20,12 +20,12 @@ from coeval.analysis.comparison.family import (
     FactorPart,
     FamilyMember,
     adjust_family,
-    gatekept,
-    lead_factor,
+    find_lead_factor,
+    gatekeep_p_values,
     lead_verdict,
 )
 from coeval.analysis.comparison.paired_difference import Difference
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.reports.site.page import write_page
 from evidence.judge_sample import TASKS, World, leads, pages, picked_leaders
 
@@ -33,7 +33,7 @@ from evidence.judge_sample import TASKS, World, leads, pages, picked_leaders
 def p_of(
     p_values: Sequence[float | None], above: Sequence[int | None], branches: Sequence[bool] = ()
 ) -> list[float | None]:
-    return [None if one is None else one.p for one in gatekept(p_values, above, branches)]
+    return [None if one is None else one.p for one in gatekeep_p_values(p_values, above, branches)]
 
 
 def test_leaves_beside_each_other_are_adjusted_by_holm() -> None:
@@ -142,19 +142,19 @@ def test_overall_differences_are_adjusted_by_holm_whatever_is_below() -> None:
 @pytest.mark.parametrize("p", [0.0004, 0.01, 0.0166, 0.03, 0.9])
 def test_an_adjusted_interval_leaves_zero_out_where_the_adjusted_p_is_below_5_percent(p: float) -> None:
     """Three pairs; the third has a test below it, which is tested where its own is significant."""
-    members = [member(0.001), member(0.2), member(p), member(0.002, above=2)]
+    members = [member(0.001), member(0.2), member(p), member(0.002, parent=2)]
     for one, tested in zip(members, adjust_family(members), strict=True):
         low, high = tested.ci95_adjusted
-        assert low < one.found.difference < high
+        assert low < one.difference.difference < high
         assert (low > 0) == tested.significant == (tested.verdict == "leads")
 
 
-def member(p: float, above: int | None = None) -> FamilyMember:
+def member(p: float, parent: int | None = None) -> FamilyMember:
     """A difference of 0.1 on 59 degrees of freedom with this p-value."""
     error = 0.1 / float(stats.t.isf(p / 2, 59))
     half = float(stats.t.isf(0.025, 59)) * error
-    found = Difference(0.4, 0.5, 0.1, 0.1 - half, 0.1 + half, error, 59, p, 60, 0.1, "paired t")
-    return FamilyMember(found, above=above)
+    difference = Difference(0.4, 0.5, 0.1, 0.1 - half, 0.1 + half, error, 59, p, 60, 0.1, "paired t")
+    return FamilyMember(difference, parent=parent)
 
 
 def test_a_verdict_is_one_of_four_words() -> None:
@@ -192,11 +192,13 @@ def test_a_label_is_tested_beside_scores_that_do_not_differ(tmp_path: Path) -> N
 def lead_of(*parts: tuple[str, float, float, bool]) -> str | None:
     """What a lead comes from whose halves are these: factor, difference, p-value, whether it is a check."""
     found = [
-        FactorPart(factor, is_check, 0.5, msgspec.structs.replace(member(p).found, difference=difference))
+        FactorPart(
+            factor, is_check, 0.5, msgspec.structs.replace(member(p).difference, difference=difference)
+        )
         for factor, difference, p, is_check in parts
     ]
     [lead] = adjust_family([member(0.001)])
-    return lead_factor(lead, found)
+    return find_lead_factor(lead, found)
 
 
 def test_a_lead_comes_from_the_one_factor_that_makes_up_most_of_it() -> None:
@@ -206,7 +208,9 @@ def test_a_lead_comes_from_the_one_factor_that_makes_up_most_of_it() -> None:
     assert lead_of(("tone", 0.2, 0.001, False), ("amount", 0.04, 0.01, False)) is None, "both lead"
     assert lead_of(("tone", 0.2, 0.001, False)) is None, "a score of one factor says so already"
     [tied] = adjust_family([member(0.3)])
-    assert lead_factor(tied, [FactorPart("tone", False, 1.0, member(0.001).found)]) is None, "no lead"
+    assert find_lead_factor(tied, [FactorPart("tone", False, 1.0, member(0.001).difference)]) is None, (
+        "no lead"
+    )
 
 
 @pytest.mark.process
@@ -218,7 +222,7 @@ def test_every_face_names_the_factor_of_a_lead(tmp_path: Path) -> None:
             for judge in ("j1", "j2", "j3"):
                 run.judged(n, student, judge, {"tone": tone, "amount": alike})
     source = "the lead comes from tone"
-    with folder_report(run.folder) as found:
+    with open_folder_report(run.folder) as found:
         assert any(source in sentence.text for sentence in found.report.lead)
         page = write_page(found.report).decode()
     compared = api.compare(run.folder)

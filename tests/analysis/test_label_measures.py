@@ -122,8 +122,8 @@ def test_people_see_who_is_right_and_what_is_mistaken(written: tuple[Run, Said],
     shown = coeval("analyze", "--run", run.folder).out
     assert found["accuracy"] > 0.9
     assert "ann leads in sorting (kind): " in " ".join(shown.split())
-    assert "Labels: how often they are right" in shown
-    assert "Most often mistaken in sorting (kind): " in shown
+    assert "Label accuracy" in shown
+    assert "Most frequent mistakes in sorting (kind): " in shown
     whole = coeval("analyze", "labels", "--run", run.folder).out
     first = KINDS[0]
     row = [str(count) for count in found["confusion"][first].values()]

@@ -7,7 +7,12 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
-from coeval.analysis.comparison.lower_bound import beyond_p_value, bound_over_all, items_needed, lower_bound
+from coeval.analysis.comparison.lower_bound import (
+    count_items_needed,
+    excess_loss_p_value,
+    lower_bound,
+    lower_bound_with_missing,
+)
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.pairing import ScoredPairs
 from coeval.analysis.intervals import SHARE, Floats
@@ -68,10 +73,10 @@ def test_over_tasks_of_which_one_misses_more_it_is_no_better_than_the_worst_case
     """The task that is scored whole loses; the one that is hardly scored gains on what is."""
     strata = [with_missing(np.full(1_000, -0.4), 0), with_missing(np.full(1_000, 0.4), 9_000)]
     worst = float(np.mean([one.low for one in strata]))
-    assert worst - 0.01 < bound_over_all(strata) < worst
+    assert worst - 0.01 < lower_bound_with_missing(strata) < worst
     one = with_missing(np.repeat([-1.0, 0.0], [5, 95]), 25)
-    assert bound_over_all([one]) == pytest.approx(0.8 * lower_bound([one.pairs]) - 0.2)
-    assert bound_over_all([one, one]) < one.low
+    assert lower_bound_with_missing([one]) == pytest.approx(0.8 * lower_bound([one.pairs]) - 0.2)
+    assert lower_bound_with_missing([one, one]) < one.low
 
 
 @pytest.mark.process
@@ -87,13 +92,13 @@ def test_strata_that_count_unlike_are_a_quantile_of_random_weights() -> None:
 
 def test_the_items_that_it_would_take() -> None:
     """If no pair ever differs, 2 points need 183 items; a loss of the margin no number decides."""
-    needed = items_needed([scored(np.zeros(10))], 0.02)
+    needed = count_items_needed([scored(np.zeros(10))], 0.02)
     assert needed is not None
     assert needed == pytest.approx(np.log(0.025) / np.log(0.98), rel=0.02)
     at_margin = np.repeat([-1.0, 0.0], [2, 98])
-    assert items_needed([scored(at_margin)], 0.02) is None
+    assert count_items_needed([scored(at_margin)], 0.02) is None
     worse = np.tile([-0.2, 0.0, 0.1, -0.1], 5)
-    found = items_needed([scored(worse)], 0.01)
+    found = count_items_needed([scored(worse)], 0.01)
     assert found is not None
     assert found > 20
     error = worse.std() / np.sqrt(found)
@@ -128,12 +133,12 @@ def test_a_loss_that_is_allowed_is_seldom_called_more(items: int, mean: float, d
         hard = draw.normal(size=items)
         a, b = (stats.norm.cdf((hard + draw.normal(size=items)) / np.sqrt(2)) for _ in range(2))
         pairs = [PairedScores((a < mean) * 1.0, (b < mean - drop) * 1.0, np.ones(items))]
-        found.append((beyond_p_value(pairs, drop), beyond_p_value(pairs, 0.0)))
+        found.append((excess_loss_p_value(pairs, drop), excess_loss_p_value(pairs, 0.0)))
     assert np.mean([p < 0.05 for p, _ in found]) <= 0.045  # 2.5%, and twice its standard error
     assert all(p >= of_none for p, of_none in found)
 
 
 def test_a_loss_that_is_far_beyond_what_is_allowed_is_called_so() -> None:
     lost = PairedScores(np.ones(200), np.repeat([0.0, 1.0], [40, 160]), np.ones(200))
-    assert beyond_p_value([lost], 0.1) < 0.001
-    assert beyond_p_value([lost], 0.2) == 1.0
+    assert excess_loss_p_value([lost], 0.1) < 0.001
+    assert excess_loss_p_value([lost], 0.2) == 1.0

@@ -20,7 +20,7 @@ from coeval.analysis.measures.compute import compute_measures
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import measures_to_json
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.measures.student_measures import item_scores, mean_scores, student_measures
+from coeval.analysis.measures.student_measures import measure_students, sum_item_scores, unadjusted_scores
 from coeval.analysis.panel.bias_ledger import (
     Bias,
     Favour,
@@ -210,7 +210,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
     first = reported = leads = 0
     for seed in range(200):
         grid = simulated(np.random.default_rng(seed))
-        found = student_measures(grid, mean_scores(grid, item_scores(grid)))
+        found = measure_students(grid, unadjusted_scores(grid, sum_item_scores(grid)))
         means = {name: one.mean_recorded.value or 0.0 for name, one in found.items()}
         ends = {name: one.bounds or (0.0, 0.0) for name, one in found.items()}
         order = sorted(means, key=lambda name: -means[name])
@@ -253,7 +253,7 @@ def test_a_kind_and_strict_panel_is_no_difference_between_students(tmp_path: Pat
     )
     assert others["ranking"]["ranges"] == {"strict": [1, 1], "kind": [2, 2]}
     printed = coeval("analyze", "students", "--run", run.folder).out
-    assert "Without the scores that students gave themselves" in printed
+    assert "Without self-judgments" in printed
     assert found["students"]["kind"]["score"] == 0.5
     assert found["students"]["kind"]["score_by_task"] == {"haiku": 0.5}
 
@@ -265,7 +265,7 @@ def test_where_nobody_scored_itself_there_is_nothing_to_leave_out(tmp_path: Path
         run.judged(n, "a", "j", {"f": "High"})
         run.response(n, "j")
     assert not measures(run)["without_own"]["applicable"]
-    assert "gave themselves" not in coeval("analyze", "--run", run.folder).out
+    assert "self-judgments" not in coeval("analyze", "--run", run.folder).out
 
 
 @pytest.mark.process
@@ -280,7 +280,7 @@ def test_two_who_are_the_only_judges_have_no_order_without_own_scores(
             run.judged(n, student, "strict", {"f": "Low"})
     others = measures(run)["without_own"]
     assert (others["applicable"], others["judges"], others["students"]) == (False, ["kind", "strict"], {})
-    assert "gave themselves" not in coeval("analyze", "--run", run.folder).out
+    assert "self-judgments" not in coeval("analyze", "--run", run.folder).out
 
 
 # The robust filter, on runs so small that who stays can be told by hand.

@@ -15,11 +15,11 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from written_run import Run, append
 
-from coeval.analysis.comparison.pairing import pair
+from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.compute import compute_run_measures
-from coeval.analysis.measures.student_measures import item_scores
+from coeval.analysis.measures.student_measures import sum_item_scores
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import answer_name
@@ -127,7 +127,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
         known = written(Path(folder), seed, samples, missing)
         with RunReader(folder, planned(weights)) as reader:
             run = compute_run_measures(reader)
-            compared = pair(*read_sides(reader, {name: name for name in STUDENTS}, {}).values())
+            compared = pair_sides(*read_sides(reader, {name: name for name in STUDENTS}, {}).values())
             answers = choose_answers(reader, AnswerChoice()).answers
             browser = ItemBrowser(reader)
             rows = {
@@ -142,7 +142,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
                 for answer in detail.answers
             }
     expected = answer_scores(known, weights)
-    means_of_items = item_scores(run.grid).mean
+    means_of_items = sum_item_scores(run.grid).mean
     items = {
         (task, n, student): float(means_of_items[run.grid.students.index(student), place])
         for place, item in enumerate(run.grid.items.ids)
@@ -156,7 +156,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
         assert of_answers[name] == pytest.approx(score, abs=1e-12)
         assert shown[name] == pytest.approx(score, abs=1e-12)
     for task in TASKS:
-        both = compared.scored(task)
+        both = compared.score_pairs(task)
         assert both is not None
         means = dict(zip(STUDENTS, (both.pairs.a, both.pairs.b), strict=True))
         for student in STUDENTS:

@@ -9,7 +9,7 @@ from opened_evidence import run_evidence
 from written_run import Run
 
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.reports.experiment.cost_section import _Valued, on_line
+from coeval.reports.experiment.cost_section import _StudentValue, pareto_students
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.store.rundir import RunDir
 
@@ -118,9 +118,9 @@ def test_more_items_are_advised_only_where_they_would_settle_it(
 def test_who_does_some_tasks_only_is_on_no_line_of_the_best_for_a_price() -> None:
     """Its mean is over other tasks than those that it would be held against."""
     score = Measured(0.5, 0.4, 0.6, 10, 0)
-    whole = [_Valued("a", score, "1", 2.0, None), _Valued("b", score, "2", 3.0, None)]
-    partial = _Valued("c", Measured(0.9, 0.8, 1.0, 10, 0), None, 1.0, None)
-    assert on_line([*whole, partial], "usd") == {"a"}
+    whole = [_StudentValue("a", score, "1", 2.0, None), _StudentValue("b", score, "2", 3.0, None)]
+    partial = _StudentValue("c", Measured(0.9, 0.8, 1.0, 10, 0), None, 1.0, None)
+    assert pareto_students([*whole, partial], "usd") == {"a"}
 
 
 def costing(folder: Path, usd: dict[str, float | None], levels: dict[str, str]) -> list[str]:
@@ -144,7 +144,7 @@ def costing(folder: Path, usd: dict[str, float | None], levels: dict[str, str]) 
         (
             (2.0, 1.0, None),
             "HML",
-            "a costs $2.00 per 1,000 answers; the best that costs less is b: $1.00 for 37.5",
+            "b costs 50% less than a ($1.00 instead of $2.00 per 1,000 answers) and scores 37.5",
         ),
         (
             (2.0, 1.0, 3.0),

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.stats import t, ttest_rel
 from statsmodels.stats.multitest import multipletests
 
-from coeval.analysis.comparison.comparison_report import shown_over_judges
-from coeval.analysis.measures.leaders import leader_sentences, place_sentences
-from coeval.analysis.measures.ranking import Ranking, ranking, without_own_measures
+from coeval.analysis.comparison.comparison_report import interval_over_judges_text
+from coeval.analysis.measures.leaders import leader_sentences, significance_sentences
+from coeval.analysis.measures.ranking import Ranking, rank_excluding_self_judgments, rank_students
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.mean_squares import judge_cells, mean_squares
 from coeval.core.figures import NOT_KNOWN
@@ -52,12 +52,12 @@ def drawn(
 
 
 def ranked(grid: ScoreGrid) -> Ranking:
-    return ranking(grid).ranking
+    return rank_students(grid).ranking
 
 
 def said(grid: ScoreGrid) -> str:
-    ranks, students = ranking(grid)
-    return " ".join([*leader_sentences(students, ranks), *place_sentences(ranks)])
+    ranks, students = rank_students(grid)
+    return " ".join([*leader_sentences(students, ranks), *significance_sentences(ranks)])
 
 
 def careful(squared: float, spent: float, of_judges: float, f: int) -> float:
@@ -102,7 +102,7 @@ def test_a_score_over_judges_holds_their_severities() -> None:
     between = cells.mean(axis=0).var(axis=1, ddof=1).mean()
     rest = cells - cells.mean(axis=2, keepdims=True) - cells.mean(axis=0) + cells.mean(axis=(0, 2))[:, None]
     within = (rest**2).sum() / (2 * (n - 1) * (k - 1)) / n
-    for one in ranking(grid).scores.values():
+    for one in rank_students(grid).scores.values():
         low, high = one.score.low, one.score.high
         assert one.over_judges is not None
         assert low is not None
@@ -142,7 +142,7 @@ def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
     assert said(one).endswith("(p < 0.001). Only one judge was used, so agreement cannot be measured.")
     [gap] = ranked(one).differences.values()
     assert (gap.ci95_over_judges, gap.p_over_judges, gap.judges) == (None, None, 1)
-    assert ranking(one).scores["s0"].over_judges is not None
+    assert rank_students(one).scores["s0"].over_judges is not None
 
 
 def test_where_no_judge_scored_there_is_no_second_interval() -> None:
@@ -159,25 +159,25 @@ def test_where_no_judge_scored_there_is_no_second_interval() -> None:
     [gap] = ranked(checked).differences.values()
     assert gap.significant
     assert (gap.ci95_over_judges, gap.judges) == (None, None)
-    assert ranking(checked).scores["s0"].over_judges is None
+    assert rank_students(checked).scores["s0"].over_judges is None
     assert said(checked).startswith("s0 leads: ")
     assert "judges" not in said(checked)
 
 
 def test_without_own_scores_a_pair_is_judged_by_those_who_are_neither() -> None:
     grid = drawn(7, (0.6, 0.5, 0.4), 5)._replace(judges=("s0", "j1", "j2", "j3", "s2"))
-    found = without_own_measures(grid)
+    found = rank_excluding_self_judgments(grid)
     assert [gap.judges for gap in found.ranking.differences.values()] == [4, 3, 4]
-    [one, *_] = ranking(grid).ranking.differences.values()
+    [one, *_] = rank_students(grid).ranking.differences.values()
     assert one.judges == 5
 
 
 def test_an_interval_as_wide_as_the_scale_is_not_known_in_sentences_and_tables() -> None:
     scores = np.zeros((8, 2, 2))
     scores[:, 0, 0], scores[:, 1, 0], scores[::2, 0, 1] = 0.7, 0.1, 0.2
-    ranks, students = ranking(grid_of(scores))
-    gap = ranks.between("s0", "s1")
+    ranks, students = rank_students(grid_of(scores))
+    gap = ranks.difference("s0", "s1")
     assert gap is not None
     assert gap.ci95_over_judges_adjusted == (-1.0, 1.0)
-    assert shown_over_judges(gap) == NOT_KNOWN
+    assert interval_over_judges_text(gap) == NOT_KNOWN
     assert " is not known: more items " in " ".join(leader_sentences(students, ranks))

@@ -9,10 +9,10 @@ from scipy import stats
 from coeval.analysis.comparison.paired_difference import (
     Difference,
     PairedScores,
-    holm,
-    mcnemar,
+    holm_adjust,
+    mcnemar_p_value,
     paired_difference,
-    sign_flips,
+    sign_flip_p_value,
 )
 from coeval.analysis.intervals import Floats, mean_over_strata
 
@@ -61,7 +61,7 @@ def test_in_the_middle_it_is_the_paired_t_test(n: int) -> None:
 def test_mcnemar_is_statsmodels_exact_one(only_a: int, only_b: int) -> None:
     table = pytest.importorskip("statsmodels.stats.contingency_tables")
     expected = table.mcnemar([[7, only_a], [only_b, 8]], exact=True).pvalue if only_a + only_b else 1.0
-    assert mcnemar(only_a, only_b) == pytest.approx(expected, abs=1e-12)
+    assert mcnemar_p_value(only_a, only_b) == pytest.approx(expected, abs=1e-12)
     a = np.repeat([1.0, 0.0, 1.0, 0.0], [only_a, only_b, 20, 20])
     b = np.repeat([0.0, 1.0, 1.0, 0.0], [only_a, only_b, 20, 20])
     found = difference(a, b)
@@ -79,7 +79,7 @@ def test_all_sign_flips_are_scipys() -> None:
         n_resamples=np.inf,
         vectorized=True,
     )
-    assert sign_flips(d) == pytest.approx(oracle.pvalue, rel=1e-9)
+    assert sign_flip_p_value(d) == pytest.approx(oracle.pvalue, rel=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -87,15 +87,15 @@ def test_of_many_the_tail_is_that_of_all_flips(seed: int, monkeypatch: pytest.Mo
     """Smooth differences and such that are multiples of a step, against all 2**20 flips."""
     generator = np.random.default_rng(seed)
     d = generator.normal(0.3, 0.6, 20) if seed % 2 else generator.choice([-0.5, 0.25, 0.5, 1.0], 20)
-    tail = sign_flips(d)
+    tail = sign_flip_p_value(d)
     monkeypatch.setattr("coeval.analysis.comparison.paired_difference._ALL_FLIPS", 20)
-    assert tail == pytest.approx(sign_flips(d), rel=0.15, abs=0.002)
+    assert tail == pytest.approx(sign_flip_p_value(d), rel=0.15, abs=0.002)
 
 
 def test_differences_that_all_point_one_way() -> None:
-    assert sign_flips(np.full(20, 0.5)) == 2**-19
-    assert sign_flips(np.zeros(30)) == 1.0
-    assert sign_flips(np.array([1.0] * 10 + [-1.0] * 10)) == pytest.approx(1.0)
+    assert sign_flip_p_value(np.full(20, 0.5)) == 2**-19
+    assert sign_flip_p_value(np.zeros(30)) == 1.0
+    assert sign_flip_p_value(np.array([1.0] * 10 + [-1.0] * 10)) == pytest.approx(1.0)
 
 
 def test_items_that_count_more_often_are_a_weighted_regression() -> None:
@@ -171,5 +171,5 @@ def test_adjusted_p_values_are_statsmodels() -> None:
     multitest = pytest.importorskip("statsmodels.stats.multitest")
     p = np.random.default_rng(0).beta(0.3, 1, 40).tolist()
     p[3] = p[4]
-    assert holm(p) == pytest.approx(multitest.multipletests(p, method="holm")[1], abs=1e-12)
-    assert (holm([]), holm([0.7])) == ([], [0.7])
+    assert holm_adjust(p) == pytest.approx(multitest.multipletests(p, method="holm")[1], abs=1e-12)
+    assert (holm_adjust([]), holm_adjust([0.7])) == ([], [0.7])

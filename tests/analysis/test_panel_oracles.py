@@ -16,17 +16,17 @@ from coeval.analysis.measures.agreement import (
     LINEAR,
     PanelSums,
     Reweighting,
-    agreement,
-    correlations,
-    kappa,
+    cohen_kappa,
+    compute_agreement,
+    intraclass_correlations,
     krippendorff_alpha,
-    pair_tables,
-    panel_sums,
+    sum_by_unit,
+    tabulate_pair_levels,
 )
-from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
-from coeval.analysis.measures.near_duplicates import near_duplicates, surface_bias
+from coeval.analysis.measures.judge_measures import compare_judge_pairs, measure_judge_pairs, measure_panel
+from coeval.analysis.measures.near_duplicates import find_near_duplicates, mean_prompt_similarity
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.teacher_measures import differentiation
+from coeval.analysis.measures.teacher_measures import measure_differentiation
 from evidence.measure_coverage import MIDDLE, World, drawn_grid
 
 HIGH = World("means of 0.9", (1.4, 1.7, 2.0, 2.2))
@@ -55,7 +55,7 @@ def complete(grid: ScoreGrid) -> NDArray[np.int8]:
 def test_alpha_is_krippendorffs(seed: int, world: World, gaps: float) -> None:
     """Over the units that all judges scored; of ordinal levels."""
     grid, reweighting = gappy(seed, world, gaps)
-    levels, found = complete(grid), panel_measures(grid, reweighting)
+    levels, found = complete(grid), measure_panel(grid, reweighting)
     assert found.count == len(levels) >= 30
     expected = krippendorff.alpha(levels.T.astype(float), level_of_measurement="ordinal")
     assert found.krippendorff_alpha.value == pytest.approx(expected, abs=1e-9)
@@ -64,7 +64,7 @@ def test_alpha_is_krippendorffs(seed: int, world: World, gaps: float) -> None:
 @pytest.mark.parametrize(("seed", "world", "gaps"), CASES)
 def test_correlations_are_those_of_an_analysis_of_variance(seed: int, world: World, gaps: float) -> None:
     grid, reweighting = gappy(seed, world, gaps)
-    levels, found = complete(grid), panel_measures(grid, reweighting)
+    levels, found = complete(grid), measure_panel(grid, reweighting)
     n, k = levels.shape
     y = levels / 2
     by_unit, by_judge = y.mean(axis=1, keepdims=True), y.mean(axis=0)
@@ -80,7 +80,7 @@ def test_correlations_are_those_of_an_analysis_of_variance(seed: int, world: Wor
 def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -> None:
     """κ, the share of equal levels, and by way of the linearly weighted κ the weighted share."""
     grid, reweighting = gappy(seed, world, gaps)
-    found = pair_measures(judge_pairs(grid, reweighting))
+    found = measure_judge_pairs(compare_judge_pairs(grid, reweighting))
     for one, other in combinations(range(len(grid.judges)), 2):
         both = (grid.levels[:, [one, other]] >= 0).all(axis=1)
         first, second = grid.levels[both, one], grid.levels[both, other]
@@ -92,8 +92,8 @@ def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -
         weighted = cohen_kappa_score(first, second, labels=[0, 1, 2], weights="linear")
         assert measured.wpa.value == pytest.approx(by_chance + weighted * (1 - by_chance), abs=1e-9)
         assert measured.kappa.value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
-        tables = pair_tables(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
-        assert kappa(tables.sum(axis=0)) == measured.kappa.value
+        tables = tabulate_pair_levels(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
+        assert cohen_kappa(tables.sum(axis=0)) == measured.kappa.value
 
 
 def test_likeness_of_prompts_is_scikit_learns() -> None:
@@ -106,32 +106,35 @@ def test_likeness_of_prompts_is_scikit_learns() -> None:
     grams = CountVectorizer(ngram_range=(3, 3), binary=True).fit_transform(prompts).toarray().astype(bool)
     apart = pairwise_distances(grams, metric="jaccard")
     above = np.triu_indices(len(prompts), 1)
-    found = surface_bias(prompts)
+    found = mean_prompt_similarity(prompts)
     assert found.pairs == len(above[0])
     assert found.mean == pytest.approx(1 - apart[above].mean(), abs=1e-9)
     twins = {n for n in range(len(prompts)) if (apart[n, :n] <= 0.3).any()}
-    assert {twin.place for twin in near_duplicates(prompts)} == twins
+    assert {twin.place for twin in find_near_duplicates(prompts)} == twins
     assert {10, 30, 50} <= twins
 
 
 def table(first: NDArray[np.int8], second: object) -> Floats:
-    [found] = pair_tables(first, np.asarray(second, np.int8), np.zeros(len(first), np.int64), 1)
+    [found] = tabulate_pair_levels(first, np.asarray(second, np.int8), np.zeros(len(first), np.int64), 1)
     return np.asarray(found)
 
 
 def test_units_that_one_judge_did_not_score_are_in_no_table() -> None:
     first, second = np.array([2, 2, -1, 0], np.int8), np.array([2, -1, 1, 1], np.int8)
-    tables = pair_tables(first, second, np.array([0, 0, 1, 1]), 2)
+    tables = tabulate_pair_levels(first, second, np.array([0, 0, 1, 1]), 2)
     assert tables.sum() == 2
     assert tables[0, 2, 2] == tables[1, 0, 1] == 1
 
 
 def test_kappa_is_not_defined_where_chance_agrees_in_all() -> None:
     alike = np.full(20, 2, np.int8)
-    found = agreement(table(alike, alike))
+    found = compute_agreement(table(alike, alike))
     assert [float(found.spa), float(found.wpa)] == [1, 1]
     assert np.isnan(found.kappa)
-    assert kappa(np.stack([table(alike, alike), table(np.array([0, 2] * 10, np.int8), [0, 2] * 10)]))[1] == 1
+    assert (
+        cohen_kappa(np.stack([table(alike, alike), table(np.array([0, 2] * 10, np.int8), [0, 2] * 10)]))[1]
+        == 1
+    )
 
 
 def test_alpha_is_one_where_all_agree_and_undefined_where_nothing_varies() -> None:
@@ -152,15 +155,15 @@ def test_correlations_are_those_of_shrout_and_fleiss() -> None:
         np.array((ratings.sum(axis=1) ** 2).sum()),
         ratings.sum(axis=0),
     )
-    found = correlations(sums)
+    found = intraclass_correlations(sums)
     assert (round(float(found.single), 2), round(float(found.average), 2)) == (0.29, 0.62)
 
 
 def summed(levels: NDArray[np.int8]) -> PanelSums:
-    return PanelSums(*(np.asarray(part).sum(axis=0) for part in panel_sums(levels)))
+    return PanelSums(*(np.asarray(part).sum(axis=0) for part in sum_by_unit(levels)))
 
 
 def test_a_single_student_is_told_from_nobody() -> None:
-    assert all(np.isnan(value) for value in differentiation(np.array([[0.4], [0.8]])))
+    assert all(np.isnan(value) for value in measure_differentiation(np.array([[0.4], [0.8]])))
     missing = np.array([[0.2, np.nan, 0.6], [0.9, np.nan, np.nan]])
-    assert differentiation(missing).v1 == pytest.approx(np.var([0.2, 0.6], ddof=1))
+    assert measure_differentiation(missing).v1 == pytest.approx(np.var([0.2, 0.6], ddof=1))

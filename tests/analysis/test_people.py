@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from written_run import Run
 
 from coeval.analysis.measures.compute import compute_run_measures
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.people.calibration import (
     ALL_FACTORS,
     LabelledStratum,
@@ -173,7 +173,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def grid_of(reader: RunReader) -> ScoreGrid:
-    return score_grid(reader)
+    return read_score_grid(reader)
 
 
 def test_a_larger_draw_begins_with_the_smaller_one_and_strata_are_even(run: Path) -> None:
@@ -362,9 +362,9 @@ def test_differences_by_judges_are_those_of_the_ranking(labelled: Path) -> None:
         assert found.people.low is not None
         assert found.people.high is not None
         assert found.sure == (not found.people.low <= 0 <= found.people.high), "the interval belongs to p"
-        gap = measures.ranking.between(one, other)
+        gap = measures.ranking.difference(one, other)
         assert gap is not None
-        assert found.judged[:3] == pytest.approx((gap.turned.difference, *gap.turned.ci95))
+        assert found.judged[:3] == pytest.approx((gap.swapped.difference, *gap.swapped.ci95))
 
 
 @pytest.mark.process

@@ -14,13 +14,13 @@ from statsmodels.stats.multitest import multipletests
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.analysis.comparison.comparison_report import format_difference
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.measures.leaders import leader_sentences, place_sentences, settling_sentence
+from coeval.analysis.measures.leaders import items_needed_sentence, leader_sentences, significance_sentences
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.analysis.measures.ranking import Level, ranked, ranking
-from coeval.analysis.measures.student_measures import StudentScores, item_scores
+from coeval.analysis.measures.ranking import StudentMean, rank_by_shared_scores, rank_students
+from coeval.analysis.measures.student_measures import StudentScores, sum_item_scores
 from coeval.core.figures import format_points
 from evidence.measure_coverage import World, drawn_grid
 from evidence.planted import judge_missing, judging_themselves
@@ -31,8 +31,8 @@ NEAR = World("two alike, one behind", (0.5, 0.5, 0.35, -0.6))
 @pytest.mark.process
 def test_ranges_come_of_all_paired_differences_after_holm() -> None:
     grid = drawn_grid(NEAR, 300, np.random.default_rng(7))
-    found = ranking(grid).ranking
-    scores = item_scores(grid).mean
+    found = rank_students(grid).ranking
+    scores = sum_item_scores(grid).mean
     names = list(grid.students)
     pairs = sorted(found.differences)
     p = [ttest_rel(scores[names.index(b)], scores[names.index(a)]).pvalue for a, b in pairs]
@@ -188,9 +188,9 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
         (one, other): {"": PairedScores(right[one] * 1.0, right[other] * 1.0, np.ones(28))}
         for one, other in combinations(sorted(right), 2)
     }
-    ranks = ranked({name: Level(score, 28) for name, score in scores.items()}, common)
+    ranks = rank_by_shared_scores({name: StudentMean(score, 28) for name, score in scores.items()}, common)
     first, second = ranks.order[:2]
-    reported = ranks.between(first, second)
+    reported = ranks.difference(first, second)
     students = {name: scored(score, 28) for name, score in scores.items()}
     said = " ".join(leader_sentences(students, ranks))
     assert reported is not None
@@ -198,7 +198,7 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     low, high = reported.ci95
     assert low * high > 0, "its own interval leaves zero out, that of ten pairs does not"
     assert reported.ci95_adjusted[0] <= 0 <= reported.ci95_adjusted[1]
-    assert f" are tied: the gap is {shown_difference(reported.leading)} points on 28 shared items." in said
+    assert f" are tied: the gap is {format_difference(reported.leading)} points on 28 shared items." in said
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
@@ -213,8 +213,10 @@ def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:
             "": PairedScores(right[one][both] * 1.0, right[other][both] * 1.0, np.ones(both.sum()))
         }
     scores = {name: float(values[there[name]].mean()) for name, values in right.items()}
-    ranks = ranked({name: Level(score, int(there[name].sum())) for name, score in scores.items()}, common)
-    reported = ranks.between("a", "b")
+    ranks = rank_by_shared_scores(
+        {name: StudentMean(score, int(there[name].sum())) for name, score in scores.items()}, common
+    )
+    reported = ranks.difference("a", "b")
     assert ranks.order[:2] == ("a", "b")
     assert reported is not None
     assert reported.difference > 0, "b is ahead where both were scored"
@@ -235,17 +237,19 @@ def test_items_that_settle_a_gap_name_judges_only_if_there_are_any(judges: int |
         minimum_detectable=0.1,
         judges=judges,
     )
-    assert settling_sentence(gap) == f"If the gap is real, about 240 items would show it{by} (now 60)."
+    assert items_needed_sentence(gap) == f"If the gap is real, about 240 items would show it{by} (now 60)."
 
 
 def test_students_who_share_no_score_are_not_called_apart() -> None:
     """a and b answered other items each; c answered all, and is far behind both."""
     good, bad = np.ones(20), np.tile([0.0, 0.1], 10)
     common = {pair: {"": PairedScores(good, bad, good)} for pair in (("a", "c"), ("b", "c"))}
-    levels = {"a": Level(1.0, 20), "b": Level(1.0, 20), "c": Level(0.05, 40)}
-    ranks = ranked(levels, common)
+    levels = {"a": StudentMean(1.0, 20), "b": StudentMean(1.0, 20), "c": StudentMean(0.05, 40)}
+    ranks = rank_by_shared_scores(levels, common)
     assert all(reported.significant for reported in ranks.differences.values())
-    assert list(place_sentences(ranks)) == ["2 of 3 pairwise differences between students are significant."]
+    assert list(significance_sentences(ranks)) == [
+        "2 of 3 pairwise differences between students are significant."
+    ]
 
 
 @pytest.mark.process

@@ -25,7 +25,7 @@ from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import clustered_error, clustered_mean, mean_over_strata
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.reports.result_tables import results
+from coeval.reports.result_tables import read_results
 
 SHARE, POINTS, FITTED = "accuracy", "overall", "length_controlled"
 
@@ -224,7 +224,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
             assert value == bounds, path
         assert found["n"]["score"] == GROUPS * EACH
     with RunReader(run.folder) as reader:
-        scores = {one.student: one for one in results(reader).students if one.task is None}
+        scores = {one.student: one for one in read_results(reader).students if one.task is None}
         parts = {one.student: one for one in breakdown(reader, "judge").scores if one.part == "j"}
     for name in STUDENTS:
         shown = measures["students"][name]["ci95"]["score"]
@@ -237,7 +237,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
 def test_every_pair_is_tested_as_on_so_many_items(run: Run, measures: dict[str, Any]) -> None:
     for pair, found in measures["ranking"]["differences"].items():
         a, b = (np.array(of_groups(run, name)) for name in pair.split("|"))
-        expected = paired_difference([PairedScores(a, b, np.ones(GROUPS))], family=3)
+        expected = paired_difference([PairedScores(a, b, np.ones(GROUPS))], family_size=3)
         assert found["difference"] == pytest.approx(expected.difference)
         assert found["ci95"] == pytest.approx([expected.low, expected.high])
         assert found["p"] == pytest.approx(expected.p)
@@ -249,7 +249,7 @@ def test_every_pair_is_tested_as_on_so_many_items(run: Run, measures: dict[str, 
 def test_labels_and_comparisons_count_groups(run: Run, measures: dict[str, Any]) -> None:
     found = measures["labels"]["haiku"]["tone"]
     with RunReader(run.folder) as reader:
-        shown = {one.student: (one.low, one.high) for one in results(reader).labels}
+        shown = {one.student: (one.low, one.high) for one in read_results(reader).labels}
     for name in STUDENTS:
         low, high = found["students"][name]["ci95"]["accuracy"]
         assert high - low > 0.3, "twelve answers, and not forty-eight"

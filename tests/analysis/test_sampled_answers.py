@@ -23,7 +23,7 @@ from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.cli.views.results_view import render
 from coeval.core.html_table import MeasureRow
 from coeval.pipeline.plan.what_counts import planned_names
-from coeval.reports.result_tables import results
+from coeval.reports.result_tables import read_results
 from coeval.store.rundir import RunDir
 
 VALUE = {"High": 1.0, "Medium": 0.5, "Low": 0.0}
@@ -134,7 +134,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
     assert "Several answers to an item" in shown.out
     assert "pass^N" in shown.out
     with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
-        found = results(reader)
+        found = read_results(reader)
     for width in (80, 200):
         text = io.StringIO()
         render(found, Console(width=width, file=text))

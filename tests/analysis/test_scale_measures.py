@@ -19,24 +19,24 @@ from written_run import Run
 
 from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.pairing import pair
+from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, choose_answers
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.compute import compute_run_measures
-from coeval.analysis.measures.judge_measures import judge_pairs, pair_measures, panel_measures
+from coeval.analysis.measures.judge_measures import compare_judge_pairs, measure_judge_pairs, measure_panel
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
     TaskDesign,
-    levels_by_judge,
-    score_grid,
+    count_levels_by_judge,
+    read_score_grid,
 )
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale, parse_scale
-from coeval.reports.result_tables import results
+from coeval.reports.result_tables import read_results
 
 Codes = NDArray[np.int8]
 FIVE = parse_scale("1-5")
@@ -78,8 +78,8 @@ def test_a_five_point_scale_is_measured_as_others_measure_it(seed: int, gaps: fl
     levels = agreeing(random, 300, seed / 6)
     levels[random.random(levels.shape) < gaps] = -1
     grid, reweighting = grid_of(levels), Reweighting(300)
-    found = pair_measures(judge_pairs(grid, reweighting))["j1", "j2"]
-    panel = panel_measures(grid, reweighting)
+    found = measure_judge_pairs(compare_judge_pairs(grid, reweighting))["j1", "j2"]
+    panel = measure_panel(grid, reweighting)
     one, other = levels[(levels >= 0).all(axis=1)].T
     expected = cohen_kappa_score(one, other, weights="linear", labels=range(5))
     assert found.kappa.value == pytest.approx(expected, abs=1e-9)
@@ -97,7 +97,7 @@ def test_the_intervals_of_a_planted_kappa_cover_it() -> None:
     covered = 0
     for _ in range(60):
         grid = grid_of(agreeing(random, 120, 0.6))
-        kappa = pair_measures(judge_pairs(grid, Reweighting(120)))["j1", "j2"].kappa
+        kappa = measure_judge_pairs(compare_judge_pairs(grid, Reweighting(120)))["j1", "j2"].kappa
         covered += (kappa.low or 0.0) <= 0.6 <= (kappa.high or 1.0)
     assert covered >= 51
 
@@ -106,11 +106,11 @@ def test_two_levels_have_the_plain_kappa_and_uneven_ones_their_distances() -> No
     random = np.random.default_rng(3)
     levels = random.choice(2, (200, 2)).astype(np.int8)
     two = grid_of(levels, parse_scale(["pass", "fail"]))
-    found = pair_measures(judge_pairs(two, Reweighting(200)))["j1", "j2"]
+    found = measure_judge_pairs(compare_judge_pairs(two, Reweighting(200)))["j1", "j2"]
     assert found.kappa.value == pytest.approx(cohen_kappa_score(*levels.T), abs=1e-9)
     uneven = parse_scale({"bad": 0, "fair": 1, "good": 10})
     levels = random.choice(3, (200, 2), p=[0.2, 0.5, 0.3]).astype(np.int8)
-    found = pair_measures(judge_pairs(grid_of(levels, uneven), Reweighting(200)))["j1", "j2"]
+    found = measure_judge_pairs(compare_judge_pairs(grid_of(levels, uneven), Reweighting(200)))["j1", "j2"]
     one, other = np.array(uneven.values)[levels].T
     by_chance = np.abs(np.subtract.outer(one, other)).mean()  # each with each
     assert found.wpa.value == pytest.approx(1 - np.abs(one - other).mean(), abs=1e-9)
@@ -120,7 +120,7 @@ def test_two_levels_have_the_plain_kappa_and_uneven_ones_their_distances() -> No
 def test_a_fifth_level_that_nobody_gives_changes_no_figure() -> None:
     levels = np.random.default_rng(4).choice(3, (150, 2)).astype(np.int8)
     narrow = parse_scale({"a": 0, "b": 1, "c": 2, "d": 4})
-    found = pair_measures(judge_pairs(grid_of(levels, narrow), Reweighting(150)))["j1", "j2"]
+    found = measure_judge_pairs(compare_judge_pairs(grid_of(levels, narrow), Reweighting(150)))["j1", "j2"]
     one, other = np.array(narrow.values)[levels].T
     by_chance = np.abs(np.subtract.outer(one, other)).mean()
     assert found.kappa.value == pytest.approx(1 - np.abs(one - other).mean() / by_chance, abs=1e-9)
@@ -199,7 +199,7 @@ def item_means(known: Scores, student: str, **weights: float) -> Iterator[tuple[
 
 def measured(run: Run, plan: Planned | None) -> tuple[RunMeasures, Any, ScoreGrid]:
     with RunReader(run.folder, plan) as reader:
-        return compute_run_measures(reader).measures, results(reader), score_grid(reader)
+        return compute_run_measures(reader).measures, read_results(reader), read_score_grid(reader)
 
 
 @pytest.mark.parametrize("plan", [planned(), planned({}), None])
@@ -250,8 +250,8 @@ def test_differences_are_over_the_scores_that_both_students_have(mixed: tuple[Ru
     expected = fmean(bob[n] - ann[n] for n in ann)
     assert measures.ranking.differences["ann", "bob"].difference == pytest.approx(expected, abs=1e-12)
     with RunReader(run.folder, planned()) as reader:
-        pairs = pair(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
-    found = pairs.scored("haiku")
+        pairs = pair_sides(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
+    found = pairs.score_pairs("haiku")
     assert found is not None
     assert fmean(found.pairs.b - found.pairs.a) == pytest.approx(expected, abs=1e-12)
 
@@ -309,7 +309,7 @@ def test_names_of_levels_tell_scales_apart() -> None:
         scale=np.array(sorted({*scales[0].values, *scales[1].values})),
         designs=(TaskDesign({"j1", "j2"}, {"a", "b"}, scales=dict(zip("ab", scales, strict=True))),),
     )
-    found = levels_by_judge(grid)["j1"]
+    found = count_levels_by_judge(grid)["j1"]
     assert {name: count for name, count in found.items() if count} == {"1 (1 to 5)": 1, "1 (1 to 10)": 1}
     assert all(one != other for one, other in pairwise(found))
 
@@ -341,7 +341,7 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
         checks=frozenset({"says"}),
     )
     with RunReader(failing.folder, Planned(None, {"haiku": task})) as reader:
-        measures, found = compute_run_measures(reader).measures, results(reader)
+        measures, found = compute_run_measures(reader).measures, read_results(reader)
         by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor").scores}
         by_value = breakdown(reader, "attribute").scores
         shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}

@@ -8,14 +8,14 @@ from written_run import Run
 from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.html_table import MeasureRow
-from coeval.reports.result_tables import Results, results
+from coeval.reports.result_tables import Results, read_results
 
 ALL = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
 def read(run: Run, planned: Planned | None = None) -> Results:
     with RunReader(run.folder, planned) as reader:
-        return results(reader)
+        return read_results(reader)
 
 
 def one(found: Results, student: str, task: str | None) -> MeasureRow:

@@ -22,7 +22,7 @@ from coeval.cli import streams
 from coeval.cli.streams import warn_at_length
 from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
 from coeval.core.folding import wrap_lines, wrap_name
-from coeval.engine.progress import Board, Calls, figures
+from coeval.engine.progress import Board, Calls, phase_figures
 
 BAR = re.compile("[━╸╺]+")
 COEVAL = [sys.executable, "-m", "coeval"]
@@ -40,9 +40,9 @@ def busy_board() -> Board:
         board.expect(name, recorded=0, owed=owed, calls=Calls(owed, owed))
     board.expect("data_generation", recorded=12_345, owed=0, calls=Calls(0, 0))
     for _ in range(1_234):
-        board.ended("evaluation", 2, None, "server")
-        board.ended("evaluation", 2, None, None)
-    board.cut_off("evaluation", 4_321)
+        board.count_outcome("evaluation", 2, None, "server")
+        board.count_outcome("evaluation", 2, None, None)
+    board.count_cut_off("evaluation", 4_321)
     return board
 
 
@@ -50,7 +50,7 @@ def drawn(board: Board, width: int, height: int = 50) -> list[str]:
     counts = list(board.phases.values())
     console = Console(width=width, height=height, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(bars(counts, [figures(board, count) for count in counts], width, height))
+        console.print(bars(counts, [phase_figures(board, count) for count in counts], width, height))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from coeval.core.errors import Draining, QuotaExhausted, StoreError, Unparsable
 from coeval.core.records import Failure, Kept
-from coeval.engine.work import MIN_STARTED, Done, Flow, Work, from_iterable
+from coeval.engine.work import MIN_STARTED, Done, Flow, Work, iterate_works
 
 
 class Note(Kept, frozen=True, kw_only=True):
@@ -58,7 +58,7 @@ class Task:
             raise self.outcome
         return Note(id=self.key)
 
-    def failed(self, error: Exception) -> Note:
+    def make_failed_record(self, error: Exception) -> Note:
         return Note(id=self.key, status="failed", error=Failure("test", str(error)))
 
 
@@ -76,7 +76,7 @@ class Ran:
         self.flow = Flow(lambda _, record: self.kept.append(record), children, room=room)
 
     async def run(self, works: Iterable[Work]) -> Ran:
-        async for done in self.flow.run(from_iterable(works)):
+        async for done in self.flow.run(iterate_works(works)):
             self.done.append(done)
         return self
 
@@ -215,7 +215,7 @@ async def test_a_record_that_cannot_be_kept_ends_the_flow(at_once: bool, follows
     works[3:4] = [Task("parent", children=(works[3],))] if follows else [works[3]]
     works.insert(0, Task("stuck", gate))
     with pytest.raises(StoreError, match="the disk is full"):
-        async for _ in flow.run(from_iterable(works)):
+        async for _ in flow.run(iterate_works(works)):
             pass
     assert flow.in_flight == 0, "what still ran was ended"
     assert {record.id for record in kept if isinstance(record, Note)} >= {"0", "1", "2"}
@@ -254,7 +254,7 @@ async def test_the_caller_may_stop_looking() -> None:
     """Whoever leaves the iteration leaves nothing running behind."""
     never = asyncio.Event()
     ran = Ran()
-    ends = ran.flow.run(from_iterable([Task("quick"), Task("stuck", never)]))
+    ends = ran.flow.run(iterate_works([Task("quick"), Task("stuck", never)]))
     async for _ in ends:
         break
     assert isinstance(ends, AsyncGenerator)

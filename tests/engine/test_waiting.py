@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from coeval.core.errors import Draining, ModelStopped
-from coeval.engine.progress import Board, Calls, figures, sentence
-from coeval.engine.session import AGAIN_AFTER_S, telling_of_hosts, unless_interrupted
+from coeval.engine.progress import Board, Calls, phase_figures, phase_sentence
+from coeval.engine.session import AGAIN_AFTER_S, await_unless_interrupted, report_troubled_hosts
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import SILENT_AFTER_S, TOLD_AFTER_S, Endpoint
@@ -39,12 +39,12 @@ def board(clock: Clock) -> Board:
 
 def come(board: Board, phase: str, records: int) -> None:
     for _ in range(records):
-        board.ended(phase, 1, None, None)
+        board.count_outcome(phase, 1, None, None)
 
 
 def test_the_first_answers_come_together_and_are_no_pace(board: Board, clock: Clock) -> None:
     """Sixteen requests of ten seconds end at one moment: the pace is theirs since they were asked."""
-    board.begun("items")
+    board.count_begun("items")
     clock.now += 10
     come(board, "items", 16)
     assert board.remaining_s("items") == pytest.approx((100 - 16) * 10 / 16)
@@ -52,7 +52,7 @@ def test_the_first_answers_come_together_and_are_no_pace(board: Board, clock: Cl
 
 
 def test_no_time_is_told_from_next_to_nothing(board: Board, clock: Clock) -> None:
-    board.begun("items")
+    board.count_begun("items")
     clock.now += 10
     come(board, "items", 2)
     assert board.remaining_s("items") is None
@@ -60,7 +60,7 @@ def test_no_time_is_told_from_next_to_nothing(board: Board, clock: Clock) -> Non
 
 
 def test_the_pace_is_that_of_the_last_minute(board: Board, clock: Clock) -> None:
-    board.begun("answers")
+    board.count_begun("answers")
     for _ in range(100):
         clock.now += 10  # slow at first
         come(board, "answers", 1)
@@ -71,7 +71,7 @@ def test_the_pace_is_that_of_the_last_minute(board: Board, clock: Clock) -> None
 
 
 def test_while_nothing_comes_the_time_left_grows(board: Board, clock: Clock) -> None:
-    board.begun("answers")
+    board.count_begun("answers")
     for _ in range(10):
         clock.now += 1
         come(board, "answers", 10)
@@ -85,7 +85,7 @@ def test_while_nothing_comes_the_time_left_grows(board: Board, clock: Clock) -> 
 
 def test_no_phase_ends_before_the_one_that_feeds_it(board: Board, clock: Clock) -> None:
     for phase in ("items", "answers"):
-        board.begun(phase)
+        board.count_begun(phase)
     for _ in range(10):
         clock.now += 1
         come(board, "items", 1)
@@ -94,26 +94,26 @@ def test_no_phase_ends_before_the_one_that_feeds_it(board: Board, clock: Clock) 
 
 
 def test_what_cannot_come_any_more_is_not_waited_for(board: Board, clock: Clock) -> None:
-    board.begun("answers")
+    board.count_begun("answers")
     for _ in range(10):
         clock.now += 1
         come(board, "answers", 10)
     assert board.remaining_s("answers") == pytest.approx(50)
-    board.left("answers", ModelStopped("no key"))
-    board.cut_off("answers", 399)
+    board.count_gap("answers", ModelStopped("no key"))
+    board.count_cut_off("answers", 399)
     assert board.remaining_s("answers") == pytest.approx(10)
-    assert figures(board, board.phases["answers"]).not_requested == "400"
+    assert phase_figures(board, board.phases["answers"]).not_requested == "400"
 
 
 def test_records_and_calls_are_both_told_by_name(board: Board, clock: Clock) -> None:
-    board.begun("items")
+    board.count_begun("items")
     clock.now += 2
     come(board, "items", 50)
-    board.ended("items", 3, None, "timeout")
-    assert sentence(board, board.phases["items"]) == (
+    board.count_outcome("items", 3, None, "timeout")
+    assert phase_sentence(board, board.phases["items"]) == (
         "items: 70/120 records, 53/100 calls, 1 failed, 0 tokens, 26 calls/s, ETA 0:02"
     )
-    assert sentence(board, board.phases["answers"]) == (
+    assert phase_sentence(board, board.phases["answers"]) == (
         "answers: 0/600 records, 0/600–1,800 calls, 0 failed, 0 tokens"
     )
 
@@ -169,8 +169,8 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
     reported, http = list[tuple[float, str]](), Http(sleep=never, clock=time.clock)
     endpoint = Endpoint(nowhere, None, Limiter())
     asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
-    await until(lambda: endpoint.trouble is not None)
-    async with telling_of_hosts(
+    await until(lambda: endpoint.outage is not None)
+    async with report_troubled_hosts(
         http, lambda line: reported.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
         await time.over.wait()
@@ -184,31 +184,31 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
         f"only failures for 3 s, trying again for 297 s more: POST {host}/chat/completions: "
         "no connection (Connection refused)"
     )
-    assert http.troubles() == {}  # nobody waits any more
+    assert http.describe_outages() == {}  # nobody waits any more
 
 
 async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again() -> None:
     endpoint = Endpoint("http://127.0.0.1:9/v1", None, Limiter())
-    endpoint.troubled("answered 504", 8.0)
-    seen = [endpoint.trouble]  # nobody waits
-    await endpoint.limiter.acquire(0, again=True)  # on the wire again, and nobody naps
-    endpoint.troubled("answered 503", 16.0)
-    seen.append(endpoint.trouble)
-    endpoint.succeeded(17.0)
-    seen.append(endpoint.trouble)
+    endpoint.record_retry("answered 504", 8.0)
+    seen = [endpoint.outage]  # nobody waits
+    await endpoint.limiter.acquire(0, is_retry=True)  # on the wire again, and nobody naps
+    endpoint.record_retry("answered 503", 16.0)
+    seen.append(endpoint.outage)
+    endpoint.record_success(17.0)
+    seen.append(endpoint.outage)
     assert seen == [None, (8.0, "answered 503"), None]
 
 
 async def test_nothing_is_said_while_nothing_waits() -> None:
     time, reported, http = Seconds(end=200), list[str](), Http()
-    async with telling_of_hosts(http, reported.append, clock=time.clock, sleep=time.sleep):
+    async with report_troubled_hosts(http, reported.append, clock=time.clock, sleep=time.sleep):
         await time.over.wait()
     assert reported == []
 
 
 async def test_an_interruption_ends_a_wait() -> None:
     interrupt = asyncio.Event()
-    waiting = asyncio.create_task(unless_interrupted(never(0), interrupt, "stopped before it began"))
+    waiting = asyncio.create_task(await_unless_interrupted(never(0), interrupt, "stopped before it began"))
     await asyncio.sleep(0)
     interrupt.set()
     with pytest.raises(Draining, match="stopped before it began"):
@@ -219,9 +219,9 @@ async def test_what_ends_by_itself_is_given_as_it_is() -> None:
     async def fails() -> None:
         raise ValueError("its own error")
 
-    assert await unless_interrupted(asyncio.sleep(0, "done"), asyncio.Event(), "") == "done"
+    assert await await_unless_interrupted(asyncio.sleep(0, "done"), asyncio.Event(), "") == "done"
     with pytest.raises(ValueError, match="its own error"):
-        await unless_interrupted(fails(), asyncio.Event(), "")
+        await await_unless_interrupted(fails(), asyncio.Event(), "")
 
 
 async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
@@ -241,7 +241,7 @@ async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
     endpoint = Endpoint(f"http://{host}/v1", None, Limiter())
     asking = asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL))
     await taken.wait()
-    async with telling_of_hosts(
+    async with report_troubled_hosts(
         http, lambda line: reported.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
         await time.over.wait()

@@ -23,7 +23,7 @@ from coeval.core.errors import (
 )
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import CallId, Completion, Message, Request, Role, SamplingParameters, Usage
-from coeval.engine.model_work import Recipe, RoleModel, base_seed, differences, recipe
+from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, differing_parts, make_recipe
 from coeval.engine.work import Tally, ask
 
 SPEC = ModelSpec(name="m", interface="vllm", model="m-1", extra_body={"min_p": 0.1}, options={"skill": 1})
@@ -37,7 +37,7 @@ def made(
     system: str | None = "Be fair.",
     template: str = "t",
 ) -> Recipe:
-    return recipe(spec, role, sampling, system, {"template": template})
+    return make_recipe(spec, role, sampling, system, {"template": template})
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def made(
 )
 def test_a_recipe_says_what_shapes_an_answer(changed: Recipe, named: list[str]) -> None:
     assert changed.hash != made().hash
-    assert differences(made().parts, changed.parts) == named
+    assert differing_parts(made().parts, changed.parts) == named
 
 
 def test_where_and_as_whom_a_model_is_asked_is_no_part_of_its_recipe() -> None:
@@ -98,7 +98,9 @@ def test_our_base_seeds_are_sent_where_they_are_taken_and_none_is_set(
     interface: str, sampling: dict[str, Any], seed: int | None
 ) -> None:
     assert (
-        base_seed(msgspec.structs.replace(SPEC, interface=interface), SamplingParameters.of(sampling), 7)
+        choose_base_seed(
+            msgspec.structs.replace(SPEC, interface=interface), SamplingParameters.of(sampling), 7
+        )
         == seed
     )
 

@@ -11,7 +11,7 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec
-from coeval.models.address import ModelAddress, address_of, dialect_of
+from coeval.models.address import ModelAddress, load_dialect, resolve_address
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
 from coeval.pipeline.config.schema import BATCH_INTERFACES
@@ -30,7 +30,7 @@ def address(
 ) -> ModelAddress:
     keys = Keys.load(None, env=env or {}, cwd=NOWHERE, home=NOWHERE)
     spec = ModelSpec(name="m", interface=interface, model=model, access_key=KEY, **fields)
-    return address_of(spec, HOSTS[interface], keys)
+    return resolve_address(spec, HOSTS[interface], keys)
 
 
 def place(interface: str, env: dict[str, str] | None = None, **fields: Any) -> str:
@@ -213,10 +213,10 @@ def test_what_is_wrong_with_an_address_is_named(interface: str, env: dict[str, s
 def test_a_host_of_another_package_may_read_its_own_address() -> None:
     spec = ModelSpec(name="m", interface="vllm", model="x", base_url="http://gpu-box:11434")
     keys = Keys.load(None, env={}, cwd=NOWHERE, home=NOWHERE)
-    theirs = msgspec.structs.replace(HOSTS["vllm"], placed="coeval.models.address:ollama")
-    assert address_of(spec, theirs, keys).url == "http://gpu-box:11434/v1"
+    theirs = msgspec.structs.replace(HOSTS["vllm"], placed="coeval.models.address:locate_ollama")
+    assert resolve_address(spec, theirs, keys).url == "http://gpu-box:11434/v1"
     with pytest.raises(UsageError, match="reinstall its package"):
-        address_of(spec, msgspec.structs.replace(theirs, placed="coeval.models.address:gone"), keys)
+        resolve_address(spec, msgspec.structs.replace(theirs, placed="coeval.models.address:gone"), keys)
 
 
 def test_what_a_model_sets_goes_before_what_its_host_has() -> None:
@@ -290,17 +290,17 @@ def test_the_limit_on_output_has_the_name_that_the_model_takes(
 
 def test_every_dialect_that_hosts_speak_is_measured_on_an_answer_that_it_reads() -> None:
     requested_over_http = {
-        type(dialect_of(host)).__name__
+        type(load_dialect(host)).__name__
         for host in HOSTS.values()
         if host.dialect not in ("simulated", "benchmark", "local", OWN_CODE)
     }
-    measured = {type(dialect_of(HOSTS[interface])).__name__ for interface in TYPICAL}
+    measured = {type(load_dialect(HOSTS[interface])).__name__ for interface in TYPICAL}
     assert measured == requested_over_http, "add what a host of it answers to perf/dialects.py"
 
 
 def test_a_dialect_that_is_not_there_is_no_other_hosts() -> None:
     with pytest.raises(UsageError, match="smoke_signals is no Dialect"):
-        dialect_of(msgspec.structs.replace(HOSTS["openai"], dialect="smoke_signals"))
+        load_dialect(msgspec.structs.replace(HOSTS["openai"], dialect="smoke_signals"))
 
 
 def test_the_experiment_file_takes_batches_of_every_host_that_has_them() -> None:

@@ -79,7 +79,7 @@ def read(*pieces: bytes) -> tuple[HttpReply, bool]:
     answer = ReplyParser()
     done = [answer.feed(piece) for piece in pieces]
     assert not any(done[:-1])
-    assert done[-1] or answer.ends_here()
+    assert done[-1] or answer.is_whole_at_end()
     return HttpReply.read(answer.status, answer.headers, answer.body), answer.keep_alive
 
 
@@ -99,7 +99,7 @@ def test_nothing_short_of_the_whole_is_an_answer(case: Case) -> None:
     for length in range(0, len(case.sent), 1 + len(case.sent) // 60):
         answer = ReplyParser()
         assert not (answer.feed(case.sent[:length]) if length else False)
-        assert answer.ends_here() == (case.by_closing and length >= case.sent.find(b"\r\n\r\n") + 4)
+        assert answer.is_whole_at_end() == (case.by_closing and length >= case.sent.find(b"\r\n\r\n") + 4)
         assert answer.begun == (length > 0)
 
 

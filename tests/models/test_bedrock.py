@@ -29,7 +29,7 @@ from coeval.core.errors import (
 )
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters
-from coeval.models.address import ModelAddress, address_of
+from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS
 from coeval.models.signers import INSTALL
 
@@ -274,7 +274,7 @@ async def test_an_empty_message_of_the_users_is_refused_before_it_is_sent() -> N
 
 
 def address(env: Mapping[str, str], model: str = CLAUDE, **options: Any) -> ModelAddress:
-    return address_of(spec(None, model, options=options), HOSTS["bedrock"], keys_of(env))
+    return resolve_address(spec(None, model, options=options), HOSTS["bedrock"], keys_of(env))
 
 
 def test_the_region_is_the_models_own_else_that_of_the_environment() -> None:
@@ -335,9 +335,9 @@ from coeval.models.keys import Credential
 assert "botocore" not in sys.modules
 found = importlib.util.find_spec
 aws_signer.find_spec = lambda name: None if name == "botocore" else found(name)
-assert aws_signer.aws(Credential({"api_key": "k"})).fixed == {"Authorization": "Bearer k"}
+assert aws_signer.make_aws_signer(Credential({"api_key": "k"})).fixed == {"Authorization": "Bearer k"}
 try:
-    aws_signer.aws(Credential({"access_key_id": "a", "secret_access_key": "b", "region": "r"}))
+    aws_signer.make_aws_signer(Credential({"access_key_id": "a", "secret_access_key": "b", "region": "r"}))
 except UsageError as error:
     print(error)
 assert "botocore" not in sys.modules

@@ -22,8 +22,8 @@ TEXT = b'{"text": "fine"}' * 40
 def unpacked(pieces: Iterable[bytes], coding: str | None = None) -> bytes:
     body = Body(coding)
     for piece in pieces:
-        body.take(piece)
-    return body.whole()
+        body.add(piece)
+    return body.read()
 
 
 def cut(data: bytes, size: int) -> list[bytes]:
@@ -120,11 +120,11 @@ def test_a_million_pieces_cost_what_one_costs() -> None:
     try:
         body = Body()
         for _ in range(1_000_000):
-            body.take(b"x")
+            body.add(b"x")
         assert tracemalloc.get_traced_memory()[0] < 2_000_000
     finally:
         tracemalloc.stop()
-    assert body.whole() == b"x" * 1_000_000
+    assert body.read() == b"x" * 1_000_000
 
 
 # Text

@@ -13,7 +13,7 @@ from coeval.core.errors import BadRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.address import address_of
+from coeval.models.address import resolve_address
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.cohere import COHERE
 from coeval.models.keys import Keys
@@ -70,7 +70,7 @@ async def test_what_was_chosen_comes_with_its_log_probability() -> None:
             completion = await models["m"].complete(Request(messages=HELLO, top_logprobs=1))
     assert completion.logprobs[0] == TokenLogprob(" New York", -0.75, {" New York": -0.75})
     assert host.bodies[0]["logprobs"] is True
-    assert address_of(spec, HOSTS["cohere"], NOWHERE).path == "/v2/chat"
+    assert resolve_address(spec, HOSTS["cohere"], NOWHERE).path == "/v2/chat"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,13 @@ from coeval.models.transport.body import (
     NoTurn,
     WireError,
 )
-from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
+from coeval.models.transport.faults import (
+    describe_request,
+    error_from_exception,
+    error_from_status,
+    foreign_errors,
+    was_never_sent,
+)
 
 WHERE = "POST host/v1/chat"
 URL_WITH_KEY = URL("http://host/v1/chat?key=hidden")
@@ -136,7 +142,7 @@ def test_no_exception_of_the_wire_is_without_a_place() -> None:
 
 def test_what_found_no_connection_was_never_sent_and_whatever_may_have_been_was() -> None:
     """A permit of ``max_calls`` comes back for these, and for nothing else."""
-    assert {type(error) for error in MAPPED if never_sent(error)} == {
+    assert {type(error) for error in MAPPED if was_never_sent(error)} == {
         NoConnection,
         ConnectTimeout,
         NoTurn,
@@ -151,15 +157,15 @@ def test_what_found_no_connection_was_never_sent_and_whatever_may_have_been_was(
         aiohttp.ClientHttpProxyError,
         aiohttp.ConnectionTimeoutError,
     }
-    assert never_sent(Closed(sent=False))
+    assert was_never_sent(Closed(sent=False))
 
 
 @pytest.mark.parametrize(("error", "ours"), MAPPED.items(), ids=[type(error).__name__ for error in MAPPED])
 def test_each_foreign_exception_has_its_class_and_a_clean_message(
     error: Exception, ours: type[ModelError]
 ) -> None:
-    assert isinstance(error, foreign())
-    reported = from_exception(error, WHERE, 60)
+    assert isinstance(error, foreign_errors())
+    reported = error_from_exception(error, WHERE, 60)
     assert type(reported) is ours
     assert str(reported).startswith(f"{WHERE}: ")
     assert "hidden" not in str(reported)
@@ -202,13 +208,13 @@ def test_what_another_attempt_cannot_mend_is_not_advised(
 ) -> None:
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    reported = from_exception(error, WHERE, 60)
+    reported = error_from_exception(error, WHERE, 60)
     assert reported.retry_advised is advised
     assert words in str(reported)
 
 
 def test_a_proxy_that_wants_credentials_says_so() -> None:
-    error = from_exception(response_error(aiohttp.ClientHttpProxyError, 407), WHERE, 60)
+    error = error_from_exception(response_error(aiohttp.ClientHttpProxyError, 407), WHERE, 60)
     assert isinstance(error, AccessDenied)
     assert "HTTPS_PROXY" in str(error)
 
@@ -226,7 +232,10 @@ def test_a_proxy_that_wants_credentials_says_so() -> None:
     ],
 )
 def test_an_error_repeats_the_providers_words(body: bytes, said: str) -> None:
-    assert str(from_status(429, body, WHERE, Redactor())) == f"{WHERE} answered 429 Too Many Requests{said}"
+    assert (
+        str(error_from_status(429, body, WHERE, Redactor()))
+        == f"{WHERE} answered 429 Too Many Requests{said}"
+    )
 
 
 @pytest.mark.parametrize(
@@ -235,10 +244,13 @@ def test_an_error_repeats_the_providers_words(body: bytes, said: str) -> None:
 def test_statuses_without_a_row_of_their_own_are_read_by_their_hundred(
     status: int, kind: type[ModelError]
 ) -> None:
-    error = from_status(status, b"", WHERE, Redactor())
+    error = error_from_status(status, b"", WHERE, Redactor())
     assert type(error) is kind
     assert error.status == status
 
 
 def test_a_place_holds_neither_query_nor_user() -> None:
-    assert place("GET", URL("https://u:p@host:8443/v1/models?key=hidden")) == "GET host:8443/v1/models"
+    assert (
+        describe_request("GET", URL("https://u:p@host:8443/v1/models?key=hidden"))
+        == "GET host:8443/v1/models"
+    )

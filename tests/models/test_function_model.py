@@ -33,7 +33,7 @@ from coeval.models.keys import Keys
 from coeval.models.local.callables import answer_of, find_callable, given_callable, source_hash
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
-from coeval.models.open import Models, check_askable, obstacle
+from coeval.models.open import Models, check_askable, find_interface_obstacle
 from coeval.models.transport import call
 
 KEYS = Keys.load(None, env={}, cwd=Path("/nonexistent"), home=Path("/nonexistent"))
@@ -550,7 +550,9 @@ async def test_objects_of_one_class_are_told_apart() -> None:
 
 @pytest.mark.parametrize("interface", ["python", "command"])
 def test_an_interface_without_code_is_an_obstacle_and_no_crash(interface: str) -> None:
-    assert f"interface {interface} (model {interface}) needs parameters." in str(obstacle(interface, KEYS))
+    assert f"interface {interface} (model {interface}) needs parameters." in str(
+        find_interface_obstacle(interface, KEYS)
+    )
 
 
 def test_what_a_function_brings_with_it_counts() -> None:

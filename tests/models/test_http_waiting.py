@@ -170,12 +170,12 @@ async def test_the_providers_word_on_retrying_is_taken() -> None:
 async def test_overload_news_cut_concurrency_and_successes_raise_it() -> None:
     async with server(OK) as fake, client(fake, max_concurrency=64, start_concurrency=8) as asking:
         await asyncio.gather(*(asking.post() for _ in range(40)))
-        assert asking.limiter.limit > 16
-        grown = asking.limiter.limit
+        assert asking.limiter.max_in_flight > 16
+        grown = asking.limiter.max_in_flight
         fake.answers = [reply(429), OK]
         asking.time.now = 1.0
         await asking.post()
-        assert asking.limiter.limit == grown - 1
+        assert asking.limiter.max_in_flight == grown - 1
         assert (asking.limiter.in_flight, asking.limiter.waiting) == (0, 0)
 
 
@@ -246,9 +246,9 @@ async def test_a_time_out_while_others_succeed_is_no_outage_and_lowers_concurren
             fake.answers = [OK, hang, OK]
             await asking.post()
             asking.time.now += 0.5
-            limit = asking.limiter.limit
+            limit = asking.limiter.max_in_flight
             assert (await asking.post(timeout_s=0.02)).attempts == 2
-            assert asking.limiter.limit == limit // 2
+            assert asking.limiter.max_in_flight == limit // 2
             asking.time.now += 31
         assert asking.endpoint.down_s == 0
 
@@ -485,7 +485,7 @@ CROWDED = Fault(ConnectionFailed("reset"), again=True, crowded=True)
 def attempts(*faults: Fault) -> int:
     """How many attempts a request gets that meets with these, and then with the last one for ever."""
     tries, made = Tries(), 1
-    while tries.failed(faults[min(made, len(faults)) - 1]):
+    while tries.count_failure(faults[min(made, len(faults)) - 1]):
         made += 1
     return made
 
@@ -518,12 +518,12 @@ def test_who_is_turned_away_comes_back_soon_and_obeys_the_host_all_the_same() ->
     tries, rng = Tries(), random.Random(0)
     waits = []
     for _ in range(20):
-        tries.failed(CROWDED)
+        tries.count_failure(CROWDED)
         waits.append(tries.wait_s(CROWDED, rng))
     assert 0.25 <= waits[0] <= 0.5
     assert max(waits) <= 4.0
-    tries.failed(PASSING)
+    tries.count_failure(PASSING)
     assert tries.wait_s(PASSING, rng) <= 0.5, "the first that counts"
     requested = Fault(RateLimited("429", retry_after_s=30.0), again=True)
-    tries.failed(requested)
+    tries.count_failure(requested)
     assert 30 <= tries.wait_s(requested, rng) <= 31

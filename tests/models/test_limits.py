@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.core.errors import Draining, QuotaExhausted
-from coeval.models.pacing.limits import EndpointLimits, Lane, Limiter, unrefused
+from coeval.models.pacing.limits import EndpointLimits, Lane, Limiter, refuse_nothing
 from perf.virtual import in_virtual_time, now
 
 
@@ -30,7 +30,7 @@ async def call(limits: Limiter, seconds: float, rank: int = 0, tokens: int = 0) 
     sent_at = now()
     try:
         await asyncio.sleep(seconds)
-        limits.succeeded(rank, seconds, tokens)
+        limits.record_answer(rank, seconds, tokens)
     finally:
         limits.release()
     return sent_at
@@ -49,7 +49,7 @@ def test_the_number_in_flight_doubles_each_round_trip() -> None:
     async def work() -> float:
         limits = limiter(256)
         await asyncio.gather(*(call(limits, 0.2) for _ in range(1610)))
-        assert limits.limit == 256
+        assert limits.max_in_flight == 256
         return now()
 
     # 16 + 32 + 64 + 128 = 240 in four rounds, the other 1,370 in six of 256.
@@ -57,29 +57,29 @@ def test_the_number_in_flight_doubles_each_round_trip() -> None:
 
 
 def test_the_start_is_the_ceiling_where_that_is_lower_or_asked_for() -> None:
-    assert Limiter(EndpointLimits(4)).limit == 4
-    assert Limiter(EndpointLimits(64)).limit == 16
-    assert Limiter(EndpointLimits(64, 64)).limit == 64
+    assert Limiter(EndpointLimits(4)).max_in_flight == 4
+    assert Limiter(EndpointLimits(64)).max_in_flight == 16
+    assert Limiter(EndpointLimits(64, 64)).max_in_flight == 64
 
 
 def test_limits_of_several_are_the_largest_numbers_in_flight_and_the_smallest_rates() -> None:
     unset, few = EndpointLimits(), EndpointLimits(8, 4, 60.0, None)
-    assert unset.joined(few) == few.joined(unset) == few
-    assert few.joined(EndpointLimits(3, 9, 90.0, 500.0)) == (8, 9, 60.0, 500.0)
-    assert Limiter(unset).limit == 16
+    assert unset.merge(few) == few.merge(unset) == few
+    assert few.merge(EndpointLimits(3, 9, 90.0, 500.0)) == (8, 9, 60.0, 500.0)
+    assert Limiter(unset).max_in_flight == 16
 
 
 def test_limits_that_change_hold_from_then_on_and_keep_what_the_host_has_taught() -> None:
     async def work() -> tuple[list[int], list[float]]:
         limits, found = limiter(256), []
         for ceiling, start in ((8, 4), (64, 64), (64, 16)):
-            limits.limit_to(EndpointLimits(ceiling, start))
-            found.append(limits.limit)
+            limits.set_limits(EndpointLimits(ceiling, start))
+            found.append(limits.max_in_flight)
         await limits.acquire(0)
-        limits.refused(now())  # one fewer
+        limits.record_refusal(now())  # one fewer
         limits.release()
-        limits.limit_to(EndpointLimits(128, 128, 30))
-        found.append(limits.limit)
+        limits.set_limits(EndpointLimits(128, 128, 30))
+        found.append(limits.max_in_flight)
         await limits.acquire(0)
         limits.release()
         return found, [await call(limits, 0) for _ in range(3)]
@@ -99,11 +99,11 @@ def test_a_short_burst_of_refusals_is_one_cut_and_soon_made_up_for() -> None:
                 sent_at = now()
                 if 10.0 <= sent_at < 10.2:
                     await asyncio.sleep(0.03)
-                    limits.refused(sent_at)
+                    limits.record_refusal(sent_at)
                     limits.release()
                 else:
                     await asyncio.sleep(10)
-                    limits.succeeded(0, 10)
+                    limits.record_answer(0, 10)
                     limits.release()
                     return
 
@@ -111,7 +111,7 @@ def test_a_short_burst_of_refusals_is_one_cut_and_soon_made_up_for() -> None:
         limit_at = []
         for moment in (9.9, 10.3, 15.0, 51.0):
             await asyncio.sleep(moment - now())
-            limit_at.append(limits.limit)
+            limit_at.append(limits.max_in_flight)
         await asyncio.gather(*asking)
         return limit_at
 
@@ -134,12 +134,12 @@ def test_a_host_that_refuses_everything_is_asked_once_a_second_and_then_at_once_
                 if sent_at < 60:
                     await asyncio.sleep(0.05)
                     refused += 1
-                    limits.refused(sent_at)
+                    limits.record_refusal(sent_at)
                     limits.release()
                 else:
                     taken.append(sent_at)
                     await asyncio.sleep(5)
-                    limits.succeeded(0, 5)
+                    limits.record_answer(0, 5)
                     limits.release()
                     return
 
@@ -156,9 +156,9 @@ def test_after_reopening_nothing_is_kept_apart() -> None:
         limits = limiter(64)
         for _ in range(10):
             await limits.acquire(0)
-            limits.refused(now())
+            limits.record_refusal(now())
             limits.release()
-        limits.reopen()
+        limits.forget_refusals()
         began = now()
         await asyncio.gather(*(call(limits, 1) for _ in range(16)))
         return now() - began
@@ -175,15 +175,15 @@ def test_growth_stops_while_latency_does_not_hold_and_resumes_when_it_recovers()
             await limits.acquire(0)
             seconds = slowness * max(1.0, limits.in_flight / 32)
             await asyncio.sleep(seconds)
-            limits.succeeded(0, seconds)
+            limits.record_answer(0, seconds)
             limits.release()
 
         await asyncio.gather(*(served() for _ in range(600)))
-        crowded = limits.limit
+        crowded = limits.max_in_flight
         assert 32 <= crowded < 128
         slowness = 0.2
         await asyncio.gather(*(served() for _ in range(1200)))
-        assert limits.limit > crowded
+        assert limits.max_in_flight > crowded
 
     in_virtual_time(work())
 
@@ -193,7 +193,7 @@ def test_a_rank_of_longer_answers_does_not_stop_growth() -> None:
         limits = limiter(256)
         jobs = [call(limits, 10.0 if n % 2 else 0.5, rank=n % 2) for n in range(1500)]
         await asyncio.gather(*jobs)
-        return limits.limit
+        return limits.max_in_flight
 
     assert in_virtual_time(work()) == 256
 
@@ -203,7 +203,7 @@ def test_a_limit_that_is_not_used_is_not_raised() -> None:
         limits = limiter(256)
         for _ in range(100):
             await call(limits, 0.1)
-        return limits.limit
+        return limits.max_in_flight
 
     assert in_virtual_time(work()) == 16
 
@@ -217,7 +217,7 @@ def test_higher_ranks_first_then_retries_then_first_come(waiters: list[tuple[int
         served: list[int] = []
 
         async def wait(number: int, rank: int, again: bool) -> None:
-            await limits.acquire(rank, again=again)
+            await limits.acquire(rank, is_retry=again)
             served.append(number)
             limits.release()
 
@@ -245,7 +245,7 @@ def test_who_is_not_to_be_sent_any_more_waits_for_no_turn_and_takes_no_part_of_t
 
         async def ask(name: str, *, limited: bool) -> None:
             try:
-                await limits.acquire(0, refusal=refusal if limited else unrefused)
+                await limits.acquire(0, refusal=refusal if limited else refuse_nothing)
             except QuotaExhausted:
                 ended.append(name)
                 return
@@ -308,11 +308,11 @@ def test_never_over_the_limit_no_slot_or_wakeup_lost(
             try:
                 await asyncio.sleep(job.seconds)
                 if job.fate == "ok":
-                    limits.succeeded(job.rank, job.seconds)
+                    limits.record_answer(job.rank, job.seconds)
                 elif job.fate == "refused":
-                    limits.refused(sent_at)
+                    limits.record_refusal(sent_at)
                 elif job.fate == "late":
-                    limits.timed_out(sent_at, alone=job.rank == 0)
+                    limits.record_timeout(sent_at, alone=job.rank == 0)
                 elif job.fate == "hold":
                     limits.hold(0.5, lanes[job.lane])
             finally:
@@ -331,7 +331,7 @@ def test_never_over_the_limit_no_slot_or_wakeup_lost(
                 assert result is None or isinstance(result, asyncio.CancelledError)
         assert (limits.in_flight, limits.waiting) == (0, 0)
         # Every slot can still be had.
-        await asyncio.gather(*(limits.acquire(0) for _ in range(limits.limit)))
+        await asyncio.gather(*(limits.acquire(0) for _ in range(limits.max_in_flight)))
 
     in_virtual_time(work())
 
@@ -466,7 +466,7 @@ def test_those_in_a_held_lane_can_be_cancelled_and_are_closed_with_the_rest() ->
         first.cancel()
         await asyncio.sleep(1)
         assert limits.waiting == 1
-        limits.turn_away(None, Draining("stop"))
+        limits.reject_waiting(None, Draining("stop"))
         with pytest.raises(Draining):
             await second
         assert (limits.in_flight, limits.waiting) == (0, 0)
@@ -480,7 +480,7 @@ def test_turning_away_ends_waiting_and_lets_slots_come_back() -> None:
         await limits.acquire(0)
         waiting = [asyncio.create_task(limits.acquire(0)) for _ in range(3)]
         await asyncio.sleep(0)
-        limits.turn_away(None, Draining("stop"))
+        limits.reject_waiting(None, Draining("stop"))
         results = await asyncio.gather(*waiting, return_exceptions=True)
         assert [type(result) for result in results] == [Draining] * 3
         limits.release()

@@ -53,7 +53,7 @@ class Metering(RuleBasedStateMachine):
     def reserve(self, count: int) -> None:
         for _ in range(count):
             try:
-                self.meter.reserve()
+                self.meter.reserve_request()
             except QuotaExhausted:
                 assert self.sent + self.wasted == self.ceiling, "refused while some were left"
                 return
@@ -63,7 +63,7 @@ class Metering(RuleBasedStateMachine):
     @precondition(lambda self: self.on_the_way)
     @rule(tokens=st.integers(0, 9))
     def settle(self, tokens: int) -> None:
-        usage = self.meter.settle(Usage(tokens, tokens))
+        usage = self.meter.book_answer(Usage(tokens, tokens))
         assert usage == Usage(tokens, tokens, 4.0 * tokens if self.priced else None)
         self.on_the_way -= 1
         self.tokens += 2 * tokens
@@ -72,7 +72,7 @@ class Metering(RuleBasedStateMachine):
     @rule(data=st.data())
     def give_back(self, data: st.DataObject) -> None:
         for _ in range(data.draw(st.integers(1, self.on_the_way))):
-            self.meter.give_back()
+            self.meter.return_request()
             self.sent -= 1
             self.on_the_way -= 1
 
@@ -87,7 +87,7 @@ class Metering(RuleBasedStateMachine):
         with pytest.MonkeyPatch.context() as full:
             full.setattr(account_file, "write_json_atomic", no_space)
             try:
-                self.meter.reserve()
+                self.meter.reserve_request()
             except (StoreError, QuotaExhausted):
                 return
         self.sent += 1
@@ -157,9 +157,9 @@ def test_the_ceiling_holds_and_its_error_names_the_way_out(tmp_path: Path) -> No
     ledger = Ledger(tmp_path / "usage.json", {"gpt-4o": Terms(3)})
     model = ledger.meter("gpt-4o")
     for _ in range(3):
-        model.reserve()
+        model.reserve_request()
     with pytest.raises(QuotaExhausted) as caught:
-        model.reserve()
+        model.reserve_request()
     message = str(caught.value)
     assert "model gpt-4o has used 3 of the 3" in message
     assert "Raise experiment.quota.gpt-4o.max_calls and run again with continue_run=True." in message
@@ -173,9 +173,9 @@ def test_a_raised_ceiling_gives_exactly_the_difference(tmp_path: Path) -> None:
         ledger = Ledger(path, {"m": Terms(ceiling)})
         model = ledger.meter("m")
         for _ in range(left):
-            model.reserve()
+            model.reserve_request()
         with pytest.raises(QuotaExhausted):
-            model.reserve()
+            model.reserve_request()
         ledger.close()
         assert content(path)["m"]["requests"] == ceiling
         assert content(path)["m"]["reserved"] == 0
@@ -193,10 +193,10 @@ def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: P
     path = tmp_path / "usage.json"
     ledger = Ledger(path, {"free": Terms()})
     for _ in range(100):
-        ledger.meter("free").reserve()
-    ledger.meter("other").reserve()
-    ledger.meter("free").settle(Usage(10, 2))
-    ledger.meter("free").settle(Usage(5, 1))
+        ledger.meter("free").reserve_request()
+    ledger.meter("other").reserve_request()
+    ledger.meter("free").book_answer(Usage(10, 2))
+    ledger.meter("free").book_answer(Usage(5, 1))
     assert not path.exists()
     assert ledger.meter("free").refusal() is None
     ledger.flush()
@@ -209,8 +209,8 @@ def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: P
 def test_what_the_host_says_an_answer_cost_counts_before_our_price(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "usage.json", {"m": Terms(price=lambda usage: 0.5 * usage.tokens)})
     model = ledger.meter("m")
-    assert model.settle(Usage(1, 1)) == Usage(1, 1, 1.0)
-    assert model.settle(Usage(1, 1, 0.25)) == Usage(1, 1, 0.25)
+    assert model.book_answer(Usage(1, 1)) == Usage(1, 1, 1.0)
+    assert model.book_answer(Usage(1, 1, 0.25)) == Usage(1, 1, 0.25)
     ledger.flush()
     row = content(tmp_path / "usage.json")["m"]
     assert (row["cost_usd"], row["unpriced"]) == (1.25, 0)
@@ -222,7 +222,7 @@ def test_what_earlier_runs_left_is_kept(tmp_path: Path) -> None:
     gone = {"requests": 7, "reserved": 0, "input_tokens": 70, "output_tokens": 7, "note": "kept"}
     path.write_text(json.dumps({"models": {"gone": gone}, "since": "2025"}))
     ledger = Ledger(path, {"m": Terms(10)})
-    ledger.meter("m").reserve()
+    ledger.meter("m").reserve_request()
     ledger.close()
     assert content(path)["gone"] == row_of() | gone
     assert json.loads(path.read_text())["since"] == "2025"
@@ -263,7 +263,7 @@ def test_a_damaged_file_without_ceilings_is_set_aside_not_lost(tmp_path: Path) -
     path = tmp_path / "usage.json"
     path.write_text("{")
     ledger = Ledger(path, {"m": Terms()})
-    ledger.meter("m").reserve()
+    ledger.meter("m").reserve_request()
     assert path.read_text() == "{"
     ledger.close()
     assert content(path)["m"]["requests"] == 1
@@ -278,18 +278,18 @@ def test_a_bill_that_no_budget_can_prevent_is_booked_and_warned_of_once(tmp_path
     ledger.warn = reported.append
     model = ledger.meter("m")
     for _ in range(2):
-        assert model.settle(Usage(1, 9), 4.0).cost_usd == 10.0
-        assert model.settle(Usage(3, 1, 0.0), 4.0).cost_usd == 0.0
-    model.settle(Usage(1, 3), 4.0)
+        assert model.book_answer(Usage(1, 9), 4.0).cost_usd == 10.0
+        assert model.book_answer(Usage(3, 1, 0.0), 4.0).cost_usd == 0.0
+    model.book_answer(Usage(1, 3), 4.0)
     above, free = reported
     assert "m: its host reports 1 tokens of input and 9 of output for one answer, which cost $10.00" in above
     assert "more than the $4.00" in above
     assert "m: its host reports a cost of $0 for 3 tokens of input and 1 of output" in free
-    bill = model.bill()
-    bill.answered(Usage(1, 9), 4.0)
-    bill.answered(Usage(3, 1, 0.0), 4.0)
+    bill = model.open_bill()
+    bill.add_answer(Usage(1, 9), 4.0)
+    bill.add_answer(Usage(3, 1, 0.0), 4.0)
     assert len(reported) == 2, "once for a model, asked live or by jobs"
-    assert bill.answered(Usage(3, 0, 0.0, uncounted=True), 4.0).cost_usd is None, "nothing beside no count"
+    assert bill.add_answer(Usage(3, 0, 0.0, uncounted=True), 4.0).cost_usd is None, "nothing beside no count"
     assert bill.sums.uncertain_usd == 4.0
 
 
@@ -301,9 +301,9 @@ def test_an_answer_of_a_job_that_cost_too_much_hides_nothing_that_is_unknown(tmp
     for _ in range(2):
         model.park(4.0)
     model.submit("job", 2, 8.0, 4.0)
-    bill = model.bill()
-    bill.answered(Usage(1, 9), 4.0)
-    bill.answered(Usage(uncounted=True), 4.0)
+    bill = model.open_bill()
+    bill.add_answer(Usage(1, 9), 4.0)
+    bill.add_answer(Usage(uncounted=True), 4.0)
     model.settle_job("job", bill)
     account = read_accounts(tmp_path / "usage.json")["m"]
     assert (account.cost_usd, account.uncertain_usd) == (10.0, 4.0)
@@ -379,7 +379,7 @@ class Spending(RuleBasedStateMachine):
         except QuotaExhausted:
             return
         if wait is None:
-            taken.reservation.sent()
+            taken.reservation.mark_sent()
             place.append(taken)
         else:
             self.waiting.append((taken, asyncio.ensure_future(wait, loop=self.loop), place))
@@ -387,7 +387,7 @@ class Spending(RuleBasedStateMachine):
     @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), rank=st.integers(0, 2))
     def send(self, model: str, tokens: int, rank: int) -> None:
         reservation = Reservation(self.meter(model), UNIT * tokens, rank)
-        self.ask(OnItsWay(reservation, model), reservation.take, self.on_the_way)
+        self.ask(OnItsWay(reservation, model), reservation.set_aside, self.on_the_way)
 
     @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), rank=st.integers(0, 2))
     def park(self, model: str, tokens: int, rank: int) -> None:
@@ -405,7 +405,7 @@ class Spending(RuleBasedStateMachine):
             if wait.done():
                 self.waiting.remove(entry)
                 if wait.exception() is None:
-                    taken.reservation.sent()
+                    taken.reservation.mark_sent()
                     place.append(taken)
 
     @precondition(lambda self: self.on_the_way)
@@ -428,7 +428,7 @@ class Spending(RuleBasedStateMachine):
     @rule(data=st.data())
     def refuse(self, data: st.DataObject) -> None:
         reservation, _ = self.take_one(data, self.on_the_way)
-        self.soon(reservation.unspent)
+        self.soon(reservation.release)
         self.soon(reservation.close)
 
     @precondition(lambda self: self.parked)
@@ -454,11 +454,11 @@ class Spending(RuleBasedStateMachine):
     def collect(self, data: st.DataObject, again: bool) -> None:
         batch = data.draw(st.sampled_from(self.jobs))
         self.jobs.remove(batch)
-        bill = self.meter(batch.model).bill()
+        bill = self.meter(batch.model).open_bill()
         for most in batch.most:
             tokens = data.draw(st.integers(-1, int(most / UNIT * 2)))
             if tokens >= 0:  # else it expired
-                bill.answered(used(tokens))
+                bill.add_answer(used(tokens))
         self.true[batch.model] += bill.sums.cost_usd or 0.0
         for _ in range(2 if again else 1):
             self.soon(lambda: self.meter(batch.model).settle_job(batch.tag, bill))

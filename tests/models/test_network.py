@@ -7,7 +7,7 @@ import pytest
 from yarl import URL
 
 from coeval.core.errors import UsageError
-from coeval.models.transport.network import proxy_for, trusted_certificates
+from coeval.models.transport.network import find_proxy, load_certificates
 
 NAMES = (
     *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
@@ -39,13 +39,13 @@ def test_the_proxy_of_a_url(
 ) -> None:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    assert proxy_for(URL(url)) == (URL(proxy) if proxy else None)
+    assert find_proxy(URL(url)) == (URL(proxy) if proxy else None)
 
 
 def test_a_proxy_of_another_kind_is_refused_without_its_password(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("https_proxy", "socks5://who:secret@p:1080")
     with pytest.raises(UsageError, match=r"socks5://p\).*NO_PROXY") as caught:
-        proxy_for(URL("https://api.test"))
+        find_proxy(URL("https://api.test"))
     assert "secret" not in str(caught.value)
 
 
@@ -54,9 +54,9 @@ def test_the_certificate_bundle_of_the_environment(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(name, str(tmp_path))
-    assert isinstance(trusted_certificates(), ssl.SSLContext)
+    assert isinstance(load_certificates(), ssl.SSLContext)
     for bundle in (tmp_path / "absent.pem", tmp_path / "empty.pem"):
         (tmp_path / "empty.pem").write_text("")
         monkeypatch.setenv(name, str(bundle))
         with pytest.raises(UsageError, match=f"{name}=.*{bundle.name} is no usable certificate bundle"):
-            trusted_certificates()
+            load_certificates()

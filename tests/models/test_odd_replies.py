@@ -18,7 +18,7 @@ from pipeline.experiments import Lab, model
 from coeval.core.errors import ContentFiltered, ModelError, ServerFault, Unreadable
 from coeval.core.records import Completion, Message, Request, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.address import dialect_of
+from coeval.models.address import load_dialect
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.openai_answer import FROM_REASONING
 from perf.dialects import SAID, TYPICAL
@@ -55,7 +55,7 @@ async def answers(interface: str, reply: Mapping[str, Any] | bytes, requests: in
 
 
 def decoded(interface: str, reply: Mapping[str, Any]) -> Completion:
-    return dialect_of(HOSTS[interface]).decode(json.dumps(reply).encode(), Redactor())
+    return load_dialect(HOSTS[interface]).decode(json.dumps(reply).encode(), Redactor())
 
 
 MESSAGE, CHOICE = "choices.0.message", "choices.0"
@@ -181,7 +181,7 @@ def test_half_a_surrogate_pair_becomes_the_replacement_character_and_is_noted(
 ) -> None:
     reply = json.dumps(TYPICAL[interface].answer).encode()
     reply = reply.replace(json.dumps(SAID).encode(), b'"' + written + b'"')
-    answer = dialect_of(HOSTS[interface]).decode(reply, Redactor())
+    answer = load_dialect(HOSTS[interface]).decode(reply, Redactor())
     assert answer.text == text
     assert answer.notes == ("invalid characters were replaced",)
 

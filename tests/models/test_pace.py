@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from coeval.models.pacing.limits import LONGEST_GAP_S, Pace, Spacing
-from coeval.models.pacing.window import Slowness, Tried
+from coeval.models.pacing.window import Slowness, TrialStep
 from perf.trouble import TROUBLES, measure
 
 
@@ -24,26 +24,26 @@ def test_a_pace_waits_off_what_was_charged_after_the_fact() -> None:
 def test_each_refusal_doubles_the_gap_up_to_a_second() -> None:
     spacing, gaps, now = Spacing(), list[float](), 0.0
     for _ in range(8):
-        spacing.refused(sent_at=now, now=now + 0.05)
+        spacing.record_refusal(sent_at=now, now=now + 0.05)
         gaps.append(spacing.wait_s(now + 0.05))
         now += 0.05 + gaps[-1]
-        spacing.sent(now)
+        spacing.record_send(now)
     assert gaps == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0])
 
 
 def test_the_gap_is_gone_two_seconds_after_the_last_refusal() -> None:
     spacing, now = Spacing(), 0.0
     for _ in range(8):
-        spacing.refused(sent_at=now, now=now)
-    while not spacing.open:
+        spacing.record_refusal(sent_at=now, now=now)
+    while not spacing.is_open:
         now += spacing.wait_s(now)
-        spacing.sent(now)
+        spacing.record_send(now)
     assert LONGEST_GAP_S < now <= 2 * LONGEST_GAP_S + 1
 
 
 def test_a_refusal_that_took_long_calls_for_a_longer_gap() -> None:
     spacing = Spacing()
-    spacing.refused(sent_at=0.0, now=0.3)
+    spacing.record_refusal(sent_at=0.0, now=0.3)
     assert spacing.wait_s(0.3) == pytest.approx(0.6)
 
 
@@ -62,23 +62,23 @@ class Asking:
         self.sizes = [size]
         self._slowness = Slowness()
 
-    def one(self) -> Tried | None:
+    def one(self) -> TrialStep | None:
         """Take in one answer; what comes of it while answers are slow."""
         latency_s = self.host(self.size)
         self.now += latency_s / self.size
         self.answers += 1
-        slow = self._slowness.after(0, latency_s, self.size)
-        if not slow and not self._slowness.trying:
+        slow = self._slowness.is_slow_after(0, latency_s, self.size)
+        if not slow and not self._slowness.is_trying:
             return None
-        tried = self._slowness.half_tried(self.size, self.now)
+        tried = self._slowness.step_trial(self.size, self.now)
         if tried.size != self.size:
             self.size = tried.size
             self.sizes.append(self.size)
         return tried
 
     def abandon(self) -> None:
-        self._slowness.abandon()
-        assert not self._slowness.trying
+        self._slowness.abandon_trial()
+        assert not self._slowness.is_trying
 
 
 def usual(_: float) -> float:
@@ -104,7 +104,7 @@ def made_slow(host: Host, size: float = 256) -> Asking:
 
 def test_half_is_kept_where_it_gives_more() -> None:
     asking = made_slow(overrun)
-    gained = [tried for _ in range(3_000) if (tried := asking.one()) is not None and tried.gained]
+    gained = [tried for _ in range(3_000) if (tried := asking.one()) is not None and tried.is_half_faster]
     assert [tried.size for tried in gained] == [128, 64]
     assert asking.sizes == [256, 128, 64]
 
@@ -113,7 +113,7 @@ def test_longer_answers_are_the_usual_ones_after_one_trial() -> None:
     asking = made_slow(long)
     tried = [asking.one() for _ in range(2_000)]
     assert asking.sizes == [256, 128, 256]
-    assert not any(outcome and outcome.gained for outcome in tried)
+    assert not any(outcome and outcome.is_half_faster for outcome in tried)
     assert tried[-1] is None, "they are not slow any more"
 
 

@@ -216,8 +216,8 @@ async def pool_with_one() -> AsyncIterator[tuple[Pool, Connection]]:
         origin = Origin("127.0.0.1", fake.port, False)
         pool = Pool(origin, Hanging())
         connection = await Dialler().dial(origin, partial(Connection, asyncio.get_running_loop(), pool))
-        await connection.ask(b"GET / HTTP/1.1\r\n\r\n", in_a_while())
-        assert pool.take(0.0) is connection
+        await connection.send_request(b"GET / HTTP/1.1\r\n\r\n", in_a_while())
+        assert pool.take_idle(0.0) is connection
         yield pool, connection
         await pool.aclose()
         assert pool.open == set()
@@ -229,21 +229,21 @@ def in_a_while() -> float:
 
 async def test_who_waited_longest_is_served_first_and_nobody_overtakes() -> None:
     async with pool_with_one() as (pool, connection):
-        waiting = [asyncio.create_task(pool.wait(in_a_while())) for _ in range(3)]
+        waiting = [asyncio.create_task(pool.wait_for_connection(in_a_while())) for _ in range(3)]
         await asyncio.sleep(0)
         for turn in range(3):
-            pool.rests(connection)
-            assert pool.take(0.0) is None, "it belongs to those who wait"
+            pool.on_idle(connection)
+            assert pool.take_idle(0.0) is None, "it belongs to those who wait"
             assert await waiting[turn] is connection
-        pool.rests(connection)
-        assert pool.take(0.0) is connection
+        pool.on_idle(connection)
+        assert pool.take_idle(0.0) is connection
 
 
 async def test_what_is_given_to_somebody_who_just_left_goes_to_the_next() -> None:
     async with pool_with_one() as (pool, connection):
-        gone, patient = (asyncio.create_task(pool.wait(in_a_while())) for _ in range(2))
+        gone, patient = (asyncio.create_task(pool.wait_for_connection(in_a_while())) for _ in range(2))
         await asyncio.sleep(0)
-        pool.rests(connection)
+        pool.on_idle(connection)
         gone.cancel()
         assert await patient is connection
         assert gone.cancelled()
@@ -252,9 +252,9 @@ async def test_what_is_given_to_somebody_who_just_left_goes_to_the_next() -> Non
 @pytest.mark.process
 async def test_a_connection_that_ends_as_it_is_given_is_not_used() -> None:
     async with pool_with_one() as (pool, connection):
-        waiting = asyncio.create_task(pool.wait(asyncio.get_running_loop().time() + 0.2))
+        waiting = asyncio.create_task(pool.wait_for_connection(asyncio.get_running_loop().time() + 0.2))
         await asyncio.sleep(0)
-        pool.rests(connection)
+        pool.on_idle(connection)
         connection.end()
         with pytest.raises(TimeoutError):
             await waiting

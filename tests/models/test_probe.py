@@ -19,7 +19,7 @@ from fakes.openai_chat import Answer, Broken, Fault, fake
 from coeval.core.errors import AccessDenied, CoevalError, Draining, QuotaExhausted, RateLimited
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Failure, Request
-from coeval.engine.probing import ProbeResult, probe
+from coeval.engine.probing import ProbeResult, probe_all
 from coeval.models import hosted as hosted_module
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
@@ -55,9 +55,9 @@ async def test_each_model_is_asked_once_and_any_answer_will_do() -> None:
             for name, key in (("reasons", KEY), ("stranger", "sk-wrong-0123456789"))
         ]
         async with Models(specs[:1], NO_KEYS) as models:
-            good = await probe(models)
+            good = await probe_all(models)
         async with Models(specs[1:], NO_KEYS) as models:
-            bad = await probe(models)
+            bad = await probe_all(models)
     assert [(result.name, result.ok, result.error) for result in good] == [("reasons", True, None)]
     assert good[0].latency_s > 0
     assert bad[0].error is not None
@@ -80,7 +80,7 @@ async def test_what_a_host_lists_is_not_asked_and_the_list_is_had_once() -> None
     listed = [{"id": "gpt-4.1"}, {"id": "gpt-4.1-mini"}]
     async with fake(keys=[KEY], listed=listed) as server:
         async with at_openai(server.url, "gpt-4.1", "gpt-4.1-mini", "gpt-4.1") as models:
-            results = await probe(models)
+            results = await probe_all(models)
         assert [(result.ok, result.listed) for result in results] == [(True, True)] * 3
         assert (server.requested, server.lists) == ([], 1)
 
@@ -96,7 +96,7 @@ async def test_what_a_host_lists_is_not_asked_and_the_list_is_had_once() -> None
 async def test_what_a_gateway_lists_is_asked_for_a_token(listed: list[dict[str, Any]], ok: bool) -> None:
     async with fake(models=["gpt-4.1"], listed=listed) as server:
         async with at_openai(server.url, "gpt-4.1", "dead") as models:
-            results = await probe(models)
+            results = await probe_all(models)
         assert [result.ok for result in results] == [True, ok]
         assert [body["max_tokens"] for body in server.bodies] == ([] if ok else [1, 1])
 
@@ -104,7 +104,7 @@ async def test_what_a_gateway_lists_is_asked_for_a_token(listed: list[dict[str, 
 async def test_every_model_is_asked_where_an_answer_is_to_prove_it() -> None:
     async with fake(models=["gpt-4.1"], listed=[{"id": "gpt-4.1"}, {"id": "dead"}]) as server:
         async with at_openai(server.url, "gpt-4.1", "dead") as models:
-            results = await probe(models, by_list=False)
+            results = await probe_all(models, by_list=False)
         assert [(result.ok, result.listed) for result in results] == [(True, False), (False, False)]
 
 
@@ -112,7 +112,7 @@ async def test_what_no_list_names_is_asked_for_one_token_before_it_is_called_bad
     """Aliases and deployments stand in no list."""
     async with fake(models=["gpt-4.1", "an-alias"], listed=[{"id": "gpt-4.1"}]) as server:
         async with at_openai(server.url, "gpt-4.1", "an-alias", "gpt-4.9") as models:
-            results = await probe(models)
+            results = await probe_all(models)
         assert [(result.ok, result.listed) for result in results] == [
             (True, True),
             (True, False),
@@ -130,7 +130,7 @@ async def test_a_model_that_takes_no_single_token_is_given_more() -> None:
     refusal = Fault(400, "Could not finish the message because max_tokens or model output limit was reached.")
     async with fake(refusal) as server:
         async with at_openai(server.url, "reasons") as models:
-            (result,) = await probe(models)
+            (result,) = await probe_all(models)
         assert (result.ok, [body["max_tokens"] for body in server.bodies]) == (True, [1, 256])
 
 
@@ -138,7 +138,7 @@ async def test_a_list_that_anybody_sees_proves_no_key_good() -> None:
     async with fake(keys=[KEY], listed=[{"id": "openai/gpt-4.1"}]) as server:
         wrong = "sk-wrong-0123456789"
         async with at_openai(server.url, "openai/gpt-4.1", interface="openrouter", key=wrong) as models:
-            (result,) = await probe(models)
+            (result,) = await probe_all(models)
         assert (result.ok, server.lists, len(server.requested)) == (False, 0, 1)
 
 
@@ -173,7 +173,7 @@ async def test_a_list_is_no_request_of_a_models_ceiling(tmp_path: Path) -> None:
     async with fake(listed=[{"id": "gpt-4.1"}]) as server:
         specs = [ModelSpec(name="m0", interface="openai", model="gpt-4.1", base_url=server.url)]
         async with Models(specs, NO_KEYS, ledger=ledger) as models:
-            (result,) = await probe(models)
+            (result,) = await probe_all(models)
         assert (result.ok, server.lists, ledger.meter("m0").requests) == (True, 1, 0)
 
 
@@ -184,7 +184,7 @@ async def test_all_models_are_asked_at_the_same_time_and_told_in_their_order() -
             for name in ("c", "a", "b")
         ]
         async with Models(specs, NO_KEYS) as models:
-            running = asyncio.create_task(probe(models))
+            running = asyncio.create_task(probe_all(models))
             await server.arrived(3)
             server.release()
             results = await running
@@ -199,7 +199,7 @@ async def test_a_host_that_hangs_is_given_up_after_a_minute_not_after_the_models
         monkeypatch.setattr(module, "PROBE_TIMEOUT_S", 0.3)
     async with fake(Broken.HANG, Broken.HANG) as server:
         async with at_openai(server.url, "m", interface="vllm") as models, asyncio.timeout(30):
-            (result,) = await probe(models)
+            (result,) = await probe_all(models)
             assert len(server.requested) == 1
         server.release()
     assert result.error is not None
@@ -213,7 +213,7 @@ async def test_a_probe_waits_no_longer_than_the_models_own_time_out() -> None:
     async with fake(Broken.HANG, Broken.HANG) as server:
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=server.url, timeout_s=0.3)
         async with Models([spec], NO_KEYS) as models, asyncio.timeout(30):
-            (result,) = await probe(models)
+            (result,) = await probe_all(models)
             assert len(server.requested) == 1
         server.release()
     assert result.error is not None
@@ -223,14 +223,14 @@ async def test_a_probe_waits_no_longer_than_the_models_own_time_out() -> None:
 @pytest.mark.parametrize("error", [RateLimited("slow\n  down"), QuotaExhausted("3 of 3\ncalls")])
 async def test_a_failure_is_told_in_one_line(error: CoevalError) -> None:
     ticks = iter([10.0, 12.5])
-    (result,) = await probe({"x": Failing(error)}, clock=lambda: next(ticks))
+    (result,) = await probe_all({"x": Failing(error)}, clock=lambda: next(ticks))
     expected = Failure(error.kind, " ".join(str(error).split()))
     assert result == ProbeResult("x", ok=False, latency_s=2.5, error=expected)
 
 
 async def test_an_interruption_is_not_a_models_failure() -> None:
     with pytest.raises(Draining):
-        await probe({"x": Failing(Draining("stop"))})
+        await probe_all({"x": Failing(Draining("stop"))})
 
 
 # A host that is away
@@ -243,7 +243,7 @@ def at(url: str) -> Models:
 async def reported(url: str) -> str:
     """What is said of a model there, which was not asked for want of a connection."""
     async with at(url) as models:
-        (result,) = await probe(models)
+        (result,) = await probe_all(models)
     assert result.error is not None
     assert (result.ok, result.error.kind) == (False, "connection")
     return result.error.message
@@ -280,13 +280,13 @@ async def test_one_that_the_user_waits_for_may_come_later(monkeypatch: pytest.Mo
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=f"http://{host}/v1", wait_s=60.0)
         async with Models([spec], NO_KEYS) as models:
             reached = asyncio.create_task(models["m"].reach())
-            while not models.http.troubles():  # noqa: ASYNC110  it is read as a session reads it
+            while not models.http.describe_outages():  # noqa: ASYNC110  it is read as a session reads it
                 await asyncio.sleep(0.01)
-            [said] = models.http.troubles().values()
+            [said] = models.http.describe_outages().values()
             assert "trying again for" in said
             bound.listen()
             await reached
-            assert not models.http.troubles()
+            assert not models.http.describe_outages()
 
 
 @pytest.mark.process
@@ -335,7 +335,7 @@ async def test_so_is_a_proxy_that_is_away(monkeypatch: pytest.MonkeyPatch) -> No
 async def test_a_host_that_comes_up_in_the_meantime_is_asked() -> None:
     with nobody_listening() as (host, bound):
         async with at(f"http://{host}/v1") as models:
-            probing = asyncio.create_task(probe(models))
+            probing = asyncio.create_task(probe_all(models))
             await asyncio.sleep(0.2)
             async with raw_server.server(raw_server.reply(400), on=bound) as server:
                 (result,) = await probing
@@ -353,7 +353,7 @@ async def test_a_model_that_may_not_be_asked_is_not_looked_for(tmp_path: Path) -
     with nobody_listening() as (host, _):
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=f"http://{host}/v1")
         async with Models([spec], NO_KEYS, ledger=ledger) as models:
-            (result,) = await probe(models)
+            (result,) = await probe_all(models)
     assert result.error is not None
     assert result.error.kind == "quota"
 
@@ -369,7 +369,7 @@ def test_a_host_that_was_reached_leaves_no_socket_behind(
 
         async def reach_often() -> None:
             for _ in range(20):
-                await reach_module.reach(endpoint, "/v1/models")
+                await reach_module.check_reachable(endpoint, "/v1/models")
 
         with warnings.catch_warnings(record=True) as seen, asyncio.Runner(loop_factory=loop) as runner:
             warnings.simplefilter("always", ResourceWarning)

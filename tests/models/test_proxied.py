@@ -98,7 +98,7 @@ async def main():
     try:
         call = Call(bytes, None, 9.0, 0, lambda: None)
         endpoint = Endpoint("http://127.0.0.1:1", None, Limiter())
-        endpoint.wait_at_most(0.0)
+        endpoint.set_wait(0.0)
         await http.get(endpoint, "", call)
     except ModelError as error:
         print(type(error).__name__, "aiohttp" in sys.modules)

@@ -13,7 +13,7 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.models.pacing.limits import EndpointLimits, Limiter
-from coeval.models.pacing.throttle import BURST_S, Throttle, throttle_of
+from coeval.models.pacing.throttle import BURST_S, Throttle, read_throttle
 from perf.virtual import in_virtual_time, now
 
 HOST = "https://api.example.com/v1"
@@ -33,7 +33,7 @@ class Process:
         self.sent: list[float] = []
 
     def endpoint(self) -> Limiter:
-        return Limiter(EndpointLimits(64, 64), turn=self.throttle.turn_at(HOST), clock=now)
+        return Limiter(EndpointLimits(64, 64), turn=self.throttle.open_turn(HOST), clock=now)
 
     async def ask(self, answer_s: float = 0.03, limiter: Limiter | None = None) -> None:
         limiter = limiter or self.limiter
@@ -284,17 +284,17 @@ def test_a_clock_that_is_set_back_or_forward_keeps_the_pace(tmp_path: Path) -> N
 @pytest.mark.parametrize("text", ["often", "-1", "nan", "inf", "1e9", "5ms", "0,01"])
 def test_an_interval_that_is_none_is_named_with_the_way_out(text: str) -> None:
     with pytest.raises(UsageError, match=r"MIN_INTERVAL_S .* no number of seconds .* or unset it") as raised:
-        throttle_of({"MIN_INTERVAL_S": text}, default_s=0.005)
+        read_throttle({"MIN_INTERVAL_S": text}, default_s=0.005)
     assert text not in str(raised.value).split()
 
 
 def test_what_the_environment_asks_for(tmp_path: Path) -> None:
     own, far = "http://127.0.0.1:8000/v1", HOST
-    assert throttle_of({}) is None
-    assert throttle_of({"MIN_INTERVAL_S": "0"}, default_s=0.005) is None
-    usual = throttle_of({"MIN_INTERVAL_S": " "}, default_s=0.005)
+    assert read_throttle({}) is None
+    assert read_throttle({"MIN_INTERVAL_S": "0"}, default_s=0.005) is None
+    usual = read_throttle({"MIN_INTERVAL_S": " "}, default_s=0.005)
     assert usual is not None
-    assert usual.turn_at(far) is not None
+    assert usual.open_turn(far) is not None
     for spared in (
         own,
         "http://gpu7:8000/v1",
@@ -302,11 +302,11 @@ def test_what_the_environment_asks_for(tmp_path: Path) -> None:
         "http://judge.internal/v1",
         "http://[::1]/",
     ):
-        assert usual.turn_at(spared) is None
+        assert usual.open_turn(spared) is None
     named = {"MIN_INTERVAL_S": "1e-9", "EVAL_THROTTLE_STATE_PATH": str(tmp_path / "state")}
-    everywhere = throttle_of(named)
+    everywhere = read_throttle(named)
     assert everywhere is not None
-    assert everywhere.turn_at(own) is not None
-    assert everywhere is throttle_of(named), "one for all sessions of a process"
+    assert everywhere.open_turn(own) is not None
+    assert everywhere is read_throttle(named), "one for all sessions of a process"
     with pytest.raises(UsageError, match=r"EVAL_THROTTLE_STATE_PATH .* unknown user"):
-        throttle_of({"MIN_INTERVAL_S": "1", "EVAL_THROTTLE_STATE_PATH": "~nobody-of-this-name/state"})
+        read_throttle({"MIN_INTERVAL_S": "1", "EVAL_THROTTLE_STATE_PATH": "~nobody-of-this-name/state"})

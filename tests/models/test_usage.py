@@ -22,8 +22,8 @@ from pipeline.experiments import Lab, model, task
 from coeval.core.errors import BadRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Usage
-from coeval.engine.model_work import recipe
-from coeval.models.address import dialect_of
+from coeval.engine.model_work import make_recipe
+from coeval.models.address import load_dialect
 from coeval.models.catalog import HOSTS
 from coeval.models.dialects.anthropic_messages import ANTHROPIC
 from coeval.models.metering.account_file import Terms, read_accounts
@@ -96,7 +96,7 @@ def test_no_other_dialect_sends_anything_else(interface: str) -> None:
     host = HOSTS[interface]
     if host.dialect in ("simulated", "benchmark", "local", "own_code"):
         return
-    dialect, requested = dialect_of(host), ModelSpec(name="m", interface=interface, model="m-1")
+    dialect, requested = load_dialect(host), ModelSpec(name="m", interface=interface, model="m-1")
     shared = about(ARTICLE, "Who?")
     assert dialect.encode(shared, requested, host) == dialect.encode(
         msgspec.structs.replace(shared, shared=0), requested, host
@@ -153,7 +153,7 @@ async def test_a_prefix_that_was_not_used_for_long_is_written_anew() -> None:
     under_way: list[str] = []
 
     async def ask(name: str, let_go: asyncio.Event) -> None:
-        async with turns.turn(about(ARTICLE, name)):
+        async with turns.wait_turn(about(ARTICLE, name)):
             under_way.append(name)
             await let_go.wait()
 
@@ -202,7 +202,8 @@ def price(usage: Usage) -> float:
 
 def test_whether_the_cache_is_used_is_no_part_of_a_recipe() -> None:
     made = [
-        recipe(spec(prompt_caching=kept), "judge", SamplingParameters(), None, {}) for kept in (True, False)
+        make_recipe(spec(prompt_caching=kept), "judge", SamplingParameters(), None, {})
+        for kept in (True, False)
     ]
     assert made[0] == made[1]
 
@@ -278,11 +279,11 @@ def put(place: dict[str, Any], name: str, value: Any) -> None:
 
 
 def answer_of(interface: Interface) -> dict[str, Any]:
-    dialect = type(dialect_of(HOSTS[interface.name]))
+    dialect = type(load_dialect(HOSTS[interface.name]))
     return next(
         dict(typical.answer)
         for name, typical in TYPICAL.items()
-        if issubclass(dialect, type(dialect_of(HOSTS[name])))
+        if issubclass(dialect, type(load_dialect(HOSTS[name])))
     )
 
 

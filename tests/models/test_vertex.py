@@ -22,7 +22,7 @@ from opened import answer, keys_of, opened
 from coeval.core.errors import AccessDenied, ConnectionFailed, UsageError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
-from coeval.models.address import ModelAddress, address_of
+from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS
 from coeval.models.signers import GOOGLE_INSTALL, AccessTokens, GoogleSigner
 
@@ -41,7 +41,7 @@ def env_of(host: VertexHost, folder: Path, **fields: Any) -> dict[str, str]:
 
 
 def address(model: str, env: dict[str, str], **options: Any) -> ModelAddress:
-    return address_of(spec(None, model, **options), HOSTS["vertex"], keys_of(env))
+    return resolve_address(spec(None, model, **options), HOSTS["vertex"], keys_of(env))
 
 
 @pytest.mark.parametrize(
@@ -360,7 +360,7 @@ def test_credentials_of_a_user_serve_and_name_the_project_that_is_billed(tmp_pat
     found = address("gemini-2.5-flash", {"GOOGLE_APPLICATION_CREDENTIALS": str(path)})
     assert "/projects/mine/" in found.path
     assert isinstance(found.signer, GoogleSigner)
-    assert found.signer.tokens.billed_to == "mine"
+    assert found.signer.tokens.quota_project == "mine"
 
 
 WITHOUT = """
@@ -369,9 +369,9 @@ for name in list(sys.modules):
     assert not name.startswith("google"), name
 sys.modules["google"] = None
 from coeval.core.errors import UsageError
-from coeval.models.signers import google_cloud
+from coeval.models.signers import make_google_signer
 try:
-    google_cloud(None)
+    make_google_signer(None)
 except UsageError as error:
     print(error)
 """

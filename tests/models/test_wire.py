@@ -25,7 +25,7 @@ async def test_a_request_is_as_asked_and_its_answer_whole() -> None:
     async with server(reply(200, b"fine", X_Who="me")) as fake, asking(fake.url) as client:
         answered = await client.send(b"{}")
         assert answered == (200, {"content-length": "4", "x-who": "me"}, b"fine")
-        await client.wire.send(RequestRoute.to("GET", client.route.url, {}), None, LONG_S)
+        await client.wire.send(RequestRoute.make("GET", client.route.url, {}), None, LONG_S)
         assert fake.requested[0].line == "POST /v1/chat HTTP/1.1"
         assert fake.requested[0].body == b"{}"
         assert fake.requested[0].headers == {
@@ -330,7 +330,7 @@ async def test_what_a_common_server_sends_is_read() -> None:
     url = URL(str(runner.addresses and f"http://127.0.0.1:{runner.addresses[0][1]}"))
     async with asking(str(url)) as client:
         for path, sent in (("stream", b""), ("packed", b""), ("echo", text.encode())):
-            answered = await client.wire.send(RequestRoute.to("POST", url / path, {}), sent, LONG_S)
+            answered = await client.wire.send(RequestRoute.make("POST", url / path, {}), sent, LONG_S)
             assert (answered.status, answered.body.decode()) == (200, text)
         assert client.wire.connections == 1
     await runner.cleanup()
@@ -377,7 +377,7 @@ def test_uvloop_makes_no_difference(scenario: Callable[[], Coroutine[Any, Any, N
     ],
 )
 def test_how_a_request_begins(url: str, host: str, line: str) -> None:
-    route = RequestRoute.to("POST", URL(url), {"Authorization": "Bearer x", "X-Who": "ä"})
+    route = RequestRoute.make("POST", URL(url), {"Authorization": "Bearer x", "X-Who": "ä"})
     assert route.head.decode() == (
         f"POST {line} HTTP/1.1\r\nHost: {host}\r\nAccept: */*\r\nAccept-Encoding: identity\r\n"
         "Authorization: Bearer x\r\nX-Who: ä\r\n"
@@ -385,15 +385,15 @@ def test_how_a_request_begins(url: str, host: str, line: str) -> None:
 
 
 def test_whom_the_connection_is_with() -> None:
-    assert RequestRoute.to("GET", URL("https://bücher.test/v1"), {}).origin == (
+    assert RequestRoute.make("GET", URL("https://bücher.test/v1"), {}).origin == (
         "xn--bcher-kva.test",
         443,
         True,
     )
-    assert RequestRoute.to("GET", URL("http://[::1]:8000/v1"), {}).origin == ("::1", 8000, False)
+    assert RequestRoute.make("GET", URL("http://[::1]:8000/v1"), {}).origin == ("::1", 8000, False)
 
 
 @pytest.mark.parametrize("headers", [{"X": "a\r\nY: b"}, {"X\n": "a"}])
 def test_a_header_with_a_line_break_is_never_sent(headers: dict[str, str]) -> None:
     with pytest.raises(ValueError, match="line break"):
-        RequestRoute.to("GET", URL("http://host"), headers)
+        RequestRoute.make("GET", URL("http://host"), headers)

@@ -22,7 +22,7 @@ class Asking:
 
     def __init__(self, url: str) -> None:
         self.wire = Wire()
-        self.route = RequestRoute.to("POST", URL(f"{url}/chat"), {"Authorization": "Bearer x"})
+        self.route = RequestRoute.make("POST", URL(f"{url}/chat"), {"Authorization": "Bearer x"})
 
     async def send(self, body: bytes | None = b"{}", timeout_s: float = LONG_S) -> HttpReply:
         return await self.wire.send(self.route, body, timeout_s)

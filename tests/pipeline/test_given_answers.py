@@ -15,9 +15,9 @@ from pipeline.experiments import Lab, listen, model, task
 
 import coeval
 from coeval.analysis.measures.leaders import leader_sentences
-from coeval.analysis.measures.ranking import ranking
-from coeval.analysis.measures.score_grid import score_grid
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.ranking import rank_students
+from coeval.analysis.measures.score_grid import read_score_grid
+from coeval.analysis.measures.student_measures import measure_students
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
@@ -476,9 +476,9 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     one = found["prod-v7"]
     assert (one.score, one.least, one.most, one.partial) == (0.75, 0.75, 0.75, True)
     assert [score.student for score in run.results().students][:2] == ["both", "prod-v7"]
-    grid = score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
-    order, scores = ranking(grid)
-    measured = student_measures(grid, scores)
+    grid = read_score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
+    order, scores = rank_students(grid)
+    measured = measure_students(grid, scores)
     mine = measured["prod-v7"]
     assert (mine.overall.missing, mine.by_task["again"].missing) == (0, 0)
     assert mine.bounds_by_task == {"sentiment": (0.75, 0.75)}

@@ -31,7 +31,7 @@ from coeval.pipeline.phases.document_items import (
     squeezed,
     supported,
 )
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.simulation.simulated_model import SimulatedModel
 
 TEA, ANN, JOE = model("tea", "teacher"), model("ann", "student"), model("joe", "judge")
@@ -413,7 +413,7 @@ def test_counts_and_sources_are_shown(lab: Lab, coeval: Command) -> None:
     assert "source: part" in coeval("show", "--run", folder, "--id", "handbook__tea__00001").out
     with RunReader(lab.path) as reader:
         assert note in reader.notes()
-    with folder_report(lab.path) as reported:
+    with open_folder_report(lab.path) as reported:
         (cost,) = (section for section in reported.report.sections if section.anchor == "cost")
         assert f"D{note[1:]}." in [sentence.text for sentence in cost.sentences]
     scores, _ = export_results(lab.path, "csv", lab.folder / "out")

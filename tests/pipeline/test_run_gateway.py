@@ -17,7 +17,7 @@ from pipeline.experiments import Lab, model, quiz
 
 import coeval as api
 from coeval.pipeline.plan.run_reading import open_run_reader
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.store.rundir import RunDir
 
 Serve: TypeAlias = Callable[..., Gateway]
@@ -57,7 +57,7 @@ def test_answers_of_a_fallback_are_said_marked_and_no_go(
     assert {one["served_by"] for one in lab.lines("response_collection")} == {"ok", "openai/fine"}
     [served] = api.open_run(lab.path).results().served
     assert (served.model, served.total, served.others) == ("primary-1", 6, {"ok": 6})
-    with folder_report(lab.path) as page:
+    with open_folder_report(lab.path) as page:
         assert page.report.labels["primary-1"] == "primary-1 (from ok)"
         assert any("6 of 6 answers came from ok" in alert.text for alert in page.report.alerts)
     gated = api.gate(lab.path, policy={"max_drop": 5}, students=["other", "primary-1"])

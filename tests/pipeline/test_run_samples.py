@@ -21,7 +21,7 @@ from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.reports.items.item_rows import make_item_tables
 
 TEA, JOE = model("tea", "teacher"), model("joe", "judge")
@@ -237,9 +237,9 @@ def test_an_item_page_and_show_tell_samples_apart(lab: Lab, coeval: Command) -> 
 @pytest.mark.process
 def test_samples_are_chosen_with_their_items(lab: Lab) -> None:
     lab.run()
-    with folder_report(lab.path) as report:
+    with open_folder_report(lab.path) as report:
         assert report.choices is not None
-        chosen = report.choices.report_of([("task", "story")]).table("students").to_dicts()
+        chosen = report.choices.report_choice([("task", "story")]).table("students").to_dicts()
         assert [row["score"] for row in chosen] == [
             row["score"] for row in report.report.table("students").to_dicts()
         ]
@@ -256,5 +256,5 @@ def test_samples_that_do_not_differ_are_doubted_once(lab: Lab) -> None:
             lab.edit("response_collection", key, response="The same.")
     [said] = [note for note in open_run(lab.path).results().notes if "do not differ" in note]
     assert said.startswith(doubt)
-    with folder_report(lab.path) as report:
+    with open_folder_report(lab.path) as report:
         assert sum("do not differ" in note for note in report.notes) == 1

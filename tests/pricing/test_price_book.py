@@ -15,7 +15,7 @@ from genai_prices.data import providers
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, is_own_address
 from coeval.core.records import Usage
-from coeval.engine.terms import Ceiling, offer_of, tariff_of, terms_of
+from coeval.engine.terms import Ceiling, find_tariff, make_offer, make_terms
 from coeval.models.catalog import HOSTS
 from coeval.pricing.price_book import PriceBook, find_library_tariff, find_provider_by_url
 from coeval.pricing.tariff import FREE, Rates, Tariff, make_pricer
@@ -29,7 +29,7 @@ def own_file(folder: Path, text: str) -> PriceBook:
 
 def price(book: PriceBook, interface: str, model: str, base_url: str | None = None) -> Tariff | None:
     spec = ModelSpec(name="m", interface=interface, model=model, base_url=base_url)
-    return tariff_of(offer_of(spec), book)
+    return find_tariff(make_offer(spec), book)
 
 
 OWN = """
@@ -74,7 +74,7 @@ def test_multipliers_fill_in_what_a_price_says_nothing_of(tmp_path: Path) -> Non
 
 
 def test_longer_prompts_may_have_rates_of_their_own(tmp_path: Path) -> None:
-    terms = terms_of(
+    terms = make_terms(
         [ModelSpec(name="m", interface="openai", model="tiered")], {"m": Ceiling(7)}, own_file(tmp_path, OWN)
     )["m"]
     assert terms.price is not None
@@ -171,7 +171,7 @@ def test_what_is_no_price_is_told_with_its_place(tmp_path: Path, text: str, says
 )
 def test_an_interface_that_is_none_is_not_passed_over(tmp_path: Path, text: str, says: str) -> None:
     with pytest.raises(UsageError, match=f"{says}, which is no interface; did you mean openai"):
-        terms_of([], {}, own_file(tmp_path, text))
+        make_terms([], {}, own_file(tmp_path, text))
 
 
 def test_the_tier_of_service_that_is_asked_for_has_its_price(tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_the_tier_of_service_that_is_asked_for_has_its_price(tmp_path: Path) -> 
     flexible = ModelSpec(name="m", interface="openai", model="gpt-5", extra_body={"service_tier": "flex"})
 
     def usd(spec: ModelSpec, *roles: dict[str, str]) -> float | None:
-        price = terms_of([spec], {}, PriceBook(tmp_path), {"m": roles})["m"].price
+        price = make_terms([spec], {}, PriceBook(tmp_path), {"m": roles})["m"].price
         return None if price is None else price(Usage(1_000_000, 0))
 
     standard, flex = usd(plain), usd(flexible)
@@ -193,7 +193,7 @@ def test_the_tier_of_service_that_is_asked_for_has_its_price(tmp_path: Path) -> 
 
 def deployment(book: PriceBook, base_model: str | None, interface: str = "azure_openai") -> Tariff | None:
     spec = ModelSpec(name="m", interface=interface, model="our-judge", base_model=base_model)
-    return tariff_of(offer_of(spec), book)
+    return find_tariff(make_offer(spec), book)
 
 
 def test_a_deployment_has_the_price_of_the_model_that_it_is(tmp_path: Path) -> None:

@@ -22,16 +22,16 @@ from written_run import Run
 
 import coeval
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.analysis.measures.ranking import ranking
-from coeval.analysis.measures.score_choice import chosen_scores, score_choice
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
-from coeval.analysis.measures.student_measures import student_measures
+from coeval.analysis.measures.ranking import rank_students
+from coeval.analysis.measures.score_choice import read_score_choice, select_scores
+from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
+from coeval.analysis.measures.student_measures import measure_students
 from coeval.core.errors import UsageError
 from coeval.core.figures import format_points
 from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report, ReportTable, format_rows
 from coeval.reports.experiment.run_choices import RunChoices
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.reports.site.page import choice_data
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
@@ -84,7 +84,7 @@ def judged(tmp_path_factory: pytest.TempPathFactory) -> Lab:
 
 
 def choices_of(folder: Path) -> RunChoices:
-    with folder_report(folder) as found:
+    with open_folder_report(folder) as found:
         assert found.choices is not None
         return found.choices
 
@@ -106,9 +106,9 @@ def page(browser: Browser, lab: Lab) -> Iterator[Page]:
 
 def students_of(grid: ScoreGrid) -> Any:
     """All that is measured of students, but for names of which nothing is."""
-    ranks, scores = ranking(grid)
+    ranks, scores = rank_students(grid)
     gaps = [*ranks.differences.items()]
-    return there(msgspec.to_builtins([student_measures(grid, scores), ranks.order, ranks.ranges, gaps]))
+    return there(msgspec.to_builtins([measure_students(grid, scores), ranks.order, ranks.ranges, gaps]))
 
 
 def there(value: Any) -> Any:
@@ -137,10 +137,10 @@ def test_a_choice_is_measured_as_a_run_that_has_no_other_scores(
         for path in (tmp_path / "part").glob(pattern):
             path.unlink()
     with open_run_reader(RunDir(tmp_path / "whole")) as (reader, _):
-        whole = score_grid(reader)
+        whole = read_score_grid(reader)
     with open_run_reader(RunDir(tmp_path / "part")) as (reader, _):
-        part = score_grid(reader)
-    chosen = chosen_scores(whole, score_choice(whole, parse_qsl(query)))
+        part = read_score_grid(reader)
+    chosen = select_scores(whole, read_score_choice(whole, parse_qsl(query)))
     assert students_of(chosen) == students_of(part)
 
 
@@ -152,8 +152,8 @@ def test_values_of_an_attribute_are_a_union_and_attributes_a_cut(choices: RunCho
         ("attribute=mood=glad&attribute=mood=sad", glad | sad),
         ("attribute=mood=glad&attribute=length=short", glad & short),
     ):
-        choice = score_choice(grid, [("attribute", part.partition("=")[2]) for part in query.split("&")])
-        assert set(chosen_scores(grid, choice).items.ids) == needed
+        choice = read_score_choice(grid, [("attribute", part.partition("=")[2]) for part in query.split("&")])
+        assert set(select_scores(grid, choice).items.ids) == needed
 
 
 def test_a_choice_of_a_variant_has_its_students_alone(tmp_path: Path) -> None:
@@ -163,7 +163,7 @@ def test_a_choice_of_a_variant_has_its_students_alone(tmp_path: Path) -> None:
             run.judged(n, student, "j1", {"plot": level})
     found = choices_of(run.folder)
     assert {("variant", "brief"), ("variant", "plain")} <= set(found.single)
-    of_brief = found.report_of([("variant", "brief")])
+    of_brief = found.report_choice([("variant", "brief")])
     assert [row[0] for row in of_brief.table("students").rows] == ["ann@brief", "ben@brief"]
     [rows] = [table.rows for table in tables_of(of_brief) if table.name == "differences"]
     assert [row[:2] for row in rows] == [("ann@brief", "ben@brief")]
@@ -182,7 +182,7 @@ def test_a_choice_of_a_variant_has_its_students_alone(tmp_path: Path) -> None:
 )
 def test_what_no_score_has_cannot_be_chosen(choices: RunChoices, pairs: list[tuple[str, str]]) -> None:
     with pytest.raises(UsageError):
-        choices.report_of(pairs)
+        choices.report_choice(pairs)
 
 
 def test_single_choices_are_names_of_which_there_are_several_and_few_values(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_costs_and_times_are_those_of_the_chosen_answers(tmp_path: Path) -> None
         path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
     found = choices_of(made.path)
     for names in (["story"], ["saga"], ["saga", "story"]):
-        front = found.report_of([("task", name) for name in names]).front
+        front = found.report_choice([("task", name) for name in names]).front
         assert front is not None
         for row in front.to_dicts():
             each = [one for name in names for one in spent[row["student"], name]]
@@ -288,7 +288,7 @@ def test_a_chosen_slice_shows_exactly_the_figures_of_python(
     compared = 0
     for pair in choices.single:
         choose(page, urlencode([pair]))
-        found = choices.report_of([pair])
+        found = choices.report_choice([pair])
         until_shown(page, found)
         compared += sum(len(table.rows) for table in tables_of(found))
     assert compared > 300
@@ -299,7 +299,7 @@ def test_a_chosen_slice_shows_exactly_the_figures_of_python(
 
 
 def test_rows_of_a_page_are_rounded_only_as_far_as_nobody_reads(choices: RunChoices) -> None:
-    found = choices.report_of([("task", "story")])
+    found = choices.report_choice([("task", "story")])
     data = json.loads(choice_data(found, choices.evidence.students))
     for table in tables_of(found):
         for cells, texts, row in zip(
@@ -429,7 +429,7 @@ def test_view_shows_the_figures_of_a_combination(
 ) -> None:
     pairs = [("task", "story"), ("judge", "ann"), ("judge", "eve")]
     answered = server.ask(f"/f/0/api/figures?{urlencode(pairs)}")
-    needed = choices.report_of(pairs)
+    needed = choices.report_choice(pairs)
     assert answered.value == json.loads(choice_data(needed, choices.evidence.students))
     seen = opened(browser, server.address, f"f/0/report?token={server.token}")
     page = seen.page
@@ -442,7 +442,7 @@ def test_view_shows_the_figures_of_a_combination(
     page.reload()
     until_shown(page, needed)
     chips.first.click()
-    two = choices.report_of(pairs[1:])
+    two = choices.report_choice(pairs[1:])
     until_shown(page, two)
     seen.leave()
 

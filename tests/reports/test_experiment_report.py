@@ -17,8 +17,8 @@ from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report
 from coeval.reports.drawn_pictures import draw_figures
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.where_section import of_few_values
-from coeval.reports.folder_report import reported
+from coeval.reports.experiment.where_section import keep_small_attributes
+from coeval.reports.folder_report import make_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.store.rundir import RunDir
 
@@ -170,7 +170,7 @@ def test_the_first_section_does_not_repeat_the_lead_above_it(report: Report) -> 
     texts = [said.text for said in report.sections[0].sentences]
     assert len(report.lead) <= 3
     assert not {said.text for said in report.lead} & set(texts)
-    assert any(text.startswith("Without the scores that students gave themselves ") for text in texts)
+    assert any(text.startswith("Without self-judgments ") for text in texts)
     assert not any(text.startswith(("ann has the highest score", "ann leads")) for text in texts)
 
 
@@ -230,7 +230,7 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, Any]) -> None:
     with open_run_reader(RunDir(lab.path)) as (reader, _):
-        browser = reported(reader).flag(ItemBrowser(reader))
+        browser = make_folder_report(reader).add_measures(ItemBrowser(reader))
         assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
         browser.rank(["cem"])
         assert browser.facets.students == ["cem", "ann", "ben"]
@@ -277,7 +277,7 @@ def test_judges_who_were_asked_the_very_same_are_held_to_themselves(tmp_path: Pa
 
 def test_an_attribute_that_is_an_id_is_in_no_picture() -> None:
     strata = [*(f"amount={n}" for n in range(60)), "kind=refund", "kind=late"]
-    assert of_few_values(strata) == ["kind=refund", "kind=late"]
+    assert keep_small_attributes(strata) == ["kind=refund", "kind=late"]
 
 
 @pytest.mark.process

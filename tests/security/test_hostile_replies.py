@@ -274,7 +274,7 @@ async def no_wait(seconds: float) -> None:
     """A retry's wait, without the waiting."""
 
 
-def address_of(spec: ModelSpec, server: Server) -> ModelAddress:
+def resolve_address(spec: ModelSpec, server: Server) -> ModelAddress:
     path = OPENAI_CHAT.path(spec)
     return ModelAddress(spec, HOSTS["openai"], OPENAI_CHAT, server.url, path, None, None)
 
@@ -284,7 +284,7 @@ async def requested(*script: Raw | Answer) -> Completion:
         http = Http(sleep=no_wait)
         endpoint = Endpoint(server.url, None, Limiter())
         spec = ModelSpec(name="m", interface="openai", model="gpt-4o-mini", timeout_s=30.0)
-        model = HostedModel(address_of(spec, server), http, endpoint, Admission("m"))
+        model = HostedModel(resolve_address(spec, server), http, endpoint, Admission("m"))
         try:
             return await model.complete(Request((Message("user", "hello"),)))
         finally:
@@ -333,7 +333,7 @@ async def test_random_damage_of_bodies_never_ends_in_anything_else() -> None:
         try:
             for body in bodies:
                 endpoint = Endpoint(server.url, None, Limiter())
-                model = HostedModel(address_of(spec, server), http, endpoint, Admission("m"))
+                model = HostedModel(resolve_address(spec, server), http, endpoint, Admission("m"))
                 server.script.extend([Raw(body, draw.choice(STATUSES))] * 2)
                 try:
                     (await model.complete(Request((Message("user", "hello"),)))).text.encode()

@@ -459,7 +459,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 def answered(board: Board, count: int, tokens: int = 10) -> None:
     for _ in range(count):
-        board.ended("ifeval", 1, Usage(input_tokens=3, output_tokens=tokens), None)
+        board.count_outcome("ifeval", 1, Usage(input_tokens=3, output_tokens=tokens), None)
 
 
 def a_board(owed: int) -> Board:
@@ -474,7 +474,7 @@ def test_tokens_are_counted_over_all_starts(clock: Clock) -> None:
     count.begin(first)
     assert count.progress().output_tokens_per_s is None
     answered(first, 20)
-    first.ended("ifeval", 1, None, "server")
+    first.count_outcome("ifeval", 1, None, "server")
     clock.now = 10.0
     assert count.progress().output_tokens_per_s == pytest.approx(20.0)
     count.begin(second)

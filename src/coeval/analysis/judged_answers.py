@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.measures.score_grid import grid_with_removed
+from coeval.analysis.measures.score_grid import read_grid_with_removed
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import Datapoint, Evaluation, Preference, Response, response_id
 
@@ -99,7 +99,7 @@ FROM (
 def score_answers(reader: RunReader) -> None:
     """Make ``answer_score``: of each answer that has any score (``item``, ``model``, ``sample``) the sum of
     its scores and that of their shares in it, and the mean; NULL where it lacks a factor that is weighed."""
-    grid = grid_with_removed(reader)
+    grid = read_grid_with_removed(reader)
     sums, there = grid.sum_scores(), grid.scored
     answers, first, at = np.unique(grid.answer[there], return_index=True, return_inverse=True)
     columns = [grid.item, grid.student, np.zeros(len(there), int) if grid.sample is None else grid.sample]

@@ -17,8 +17,8 @@ from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, clustered_error, mean_over_strata
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
-from coeval.analysis.measures.score_grid import Codes, ScoreGrid, grid_with_removed
-from coeval.analysis.measures.value_grid import label_grid
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, read_grid_with_removed
+from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.run_reader import RunReader
 
 WHOLE = "(whole answer)"
@@ -56,8 +56,8 @@ def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSampl
     """Results by student, task and factor, whole answers first; None without several answers."""
     if not reader.sampled:
         return None
-    grid = grid_with_removed(reader)
-    labels = label_grid(reader, grid)
+    grid = read_grid_with_removed(reader)
+    labels = read_label_grid(reader, grid)
     found = {
         (student, grid.tasks[rows.task], rows.factor or WHOLE): one
         for place, student in enumerate(grid.students)

@@ -21,7 +21,7 @@ from coeval.core.html_table import html_lines, html_table
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched, Watcher
 from coeval.exchange.trackers import log_after_command, parse_destinations
-from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
 from coeval.pipeline.config.settings_file import check_settings
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     """
     settings = check_settings(requested)
     keys = load_keys(settings.keys)
-    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
+    throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
     evaluation, log_to = make_evaluation(settings, keys), parse_destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = RunView(requested.watcher or Unwatched(), event)

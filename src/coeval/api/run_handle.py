@@ -79,10 +79,10 @@ class Run:
         """
         require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
-        from coeval.reports.result_tables import results  # numpy, scipy and duckdb: only when asked for
+        from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
         with open_folder_reader(self.path, shown=True) as (reader, notes):
-            found = results(reader, notes)
+            found = read_results(reader, notes)
         missing, mixed = self._describe_status()
         return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
 
@@ -147,9 +147,9 @@ class Run:
         """
         require_address_space()
         from coeval.reports.drawn_pictures import draw_figure
-        from coeval.reports.folder_report import folder_report
+        from coeval.reports.folder_report import open_folder_report
 
-        with folder_report(self.path) as found:
+        with open_folder_report(self.path) as found:
             return draw_figure(found.report, name)
 
     def _describe_status(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -239,9 +239,9 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     """
     require_address_space()
     from coeval.analysis.comparison.comparisons import compare_sides
-    from coeval.reports.compared_sides import sides_of
+    from coeval.reports.compared_sides import open_sides
 
-    with sides_of(_folder_paths(folders), students) as (groups, notes):
+    with open_sides(_folder_paths(folders), students) as (groups, notes):
         return compare_sides(groups, notes)
 
 
@@ -276,7 +276,7 @@ def gate(
     """
     require_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
-    from coeval.reports.compared_sides import sides_of
+    from coeval.reports.compared_sides import open_sides
 
     if isinstance(policy, Mapping):
         values = parse_settings(policy, GatePolicy)
@@ -286,9 +286,9 @@ def gate(
         raise UsageError("the policy lacks max_drop: the points of a hundred that a task may lose")
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
-    with sides_of(_folder_paths((base, *candidates)), students) as (groups, notes):
+    with open_sides(_folder_paths((base, *candidates)), students) as (groups, notes):
         rules = GatePolicy(**values)
-        return gate_sides(groups, rules, (*rules.small_drops(), *notes))
+        return gate_sides(groups, rules, (*rules.small_drop_warnings(), *notes))
 
 
 def _folder_paths(folders: Sequence[Run | str | Path]) -> list[str | Path]:

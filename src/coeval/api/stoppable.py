@@ -24,8 +24,8 @@ from coeval.engine.progress import (
     PhaseCount,
     Unwatched,
     Watcher,
-    figures,
-    sentence,
+    phase_figures,
+    phase_sentence,
 )
 
 # --- Progress display for Python and notebooks
@@ -104,11 +104,11 @@ class RunView(View[Board]):
     """A `Watcher` of a run or an evaluation: a line, or a bar, for each phase with planned work."""
 
     def sentences(self) -> list[str]:
-        return [sentence(board, count) for board, count in self._counts()]
+        return [phase_sentence(board, count) for board, count in self._counts()]
 
     def html(self) -> str:
         rows = [
-            (count.name, Bar(count.recorded + count.ended, count.planned), *figures(board, count))
+            (count.name, Bar(count.recorded + count.ended, count.planned), *phase_figures(board, count))
             for board, count in self._counts()
         ]
         table = html_table("", ("phase", "", *HEADINGS), rows) if rows else ""

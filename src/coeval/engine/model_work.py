@@ -57,7 +57,7 @@ class Recipe(NamedTuple):
         return cls(digest(canonical_json(shown))[:12], shown)
 
 
-def recipe(
+def make_recipe(
     spec: ModelSpec, role: Role, sampling: SamplingParameters, system: str | None, others: Mapping[str, Any]
 ) -> Recipe:
     """Make the recipe of a model's output in ``role``; ``others`` are further parts."""
@@ -78,18 +78,18 @@ def recipe(
     return Recipe.of(parts | dict(others))
 
 
-def as_recorded(made: Recipe, known: Mapping[str, Mapping[str, str]]) -> Recipe:
+def find_recorded_recipe(made: Recipe, known: Mapping[str, Mapping[str, str]]) -> Recipe:
     """Return the recorded recipe (parts by hash) that a recipe is where the source of its function or program
     is not here; the recipe itself where it is, or none is like it."""
     lacking = [[name] for name in (_SOURCE, _SCRIPTS) if not made.parts.get(name)]
     if made.hash in known:
         return made
-    alike = (each for each, parts in known.items() if differences(parts, made.parts) in lacking)
+    alike = (each for each, parts in known.items() if differing_parts(parts, made.parts) in lacking)
     found = next(alike, made.hash)
     return Recipe(found, {**known.get(found, made.parts)})
 
 
-def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+def differing_parts(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     """Name the parts in which two recipes differ."""
     names = list(new) + [name for name in old if name not in new]
     return [name for name in names if old.get(name) != new.get(name)]
@@ -99,13 +99,12 @@ def differences(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 class RoleModel:
     """A model in one role at one task.
 
-    ``name`` is who makes its records, ``model`` its provider's identifier; ``variant_of`` the name of the
-    model that is asked, where that is another: the variants of a student's prompt share one. ``seed`` is what
-    the seeds of its requests derive from (`base_seed`), None where none is sent; ``sample`` counts from 0, of
-    the ``samples`` that a run's student gives of its answer to an item. ``droppable`` names what of
-    ``sampling`` nobody asked for; a host's refusal changes the record (`Kept.dropped`), and neither the
-    recipe nor what is owed. ``template`` and ``fields``, the values in it that no item changes, are there
-    where prompts are made of a template; ``labels``: see `Request`.
+    ``name`` makes the records; ``model`` is the provider's identifier; ``variant_of`` the configured model
+    that is called instead of ``name``, shared by the variants of a student. Seeds of requests derive from
+    ``seed`` (`choose_base_seed`); None: none is sent. ``sample`` is the index, from 0, of one of ``samples``
+    answers per item. ``droppable`` names parameters of ``sampling`` that no user set: if a host refuses one,
+    `Kept.dropped` says so, and the recipe and what is owed stay. ``fields`` are the values of ``template``
+    that no item changes. ``labels``: see `Request`.
     """
 
     name: str
@@ -123,12 +122,12 @@ class RoleModel:
     labels: dict[str, list[str]] = field(default_factory=dict)
     variant_of: str = ""
 
-    def sampled(self) -> list[RoleModel]:
+    def split_by_sample(self) -> list[RoleModel]:
         """Return it once for each of its samples."""
         return [self, *(replace(self, sample=k) for k in range(1, self.samples))]
 
     @property
-    def asked(self) -> str:
+    def called_name(self) -> str:
         """The model's name among those that are open."""
         return self.variant_of or self.name
 
@@ -170,7 +169,7 @@ class RoleModel:
         return self.seed if self.seed is None or theirs else call.seed(self.seed)
 
 
-def base_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int | None) -> int | None:
+def choose_base_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int | None) -> int | None:
     """Return what the seeds of a model's requests derive from: the user's, else ``run_seed`` for hosts that
     take seeds."""
     host = HOSTS.get(spec.interface)
@@ -223,7 +222,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
     @property
     def model(self) -> str:
-        return self.role_model.asked
+        return self.role_model.called_name
 
     @property
     def calls(self) -> int:
@@ -240,25 +239,25 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         starts."""
 
     @abstractmethod
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         """Parse the record's fields from an answer; raises ReplyError where it gives none."""
 
     @abstractmethod
-    def identity(self) -> dict[str, Any]: ...
+    def identity_fields(self) -> dict[str, Any]: ...
 
     async def do(self) -> KeptT:
-        return self.made(await self.ask(self.key, self.question, self.read, self.tally))
+        return self.make_record(await self.ask(self.key, self.question, self.parse_fields, self.tally))
 
-    def made(self, fields: Mapping[str, Any]) -> KeptT:
+    def make_record(self, fields: Mapping[str, Any]) -> KeptT:
         return self.record(**{**self._making(), **fields})
 
-    def failed(self, error: Exception) -> KeptT:
-        return self.record(**self._making(), status="failed", error=reason(error))
+    def make_failed_record(self, error: Exception) -> KeptT:
+        return self.record(**self._making(), status="failed", error=make_failure(error))
 
     def _making(self) -> dict[str, Any]:
         """What the record is, what it took, and how the last answer came, whether it was good or not."""
         tally = self.tally
-        fields = {**self.identity(), "usage": tally.usage}
+        fields = {**self.identity_fields(), "usage": tally.usage}
         fields["attempts"] = self.tried.made + tally.attempts
         fields["unanswered"] = self.tried.unanswered + tally.unanswered
         if (last := tally.last) is not None:
@@ -292,10 +291,12 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
             request = role_model.request(question(attempt), purpose, key, attempt, unanswered)
             return request if tally.last is None else msgspec.structs.replace(request, goes_on=True)
 
-        return ask(self.asking.models[role_model.asked], make, read, retries=self.asking.retries, tally=tally)
+        return ask(
+            self.asking.models[role_model.called_name], make, read, retries=self.asking.retries, tally=tally
+        )
 
 
-def reason(error: Exception) -> Failure:
+def make_failure(error: Exception) -> Failure:
     """Make the Failure of an error."""
     kind, message = (
         (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", describe_error(error))
@@ -303,7 +304,7 @@ def reason(error: Exception) -> Failure:
     return Failure(kind, message[:LONGEST_MESSAGE] or type(error).__name__)
 
 
-def spoken(completion: Completion, who: str) -> str:
+def answer_text(completion: Completion, who: str) -> str:
     """Return the answer's text; raises Refused where the model declined. ``who`` names it."""
     if completion.refusal is not None:
         raise Refused(f"{who} declined: {completion.refusal[:200]}", raw=completion.refusal)

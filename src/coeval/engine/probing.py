@@ -27,16 +27,16 @@ from coeval.core.plain import escape_line
 from coeval.core.records import Failure, Message, Request, SamplingParameters
 from coeval.core.shown_url import mask_url
 from coeval.core.text import pluralize
-from coeval.engine.session import Session, unless_interrupted
-from coeval.engine.terms import RequestedUnder, offer_of, tariff_of
-from coeval.models.address import EndpointKey, ModelAddress, address_of
+from coeval.engine.session import Session, await_unless_interrupted
+from coeval.engine.terms import RequestedUnder, find_tariff, make_offer
+from coeval.models.address import EndpointKey, ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.dialects.dialect import ListedModel
 from coeval.models.hosted import list_models
 from coeval.models.keys import Keys
-from coeval.models.open import obstacle
+from coeval.models.open import find_interface_obstacle
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.endpoint import Endpoint, reach
+from coeval.models.transport.endpoint import Endpoint, check_reachable
 from coeval.models.transport.http import Http
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.tariff import Tariff
@@ -59,7 +59,7 @@ class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):
     listed: bool = False
 
 
-async def probe(
+async def probe_all(
     models: Mapping[str, Model], *, by_list: bool = True, clock: Callable[[], float] = time.perf_counter
 ) -> list[ProbeResult]:
     """Find out of every model whether it can be asked, all at once; results in the order of ``models``.
@@ -100,7 +100,9 @@ class Probing(NamedTuple):
     on_fail: Literal["abort", "warn"] = "abort"
 
 
-async def try_models(session: Session, probing: Probing, owing: Collection[str] | None) -> list[ProbeResult]:
+async def probe_and_record(
+    session: Session, probing: Probing, owing: Collection[str] | None
+) -> list[ProbeResult]:
     """Probe the models and write ``probe_results.json``.
 
     ``owing`` are the models with missing work, None while unknown; if empty, none is probed.
@@ -111,8 +113,8 @@ async def try_models(session: Session, probing: Probing, owing: Collection[str] 
     if not requested:
         return []
     session.context.watcher.note(f"probing {pluralize(len(requested), 'model')}")
-    results = await unless_interrupted(
-        probe(requested, by_list=probing.mode != "answer"),
+    results = await await_unless_interrupted(
+        probe_all(requested, by_list=probing.mode != "answer"),
         session.context.interrupt,
         "stopped while the models were being probed; nothing was run",
     )
@@ -126,20 +128,20 @@ async def probe_models(
     owing: Collection[str] | None,
     requested: Iterable[RequestedUnder] = (),
 ) -> None:
-    """Probe the models as `try_models` does, before a start, and ask for the windows of those ``requested``.
+    """Probe the models before a start, as `probe_and_record` does, and check that the answers of those
+    ``requested`` fit into their windows.
 
-    Raises ModelUnavailable: one does not answer, and that is to end the start; WindowExceeded: answers of the
-    length that is requested do not fit into a model's window, likewise; Draining: somebody interrupted it
-    meanwhile.
+    Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable: a model does not answer; WindowExceeded:
+    its window is smaller than its answers may be. Draining: the user interrupted it.
     """
     watcher = session.context.watcher
-    results = await try_models(session, probing, owing)
+    results = await probe_and_record(session, probing, owing)
     asked = _requested(session.models, probing, owing)
     away = {result.name for result in results if not result.ok}
     there = [
         each for each in requested if each.spec.name not in away and _has_window(each.spec, asked, owing)
     ]
-    too_long = await unless_interrupted(
+    too_long = await await_unless_interrupted(
         _above_window(session.models, there),
         session.context.interrupt,
         "stopped before anything was run",
@@ -148,7 +150,7 @@ async def probe_models(
         raise WindowExceeded("\n".join([*too_long, "Nothing was run."]))
     for sentence in too_long:
         watcher.warn(sentence)
-    reasons = list(silent(results, watcher.warn))
+    reasons = list(report_silent(results, watcher.warn))
     if not reasons:
         return
     verb = "does" if len(reasons) == 1 else "do"
@@ -212,7 +214,7 @@ def _requested(
             return {name: model for name, model in models.items() if owing is None or name in owing}
 
 
-def silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
+def report_silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
     """Return a line for each model that does not answer, with the reason.
 
     A model at its ceiling is not probed and does not stop the others; its work stays missing, which ``warn``
@@ -255,12 +257,14 @@ class HostReport(NamedTuple):
     names: Mapping[str, tuple[str, ...]] = MappingProxyType({})
 
 
-def everywhere(keys: Keys) -> list[ModelSpec]:
+def specs_with_credentials(keys: Keys) -> list[ModelSpec]:
     """Make a nameless model for each interface with a credential, and for each account of the key files."""
     found = [
         ModelSpec(name=name, interface=name, model=name)
         for name, host in HOSTS.items()
-        if host.dialect not in _IN_PROCESS and keys.sources(name) and obstacle(name, keys) is None
+        if host.dialect not in _IN_PROCESS
+        and keys.sources(name)
+        and find_interface_obstacle(name, keys) is None
     ]
     accounts = sorted((name, interface) for name, (interface, _) in keys.accounts().items())
     return found + [
@@ -269,7 +273,7 @@ def everywhere(keys: Keys) -> list[ModelSpec]:
     ]
 
 
-def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+def keep_hosted(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     """Keep the models that are served over HTTP."""
     return [
         spec
@@ -278,7 +282,7 @@ def at_hosts(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     ]
 
 
-async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
+async def survey_hosts(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     """Query all hosts and credentials at once, in the order of the models; no model is called.
 
     Raises UsageError: the pricing file cannot be used.
@@ -288,7 +292,7 @@ async def survey(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> l
     names: dict[EndpointKey, dict[str, tuple[str, ...]]] = {}
     for spec in specs:
         try:
-            address = address_of(spec, HOSTS[spec.interface], keys)
+            address = resolve_address(spec, HOSTS[spec.interface], keys)
         except UsageError as error:
             reports.append(
                 HostReport(
@@ -329,9 +333,9 @@ async def _report(
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
-    endpoint.leave_in((*names, *chain.from_iterable(names.values())))
+    endpoint.exempt_names((*names, *chain.from_iterable(names.values())))
     try:
-        await reach(endpoint, address.dialect.model_list.path(None), "GET")
+        await check_reachable(endpoint, address.dialect.model_list.path(None), "GET")
         async with asyncio.timeout(_PATIENCE_S):
             listed = await list_models(http, endpoint, address.dialect)
     except ModelError as error:
@@ -343,8 +347,8 @@ async def _report(
 
 
 def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
-    offer = offer_of(spec)._replace(model=model.id, base_model=None)
-    tariff = tariff_of(offer, prices)
+    offer = make_offer(spec)._replace(model=model.id, base_model=None)
+    tariff = find_tariff(offer, prices)
     return OfferedModel(model.id, model.context_window or prices.find_context_window(offer), tariff)
 
 

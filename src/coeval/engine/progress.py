@@ -124,27 +124,27 @@ class Board:
         count = self.phases[phase]
         count.recorded, count.owed, count.expected = recorded, owed, calls
 
-    def correct(self, phase: str, records: int) -> None:
+    def adjust_owed(self, phase: str, records: int) -> None:
         """Add so many (or, if negative, fewer) missing records than planned."""
         count = self.phases[phase]
         count.owed += records
         count.expected += Calls(records, records)
 
-    def stands(self, phase: str, records: int, calls: int) -> None:
+    def count_as_recorded(self, phase: str, records: int, calls: int) -> None:
         """Count so many missing records as recorded already, without calls."""
         count = self.phases[phase]
         count.recorded += records
         count.owed -= records
         count.expected += Calls(-calls, -calls)
 
-    def begun(self, phase: str) -> None:
+    def count_begun(self, phase: str) -> None:
         """Count a work as begun."""
         count = self.phases[phase]
         if count.began is None:
             count.began = self.clock()
             count.mark(count.began)
 
-    def ended(
+    def count_outcome(
         self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, lacking: bool = False
     ) -> None:
         """Count a record as made after ``calls`` requests.
@@ -169,11 +169,11 @@ class Board:
             else:
                 count.cost_usd += usage.cost_usd
 
-    def left(self, phase: str, gap: Gap) -> None:
+    def count_gap(self, phase: str, gap: Gap) -> None:
         """Count a work as skipped; its record stays missing."""
         self.phases[phase].gaps[gap.kind] += 1
 
-    def waits(self, phase: str) -> None:
+    def count_pending(self, phase: str) -> None:
         """Count a work that waits for a batch job."""
         self.phases[phase].pending += 1
 
@@ -182,7 +182,7 @@ class Board:
         for count in self.phases.values():
             count.pending = 0
 
-    def cut_off(self, phase: str, records: int) -> None:
+    def count_cut_off(self, phase: str, records: int) -> None:
         """Count records that cannot be made since their input is missing."""
         self.phases[phase].cut_off += records
 
@@ -249,7 +249,7 @@ HEADINGS = Figures(
 )
 
 
-def figures(board: Board, count: PhaseCount) -> Figures:
+def phase_figures(board: Board, count: PhaseCount) -> Figures:
     rate, remaining = count.calls_per_s, board.remaining_s(count.name)
     return Figures(
         records=f"{count.recorded + count.done:,}/{count.planned:,}",
@@ -257,21 +257,21 @@ def figures(board: Board, count: PhaseCount) -> Figures:
         failed=f"{count.failed.total():,}",
         not_requested=f"{count.not_requested:,}" if count.not_requested else "",
         in_batches=f"{count.pending:,}" if count.pending else "",
-        tokens=short(count.input_tokens + count.output_tokens),
+        tokens=abbreviate(count.input_tokens + count.output_tokens),
         cost=dollars(count.cost_usd) + "+" * bool(count.unpriced) if count.cost_usd else "",
         calls_per_s="" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}",
-        eta=clock(remaining) if remaining is not None else "",
+        eta=format_duration(remaining) if remaining is not None else "",
     )
 
 
-def sentence(board: Board, count: PhaseCount) -> str:
+def phase_sentence(board: Board, count: PhaseCount) -> str:
     """Format all figures of a phase in one line."""
-    shown = figures(board, count)
+    shown = phase_figures(board, count)
     named = [f"{figure} {name}" for figure, name in zip(shown[:-1], HEADINGS, strict=False) if figure]
     return f"{count.name}: {', '.join(named)}" + (f", ETA {shown.eta}" if shown.eta else "")
 
 
-def short(number: int) -> str:
+def abbreviate(number: int) -> str:
     """Abbreviate a count: 1,234 → 1.2k."""
     for limit, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if number >= limit:
@@ -279,7 +279,7 @@ def short(number: int) -> str:
     return str(number)
 
 
-def clock(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Format seconds: 83 → 1:23."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
@@ -318,7 +318,7 @@ class WorkCounts:
 
     by_model: dict[tuple[Purpose, str, str], ModelCount] = field(default_factory=dict)
 
-    def of(self, phase: Purpose, task: str, model: str) -> ModelCount:
+    def count_for(self, phase: Purpose, task: str, model: str) -> ModelCount:
         """Return the count of one place, for adding to it."""
         return self.by_model.setdefault((phase, task, model), ModelCount())
 
@@ -332,6 +332,6 @@ class WorkCounts:
                 found.add(count)
         return found
 
-    def owing(self) -> set[str]:
+    def owing_makers(self) -> set[str]:
         """List the makers of missing records."""
         return {name for (_, _, name), count in self.by_model.items() if count.owed}

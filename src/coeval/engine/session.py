@@ -44,7 +44,7 @@ from coeval.store.rundir import ErrorLine, now
 log = logging.getLogger("coeval")
 
 
-def torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
+def note_torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
     """Note a torn last line in the error log; its record is missing again."""
     log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
     return ErrorLine(
@@ -72,7 +72,7 @@ LOOK_S = 1.0
 AGAIN_AFTER_S = 60.0
 
 
-async def unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Event, message: str) -> T:
+async def await_unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Event, message: str) -> T:
     """Await ``work``; raise Draining with ``message`` as soon as the run is interrupted."""
     working, stopping = asyncio.ensure_future(work), asyncio.ensure_future(interrupt.wait())
     try:
@@ -87,7 +87,7 @@ async def unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyncio.Ev
 
 
 @asynccontextmanager
-async def telling_of_hosts(
+async def report_troubled_hosts(
     http: Http,
     note: Callable[[str], None],
     *,
@@ -100,7 +100,11 @@ async def telling_of_hosts(
     try:
         yield
     finally:
-        for sentence in (*http.hosts.throttle_problems(), *http.repeating(), *http.oddities()):
+        for sentence in (
+            *http.hosts.describe_throttle_problems(),
+            *http.describe_repetitions(),
+            *http.describe_odd_replies(),
+        ):
             note(sentence)
         telling.cancel()
         await asyncio.wait({telling})
@@ -118,9 +122,9 @@ async def _tell(
     while True:
         await sleep(LOOK_S)
         now = clock()
-        for problem in http.hosts.throttle_problems():
+        for problem in http.hosts.describe_throttle_problems():
             note(problem)
-        for host, sentence in http.troubles().items():
+        for host, sentence in http.describe_outages().items():
             if now >= reported.get(host, float("-inf")) + AGAIN_AFTER_S:
                 reported[host] = now
                 note(sentence)
@@ -137,10 +141,10 @@ class Session:
     """Shared state of all works of a run. Setting ``context.interrupt`` ends it and saves all finished
     records.
 
-    Works that wait for batch jobs are done in rounds: `carry_out` does what it can, and while there is
-    `another_round`, all missing work is walked again. Afterwards ``stopped`` names the models given up and
-    why, ``interrupted`` whether the user ended it. Set ``clears_batches`` once all works were walked: results
-    of jobs are deleted then.
+    Works that wait for batch jobs are done in rounds: `carry_out` does what it can, and while
+    `await_next_round` returns True, all missing work is walked again. Afterwards ``stopped`` names the models
+    that were given up and why, ``interrupted`` whether the user ended it. Set ``clears_batches`` once all
+    works were walked: results of jobs are deleted then.
     """
 
     models: Models
@@ -164,7 +168,7 @@ class Session:
         follow: Callable[[Work, Kept], Iterable[Work]],
     ) -> AsyncIterator[Done]:
         """Run works and what follows from them; record, count and report each outcome."""
-        flow: Flow = Flow(keep, follow, begin=self.board.begun)
+        flow: Flow = Flow(keep, follow, begin=self.board.count_begun)
         usage = asyncio.create_task(self._write_usage())
         beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
         try:
@@ -178,7 +182,7 @@ class Session:
                 task.cancel()
             await asyncio.wait(beside)
 
-    def foresee(self, phase: str, model: str, works: int) -> None:
+    def announce_works(self, phase: str, model: str, works: int) -> None:
         """Announce so many works of a phase for this model in this round, so that its batch is submitted once
         all have come."""
         self._to_come[phase, model] = works
@@ -190,7 +194,7 @@ class Session:
             if left == 1:
                 batches.submit(work.model)
 
-    async def another_round(self) -> bool:
+    async def await_next_round(self) -> bool:
         """Submit batches and wait for results; False where none will come or the session does not wait.
 
         Raises StoreError: requests or results could not be written.
@@ -199,7 +203,7 @@ class Session:
         if batches is None or self.interrupted:
             return False
         try:
-            more = await unless_interrupted(
+            more = await await_unless_interrupted(
                 batches.more(), self.context.interrupt, "the run is being interrupted"
             )
         except Draining:
@@ -252,12 +256,12 @@ class Session:
         if self.batches is not None:
             self._count_down(work, self.batches)
         if record is None and done.gap is None:  # it waits for a batch job
-            self.board.waits(work.phase)
+            self.board.count_pending(work.phase)
             return
         if done.gap is not None or record is None:
             self._remember_short(work)
             if done.gap is not None:
-                self.board.left(work.phase, done.gap)
+                self.board.count_gap(work.phase, done.gap)
                 if not isinstance(done.gap, Draining) and work.model not in self.stopped:
                     self.stopped[work.model] = str(done.gap)
                     log.warning("%s", done.gap)
@@ -267,7 +271,9 @@ class Session:
         lacking = not failed and isinstance(record, Evaluation) and bool(record.missing)
         if failed or lacking:
             self._remember_short(work)
-        self.board.ended(work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking)
+        self.board.count_outcome(
+            work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking
+        )
         if done.error is not None:
             self._report(done, record)
 
@@ -337,7 +343,7 @@ def _warn(watcher: Watcher, sentence: str) -> None:
 
 
 @asynccontextmanager
-async def opened(
+async def open_session(
     accounts: Accounts,
     specs: Iterable[ModelSpec],
     board: Board,
@@ -354,10 +360,10 @@ async def opened(
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
         ledger.budget_gate.free_jobs_money = batches.free_money
-        batches.when_one_ends = ledger.budget_gate.changed
+        batches.when_one_ends = ledger.budget_gate.serve_waiting
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
-        return torn_line(path, torn, accounts.phase_of(path))
+        return note_torn_line(path, torn, accounts.phase_of(path))
 
     try:
         async with (
@@ -369,15 +375,15 @@ async def opened(
                 batches=batches,
                 store=context.store,
             ) as models,
-            telling_of_hosts(models.http, context.watcher.warn),
+            report_troubled_hosts(models.http, context.watcher.warn),
             Journal(accounts.errors, note_torn) as journal,
         ):
             session = Session(models, ledger, journal, board, accounts, context, batches)
             if not context.batching.mode.asks:
                 models.drain()
             yield session
-        if context.store is not None and context.store.found:
-            context.watcher.note(f"{context.store.found:,} answers came from the store, at no cost")
+        if context.store is not None and context.store.hits:
+            context.watcher.note(f"{context.store.hits:,} answers came from the store, at no cost")
         if batches is not None and session.clears_batches and not session.interrupted:
             batches.clear()  # the journal is closed: what was made of results is on disk
     finally:
@@ -404,7 +410,7 @@ class _RunLog(logging.FileHandler):
 
 
 @contextmanager
-def logged(path: Path, level: str) -> Iterator[None]:
+def write_log(path: Path, level: str) -> Iterator[None]:
     """Write the package's log of this level and above to a file while entered; the first line creates it.
 
     Raises StoreError: what stands there is no file; a pipe would keep us waiting.

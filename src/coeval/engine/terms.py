@@ -15,7 +15,7 @@ from coeval.core.records import SamplingParameters
 from coeval.core.text import dollars, dollars_beyond, join_names, limit_in_dollars
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.models.metering.account_file import ModelAccount, Spent, Terms, perhaps
+from coeval.models.metering.account_file import ModelAccount, Spent, Terms, describe_uncertain
 from coeval.models.pacing.limits import DEFAULT_CONCURRENCY
 from coeval.pricing.estimate import EndpointPace, PricedModel
 from coeval.pricing.lengths import RULE_OF_THUMB, Span, exact
@@ -34,13 +34,13 @@ class Ceiling(NamedTuple):
     max_cost_usd: float | None = None
 
 
-def terms_of(
+def make_terms(
     specs: Iterable[ModelSpec],
     ceilings: Mapping[str, Ceiling],
     prices: PriceBook,
     sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
-    """Make the terms of each model by name. ``sent`` are its parameters in each role; see `tariff_of_roles`.
+    """Make the terms of each model by name. ``sent`` are its parameters in each role; see `find_role_tariff`.
 
     Raises UsageError: the pricing file cannot be used, or a host of another package brings prices that are
     none.
@@ -48,7 +48,7 @@ def terms_of(
     prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
-        tariff = tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
+        tariff = find_role_tariff(spec, sent.get(spec.name) or ({},), prices)
         max_calls, max_cost_usd = ceilings.get(spec.name, Ceiling())
         own = Terms(max_calls=max_calls, max_cost_usd=max_cost_usd)
         if tariff is not None:
@@ -64,7 +64,7 @@ def terms_of(
     return terms
 
 
-def batched_at_full_price(
+def warn_undiscounted_batches(
     specs: Iterable[ModelSpec], batched: Container[str], terms: Mapping[str, Terms], prices: PriceBook
 ) -> Iterator[str]:
     """Warn about each of the ``batched`` models without a known batch discount."""
@@ -78,7 +78,7 @@ def batched_at_full_price(
             )
 
 
-def counted_as_free(
+def warn_models_counted_free(
     specs: Iterable[ModelSpec], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> Iterator[str]:
     """Name the hosted models that a budget counts as free, and why."""
@@ -97,14 +97,14 @@ def counted_as_free(
         )
 
 
-def tariff_of_roles(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:
+def find_role_tariff(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:
     """Find a model's price when ``sent`` these parameters in its roles, since some prices depend on them.
     None where unknown, or where roles differ in price."""
-    offers = {offer_of(spec, parameters) for parameters in sent}
-    return tariff_of(offers.pop(), prices) if len(offers) == 1 else None
+    offers = {make_offer(spec, parameters) for parameters in sent}
+    return find_tariff(offers.pop(), prices) if len(offers) == 1 else None
 
 
-def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) -> Offer:
+def make_offer(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) -> Offer:
     """Make the price lookup of a model; ``sent`` are its parameters."""
     host = HOSTS[spec.interface]
     body = {**sent, **spec.extra_body}
@@ -121,7 +121,7 @@ def offer_of(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) ->
     )
 
 
-def tariff_of(offer: Offer, prices: PriceBook) -> Tariff | None:
+def find_tariff(offer: Offer, prices: PriceBook) -> Tariff | None:
     """Find a model's price where it is served, including the host's own; None where unknown."""
     tariff = prices.find_tariff(offer)
     host = HOSTS[offer.interface]
@@ -147,7 +147,7 @@ class RequestedUnder(NamedTuple):
     judge: bool = False
 
 
-def refuse_boundless(
+def require_bounded_costs(
     requested: Iterable[RequestedUnder], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> None:
     """Check that every model under a budget has a price and a bound on its answers.
@@ -182,19 +182,21 @@ def refuse_boundless(
         raise UsageError("\n".join(problems))
 
 
-def refuse_least(least_usd: float, budget_usd: float, accounts: Collection[ModelAccount], shows: str) -> None:
+def require_budget(
+    least_usd: float, budget_usd: float, accounts: Collection[ModelAccount], shows: str
+) -> None:
     """Check that the remaining work fits the budget at its least cost; ``shows`` names the option that shows
     costs. No process may be at work on ``accounts``.
 
     Raises UsageError: what is to be done costs more at the least than is left of the budget.
     """
-    spent = Spent.of(accounts, at_work=False)
+    spent = Spent.add_up(accounts, at_work=False)
     if spent.usd + least_usd <= budget_usd:
         return
     needed, gone = dollars(least_usd), ""
     if spent.usd:
         needed, so_far = dollars_beyond(budget_usd, least_usd, spent.usd)
-        gone = f", and {so_far} of it is spent{perhaps(spent.perhaps_usd)}"
+        gone = f", and {so_far} of it is spent{describe_uncertain(spent.perhaps_usd)}"
     raise UsageError(
         f"the run does not fit into its budget: what is to be done costs {needed} at the least, and {BUDGET} "
         f"is {limit_in_dollars(budget_usd)}{gone}; {shows} shows what costs what. Raise {BUDGET}, or "
@@ -251,7 +253,7 @@ _FAMILIES = {
 
 class ModelFacts:
     """``sent`` are the parameters that a model is asked with in its roles, by its name (see
-    `tariff_of_roles`); ``is_batched`` says of a phase and a model whether its calls go as a batch."""
+    `find_role_tariff`); ``is_batched`` says of a phase and a model whether its calls go as a batch."""
 
     def __init__(
         self,
@@ -264,7 +266,7 @@ class ModelFacts:
         self._prices = prices
         self._is_batched = is_batched
         self._tariffs = {
-            spec.name: tariff_of_roles(spec, sent.get(spec.name) or ({},), prices)
+            spec.name: find_role_tariff(spec, sent.get(spec.name) or ({},), prices)
             for spec in specs
             if spec.interface in HOSTS
         }
@@ -273,7 +275,7 @@ class ModelFacts:
             at.setdefault(_address(spec), []).append(spec)
         self._endpoints = {spec.name: _endpoint(name, of) for name, of in at.items() for spec in of}
 
-    def own_code_costs(self, mean_usd: Callable[[str], float]) -> None:
+    def price_own_code(self, mean_usd: Callable[[str], float]) -> None:
         """Price calls of the user's code by what they have cost in the mean, where they said so."""
         for name, spec in self._specs.items():
             host = HOSTS.get(spec.interface)
@@ -282,9 +284,9 @@ class ModelFacts:
                 rates = Rates(input_usd_per_mtok=0.0, output_usd_per_mtok=0.0, usd_per_request=usd)
                 self._tariffs[name] = Tariff(rates=rates, source="the mean of reported costs")
 
-    def requested_in(self, phase: str, role_model: RoleModel) -> PricedModel:
+    def price_model(self, phase: str, role_model: RoleModel) -> PricedModel:
         """Say how the calls of a model in a phase are priced and timed."""
-        name, sampling = role_model.asked, role_model.sampling
+        name, sampling = role_model.called_name, role_model.sampling
         spec = self._specs[name]
         batched = self._is_batched(phase, name)
         share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
@@ -298,7 +300,7 @@ class ModelFacts:
             tariff=self._tariffs.get(spec.name),
             share=share,
             batched=batched,
-            limit=output_limit(sampling),
+            limit=find_output_limit(sampling),
             caches=spec.prompt_caching,
             first_s=speed.first_s,
             tokens_per_s=speed.tokens_per_s,
@@ -306,7 +308,7 @@ class ModelFacts:
         )
 
 
-def output_limit(sampling: SamplingParameters) -> int | None:
+def find_output_limit(sampling: SamplingParameters) -> int | None:
     """Return the most tokens that a reply may have, by whichever name it is set."""
     named = (sampling.rest.get(name) for name in _LIMITS)
     limits = [limit for limit in (sampling.max_tokens, *named) if isinstance(limit, int) and limit > 0]

@@ -63,7 +63,7 @@ class Work(Protocol):
         that says so.
         """
 
-    def failed(self, error: Exception) -> Kept: ...
+    def make_failed_record(self, error: Exception) -> Kept: ...
 
 
 class Tally:
@@ -312,12 +312,12 @@ class Flow:
             self._finish(Done(work, None, None, None))
             return
         except AskError as failure:
-            error, record = failure, work.failed(failure)
+            error, record = failure, work.make_failed_record(failure)
         except asyncio.CancelledError:
             self._finish(Done(work, None, Draining("given up when the run was interrupted"), None))
             raise
         except Exception as bug:  # noqa: BLE001  one of the two: a work item never ends its neighbours
-            error, record = AskError(f"internal error: {describe_error(bug)}"), work.failed(bug)
+            error, record = AskError(f"internal error: {describe_error(bug)}"), work.make_failed_record(bug)
         self._keep(work, record)
         if not self._draining:
             for follower in self._follow(work, record):
@@ -333,7 +333,7 @@ class Flow:
 _BREATH = 512
 
 
-async def from_iterable(works: Iterable[Work]) -> AsyncIterator[Work]:
+async def iterate_works(works: Iterable[Work]) -> AsyncIterator[Work]:
     """Iterate over ``works`` asynchronously, yielding to other tasks now and then."""
     for count, work in enumerate(works, 1):
         yield work

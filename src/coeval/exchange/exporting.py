@@ -32,7 +32,7 @@ from coeval.core.text import canonical_json, digest
 from coeval.pipeline.plan.count_plan import read_recipes
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
-from coeval.reports.result_tables import Results, results
+from coeval.reports.result_tables import Results, read_results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
 from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
 from coeval.store.rundir import now
@@ -111,7 +111,7 @@ class Export:
         ``overall``: also over all tasks (task ""); ``parts``: also by factor and by judge.
         """
         judges, recipes = self._judges_by_student(), self._judge_recipes()
-        figures = [*_mean_figures(results(self._reader, self.notes), judges)]
+        figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
         if isinstance(self._reader, RunReader):
             figures += _part_figures(self._reader, judges) if parts else ()
             figures += _strength_figures(self._reader)
@@ -260,7 +260,9 @@ def _label_and_pair_scores(reader: RunReader) -> Iterator[tuple[_AnswerKey, Expo
         part = pair.part
         students = part.first_model_id, part.second_model_id
         for student, other, order in zip(students, students[::-1], ("first", "second"), strict=True):
-            score = ExportedScore(part.judge_model_id, f"against {other}, shown {order}", pair.won(student))
+            score = ExportedScore(
+                part.judge_model_id, f"against {other}, shown {order}", pair.win_share(student)
+            )
             yield (part.task_id, part.datapoint_id, 0, student), score
 
 

@@ -1,4 +1,4 @@
-"""Where a model is asked, and as whom: its host's row, filled with what the user set."""
+"""A model's URL, credential and settings: its host's row, completed by the user's settings."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from coeval.models.dialects.dialect import Dialect
 from coeval.models.dialects.gemini import generate_path
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.keys import Credential, Keys
-from coeval.models.signers import Signer, signer_of
+from coeval.models.signers import Signer, make_signer
 
 # --- Dialects by name
 
-# Names in rows of hosts that are OpenAI's chat completions where a URL is asked.
+# Dialect names of hosts that speak OpenAI's chat completions once they have a URL.
 _OPENAI_SHAPED = frozenset({"openai_chat", "local", "simulated", "benchmark"})
-# Each is loaded when a host of that dialect is asked, as those of other packages are.
+# Imported at first use, as dialects of other packages are.
 _OURS = "coeval.models.dialects"
 _DIALECTS: Mapping[str, str] = MappingProxyType(
     {
@@ -39,31 +39,34 @@ _DIALECTS: Mapping[str, str] = MappingProxyType(
 )
 
 
-def dialect_of(host: Host) -> Dialect:
-    """The dialect of a host that is asked over HTTP.
+def load_dialect(host: Host) -> Dialect:
+    """Load the dialect of a host that is called over HTTP.
 
-    Models in this process have OpenAI's where the user names an OpenAI-shaped address that serves them.
+    Models of this process have OpenAI's if the user names an OpenAI-shaped address that serves them.
 
-    Raises UsageError: a host names a dialect that is not there, or is none.
+    Raises UsageError: the host's row names no `Dialect`.
     """
     if host.dialect in _OPENAI_SHAPED:
         return OPENAI_CHAT
-    named = _DIALECTS.get(host.dialect, host.dialect)
-    found = import_object(named, host.name) if ":" in named else None
-    if not isinstance(found, Dialect) or isinstance(found, type):
+    import_path = _DIALECTS.get(host.dialect, host.dialect)
+    dialect = import_object(import_path, host.name) if ":" in import_path else None
+    if not isinstance(dialect, Dialect) or isinstance(dialect, type):
         raise UsageError(f"{host.name}: {host.dialect} is no Dialect; reinstall its package")
-    return found
+    return dialect
 
 
 EndpointKey: TypeAlias = tuple[str, str, tuple[tuple[str, str], ...], tuple[tuple[str, str], ...]]
-"""Where, and as whom: two accounts at one host are two endpoints."""
+"""Base URL, signer, headers and credential fields: two accounts at one host are two endpoints."""
 
 _SETTING = re.compile(r"\{(\w+)\}")
 
 
 class ModelAddress(NamedTuple):
-    """``url`` is the base URL, to which ``path`` is appended. ``settings`` are those of the host by name; one
-    that is not set raises the UsageError that says where to set it."""
+    """Where requests for a model go, and with which credential.
+
+    ``path`` is appended to the base ``url``. A missing one of the host's ``settings`` raises the UsageError
+    that says where to set it.
+    """
 
     spec: ModelSpec
     host: Host
@@ -76,9 +79,9 @@ class ModelAddress(NamedTuple):
 
     @property
     def key(self) -> EndpointKey:
-        """Where a model's batches are kept makes no other endpoint of it."""
-        found = self.credential.fields if self.credential is not None else {}
-        fields = {name: value for name, value in found.items() if not name.startswith("batch_")}
+        """Return the identity of the endpoint. Settings of batch storage make no other endpoint."""
+        own_fields = self.credential.fields if self.credential is not None else {}
+        fields = {name: value for name, value in own_fields.items() if not name.startswith("batch_")}
         headers = tuple(sorted(self.host.headers.items()))
         return self.url, self.host.signer, headers, tuple(sorted(fields.items()))
 
@@ -87,70 +90,71 @@ class ModelAddress(NamedTuple):
         return self.credential.secrets if self.credential is not None else ()
 
 
-def address_of(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
-    """Where a hosted model is asked.
+def resolve_address(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
+    """Resolve a hosted model's URL, credential and settings.
 
-    Raises UsageError: a key, a setting or a usable URL is missing, or the model's key stands where it would
-    be kept.
+    Raises UsageError: a key, a setting or a usable URL is missing, or the request body would hold the key.
     """
     who = f'interface "{spec.interface}" (model {spec.name})'
     try:
-        found = keys.credential(spec.interface, spec.access_key, spec.account)
+        credential = keys.credential(spec.interface, spec.access_key, spec.account)
     except UsageError as error:
         raise UsageError(f"{who}: {error}") from None
-    credential = _with_places(found, spec, host)
-    signer = signer_of(host, credential)
+    credential = _override_settings(credential, spec, host)
+    signer = make_signer(host, credential)
     if signer is None and host.needs_key and spec.base_url is None:
         raise UsageError(f"{who} needs a key and none was found. {keys.places(spec.interface)}")
-    if credential is not None and _holds(spec, credential):
+    if credential is not None and _is_key_in_body(spec, credential):
         raise UsageError(
             f"{who}: parameters.extra_body holds the model's key, which would be kept with the results; "
             "take it out, as the key is sent without it."
         )
-    settings = _Settings(_settings(host, credential, signer), host, who)
-    dialect = dialect_of(host)
-    url, path = _place(spec, host, dialect, settings)
+    settings = _Settings(_merge_settings(host, credential, signer), host, who)
+    dialect = load_dialect(host)
+    url, path = _locate_api(spec, host, dialect, settings)
     return ModelAddress(spec, host, dialect, url, path, credential, signer, settings)
 
 
-def _place(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settings) -> ApiPlace:
-    """The base URL, the user's own before the row's, and the path below it."""
+def _locate_api(spec: ModelSpec, host: Host, dialect: Dialect, settings: _Settings) -> ApiPlace:
+    """Return the base URL (the model's own, else the host row's) and the API's path below it."""
     name = str(BASE_URL)
     if spec.base_url is None and (names := _SETTING.findall(host.url)):
         name = f"its {' and '.join(names)}"
-    url = spec.base_url if spec.base_url is not None else _filled(host.url, settings)
+    url = spec.base_url if spec.base_url is not None else _fill_template(host.url, settings)
     if not host.placed:
-        return ApiPlace(_normalised(url, settings.who, name), dialect.path(spec))
-    placer = PLACERS.get(host.placed) or import_object(host.placed, host.name)
+        return ApiPlace(_check_base_url(url, settings.who, name), dialect.path(spec))
+    locate = _LOCATORS.get(host.placed) or import_object(host.placed, host.name)
     try:
-        place = placer(GivenAddress(url, settings, spec.model))
+        api_place = locate(ConfiguredAddress(url, settings, spec.model))
     except ValueError:
-        place = ApiPlace(url, "")  # what is wrong with it is said below
-    return place._replace(url=_normalised(place.url, settings.who, name))
+        api_place = ApiPlace(url, "")  # `_check_base_url` says what is wrong with it
+    return api_place._replace(url=_check_base_url(api_place.url, settings.who, name))
 
 
-def _with_places(credential: Credential | None, spec: ModelSpec, host: Host) -> Credential | None:
-    """A credential with the model's own settings in place of those of the key file and the environment: a
-    request is signed for the region that it goes to."""
+def _override_settings(credential: Credential | None, spec: ModelSpec, host: Host) -> Credential | None:
+    """Replace settings of a credential by the model's own: a request is signed for the region it goes to."""
     own = {name: str(value) for name, value in spec.options.items() if name in host.places}
     if not own:
         return credential
     return Credential({**(credential.fields if credential is not None else {}), **own})
 
 
-def _settings(host: Host, credential: Credential | None, signer: Signer | None) -> dict[str, str]:
-    """What fills a row: what was set, else what comes with the credential, else defaults."""
-    found = credential.fields if credential is not None else {}
-    brought = signer.brings if signer is not None else {}
-    return {**host.defaults, **brought, **{name: found[name] for name in host.places if name in found}}
+def _merge_settings(host: Host, credential: Credential | None, signer: Signer | None) -> dict[str, str]:
+    """Merge a host's settings: configured ones before the signer's (a project, say) before defaults."""
+    own_fields = credential.fields if credential is not None else {}
+    supplied = signer.supplied_settings if signer is not None else {}
+    return {
+        **host.defaults,
+        **supplied,
+        **{name: own_fields[name] for name in host.places if name in own_fields},
+    }
 
 
 class _Settings(dict[str, str]):
-    """The settings of a host by name; what asks for one that is not set raises the error that says where to
-    set it."""
+    """A host's settings by name; a missing one raises the UsageError that says where to set it."""
 
-    def __init__(self, found: Mapping[str, str], host: Host, who: str) -> None:
-        super().__init__(found)
+    def __init__(self, settings: Mapping[str, str], host: Host, who: str) -> None:
+        super().__init__(settings)
         self._host = host
         self.who = who
 
@@ -163,22 +167,28 @@ class _Settings(dict[str, str]):
         )
 
 
-def _filled(template: str, settings: Mapping[str, str]) -> str:
+def _fill_template(template: str, settings: Mapping[str, str]) -> str:
     return _SETTING.sub(lambda name: settings[name[1]], template)
 
 
-def _holds(spec: ModelSpec, credential: Credential) -> bool:
+def _is_key_in_body(spec: ModelSpec, credential: Credential) -> bool:
     text = canonical_json(spec.extra_body)
     return Redactor(credential.secrets, names=spec.open_names).redact_answer(text) != text
 
 
-def _normalised(url: str, who: str, name: str) -> str:
-    """A base URL as given, without a trailing slash or the path that we add ourselves."""
-    odd = next((at for at, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None)
-    if odd is not None:
+def _check_base_url(url: str, who: str, name: str) -> str:
+    """Return a base URL without a trailing slash or the path that requests append.
+
+    Raises UsageError: it is no HTTP URL, or holds a credential, a query, a fragment or invisible
+    characters.
+    """
+    position = next(
+        (index for index, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None
+    )
+    if position is not None:
         raise UsageError(
             f"{who}: {name} holds a blank or another character that cannot be seen "
-            f"(number {odd} of {len(url)}); take it out."
+            f"(number {position} of {len(url)}); take it out."
         )
     try:
         parsed = URL(url)
@@ -200,16 +210,16 @@ def _normalised(url: str, who: str, name: str) -> str:
     return url.rstrip("/").removesuffix("/chat/completions")
 
 
-# --- From a base URL to an API's place, in the shape the host's API has
+# --- From a configured base URL to the API's URL and path
 #
-# Most hosts are asked at their base URL and their dialect's path. Some are known by an address that says
-# more, or less: Azure's portal shows several for one resource, and ``OLLAMA_HOST`` may be a name alone.
+# Most hosts serve their API at the base URL and the dialect's path. For some, users copy an address that
+# says more, or less: Azure's portal shows several for one resource, ``OLLAMA_HOST`` may be a host name alone.
 
 
-class GivenAddress(NamedTuple):
-    """What a place is made of: the base URL as the user wrote it, the row's settings, and the model's id.
+class ConfiguredAddress(NamedTuple):
+    """A base URL as the user wrote it, the host's settings and the model's id.
 
-    ``settings[name]`` raises the UsageError that says where to set it, where it is not set.
+    A missing ``settings[name]`` raises the UsageError that says where to set it.
     """
 
     url: str
@@ -218,14 +228,14 @@ class GivenAddress(NamedTuple):
 
 
 class ApiPlace(NamedTuple):
-    """A base URL, and the path that is appended to it, quoted."""
+    """The base URL of a model's API, and the quoted path appended to it."""
 
     url: str
     path: str
 
 
-Placer: TypeAlias = Callable[[GivenAddress], ApiPlace]
-"""What it makes of a URL that is none, or holds more than an address, is refused by `address_of`."""
+ApiLocator: TypeAlias = Callable[[ConfiguredAddress], ApiPlace]
+"""Invalid URLs need no check: `resolve_address` refuses them in what a locator returns."""
 
 
 # --- Google's places: Gemini API and Vertex AI
@@ -237,43 +247,46 @@ _VERTEX = "aiplatform.googleapis.com"
 _MULTI_REGIONS = ("eu", "us")
 
 
-def gemini(given: GivenAddress) -> ApiPlace:
-    """The Gemini API; its version may be left out of the base URL, and `/openai` below it leads to the same
+def locate_gemini(base: ConfiguredAddress) -> ApiPlace:
+    """Locate the Gemini API. A base URL may omit the version, or end in `/openai`, which serves the same
     models."""
-    address = given.url.rstrip("/").removesuffix("/openai")
-    return ApiPlace(_versioned(address, "v1beta"), generate_path(given.model))
+    address = base.url.rstrip("/").removesuffix("/openai")
+    return ApiPlace(_append_version(address, "v1beta"), generate_path(base.model))
 
 
-def vertex(given: GivenAddress) -> ApiPlace:
-    """Vertex AI. A model is named by its id (Google's own), by ``publisher/id``, as ``endpoints/NUMBER`` (one
-    that was tuned or deployed), or by its full name, which names project and location too."""
-    name = vertex_name(given.settings, given.model)
+def locate_vertex(base: ConfiguredAddress) -> ApiPlace:
+    """Locate a model of Vertex AI, named by its id (Google's own), as ``publisher/id`` or
+    ``endpoints/NUMBER`` (a tuned or deployed model), or by its full name, which includes project and
+    location."""
+    name = expand_vertex_name(base.settings, base.model)
     location = name.split("/")[3]
-    url = given.url.rstrip("/")
+    url = base.url.rstrip("/")
     if URL(url).host == _VERTEX and location != _GOOGLE_EVERYWHERE:
         regional = f"aiplatform.{location}.rep.googleapis.com"
         url = str(URL(url).with_host(regional if location in _MULTI_REGIONS else f"{location}-{_VERTEX}"))
-    return ApiPlace(_versioned(url, "v1"), generate_path(name))
+    return ApiPlace(_append_version(url, "v1"), generate_path(name))
 
 
-def vertex_name(settings: Mapping[str, str], model: str) -> str:
-    """The full name of a model of Vertex AI: ``projects/…/locations/…/`` and what stands below."""
+def expand_vertex_name(settings: Mapping[str, str], model: str) -> str:
+    """Return a Vertex AI model's full name, ``projects/…/locations/…/…``."""
     full = _FULL_NAME.match(model)
-    location = _location(full[1] if full else settings["location"])
-    return model if full else f"projects/{settings['project']}/locations/{location}/{_below_google(model)}"
+    location = _check_location(full[1] if full else settings["location"])
+    return (
+        model if full else f"projects/{settings['project']}/locations/{location}/{_expand_google_name(model)}"
+    )
 
 
-def _location(given: str) -> str:
-    if not re.fullmatch(r"[a-z0-9-]+", given):
+def _check_location(location: str) -> str:
+    if not re.fullmatch(r"[a-z0-9-]+", location):
         raise UsageError(
-            f"`{given}` is no location of Vertex AI; it reads like `global` or `us-central1` "
+            f"`{location}` is no location of Vertex AI; it reads like `global` or `us-central1` "
             "(`providers.vertex.location`, GOOGLE_CLOUD_LOCATION or parameters.location)."
         )
-    return given
+    return location
 
 
-def _below_google(model: str) -> str:
-    """A model's name below project and location."""
+def _expand_google_name(model: str) -> str:
+    """Return the part of a Vertex AI model's name below project and location."""
     name = model.removeprefix("models/")
     if name.startswith(("publishers/", "endpoints/")):
         return name
@@ -281,7 +294,7 @@ def _below_google(model: str) -> str:
     return f"publishers/{publisher or 'google'}/models/{name}"
 
 
-def _versioned(url: str, version: str) -> str:
+def _append_version(url: str, version: str) -> str:
     address = url.rstrip("/")
     return address if _VERSION.search(address) else f"{address}/{version}"
 
@@ -299,101 +312,100 @@ _HERE = "127.0.0.1"
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to ask, and nothing is bound
 
 
-def azure_openai(given: GivenAddress) -> ApiPlace:
-    """A deployment of Azure OpenAI.
+def locate_azure_openai(base: ConfiguredAddress) -> ApiPlace:
+    """Locate a deployment of Azure OpenAI.
 
-    At an ``api_version`` with a date: ``/openai/deployments/{model}/chat/completions``. Without one, at
-    ``v1``, ``preview`` or ``latest``, and where the endpoint ends in ``/v1``: the newer API, which is
-    OpenAI's. What the portal shows as a deployment's target URI serves as an endpoint too; its deployment is
-    passed over for the model's.
+    An ``api_version`` with a date selects ``/openai/deployments/{model}/chat/completions``. Without one,
+    with ``v1``, ``preview`` or ``latest``, or if the endpoint ends in ``/v1``, it is the newer API, which
+    is OpenAI's. The target URI that the portal shows is accepted too; the model replaces its deployment.
     """
-    address, shown = _azure_address(given.url)
-    version = given.settings.get("api_version", shown)
+    address, url_version = _split_api_version(base.url)
+    version = base.settings.get("api_version", url_version)
     resource = _DEPLOYMENT.sub("", address)
     if not address.endswith("/v1"):
         if version not in _UNDATED:
-            deployment = f"/openai/deployments/{quote(given.model, safe='')}"
-            return ApiPlace(resource, deployment + _CHAT + _api_version(version))
+            deployment = f"/openai/deployments/{quote(base.model, safe='')}"
+            return ApiPlace(resource, deployment + _CHAT + _format_api_version(version))
         address = f"{resource}/openai/v1"
     named = version in _UNDATED and version not in ("", "v1")
-    return ApiPlace(address, _CHAT + (_api_version(version) if named else ""))
+    return ApiPlace(address, _CHAT + (_format_api_version(version) if named else ""))
 
 
-def azure_ai(given: GivenAddress) -> ApiPlace:
-    """A model of Azure AI Foundry: below ``/models``; at the endpoint itself where that ends in ``/v1``, or
-    serves a single model."""
-    address, shown = _azure_address(given.url)
+def locate_azure_ai(base: ConfiguredAddress) -> ApiPlace:
+    """Locate a model of Azure AI Foundry: below ``/models``, or at the endpoint itself if that ends in
+    ``/v1`` or serves a single model."""
+    address, url_version = _split_api_version(base.url)
     if address.endswith("/v1"):
         return ApiPlace(address, _CHAT)
     single = (URL(address).host or "").endswith(_SERVERLESS)
     below = address if single or address.endswith("/models") else f"{address}/models"
-    version = given.settings.get("api_version") or shown or _AI_VERSION
-    return ApiPlace(below, _CHAT + _api_version(version))
+    version = base.settings.get("api_version") or url_version or _AI_VERSION
+    return ApiPlace(below, _CHAT + _format_api_version(version))
 
 
-def anthropic(given: GivenAddress) -> ApiPlace:
-    """Anthropic's API: its base URL has no ``/v1``, as its own clients take it; one that has serves too."""
-    address = given.url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
+def locate_anthropic(base: ConfiguredAddress) -> ApiPlace:
+    """Locate Anthropic's API. As with Anthropic's own clients, the base URL needs no ``/v1``."""
+    address = base.url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
     return ApiPlace(address, "/v1/messages")
 
 
-def _below(prefix: str) -> Placer:
-    """A host whose own client is given an address without ``prefix``: it may be left out."""
+def make_prefix_locator(prefix: str) -> ApiLocator:
+    """Make a locator for a host whose own client adds ``prefix`` to its address: a bare host name gets it."""
 
-    def place(given: GivenAddress) -> ApiPlace:
-        address = URL(given.url)
+    def locate_below(base: ConfiguredAddress) -> ApiPlace:
+        address = URL(base.url)
         if not address.path.strip("/"):
             address = address.with_path(prefix, keep_query=True, keep_fragment=True)
         return ApiPlace(str(address), _CHAT)
 
-    return place
+    return locate_below
 
 
-def cohere(given: GivenAddress) -> ApiPlace:
-    """Cohere's chat, version 2; the base URL may name a version, or the endpoint of OpenAI's shape."""
-    return ApiPlace(_COHERE_VERSION.sub("", given.url.rstrip("/")), "/v2/chat")
+def locate_cohere(base: ConfiguredAddress) -> ApiPlace:
+    """Locate Cohere's chat API, version 2. The base URL may name a version, or the OpenAI-like endpoint."""
+    return ApiPlace(_COHERE_VERSION.sub("", base.url.rstrip("/")), "/v2/chat")
 
 
-def ollama(given: GivenAddress) -> ApiPlace:
-    """Ollama's address, read as it reads ``OLLAMA_HOST``: scheme, host, port and ``/v1`` may be missing."""
-    scheme, found, rest = given.url.strip().rpartition("://")
+def locate_ollama(base: ConfiguredAddress) -> ApiPlace:
+    """Locate Ollama as ``OLLAMA_HOST`` does: scheme, host, port and ``/v1`` may be missing."""
+    scheme, separator, rest = base.url.strip().rpartition("://")
     if rest.startswith(":"):
         rest = _HERE + rest
     address = URL(f"{scheme or 'http'}://{rest}")
     if address.host == _EVERYWHERE:
         address = address.with_host(_HERE)
-    if not found and address.explicit_port is None:
+    if not separator and address.explicit_port is None:
         address = address.with_port(_OLLAMA_PORT)
     if not address.path.strip("/"):
         address = address.with_path("/v1", keep_query=True, keep_fragment=True)
     return ApiPlace(str(address), _CHAT)
 
 
-def _azure_address(url: str) -> tuple[str, str]:
-    """An address without a target URI's ``/chat/completions?api-version=…``, and that version."""
+def _split_api_version(url: str) -> tuple[str, str]:
+    """Split an Azure URL into the address, without ``/chat/completions``, and its ``api-version``."""
     address, _, query = url.partition("?")
-    reported = parse_qs(query, keep_blank_values=True)
-    version = reported.pop("api-version", [""])[0]
-    if reported:
+    parameters = parse_qs(query, keep_blank_values=True)
+    version = parameters.pop("api-version", [""])[0]
+    if parameters:
         address = url  # refused, as a query may hold a credential
     return address.rstrip("/").removesuffix(_CHAT), version
 
 
-def _api_version(version: str) -> str:
+def _format_api_version(version: str) -> str:
     return f"?api-version={quote(version, safe='')}"
 
 
-PLACERS: Mapping[str, Placer] = MappingProxyType(
+_LOCATORS: Mapping[str, ApiLocator] = MappingProxyType(
     {
-        "anthropic": anthropic,
-        "azure_openai": azure_openai,
-        "azure_ai": azure_ai,
-        "below /v1": _below("/v1"),
-        "below /openai/v1": _below("/openai/v1"),
-        "cohere": cohere,
-        "gemini": gemini,
-        "ollama": ollama,
-        "vertex": vertex,
+        "anthropic": locate_anthropic,
+        "azure_openai": locate_azure_openai,
+        "azure_ai": locate_azure_ai,
+        "below /v1": make_prefix_locator("/v1"),
+        "below /openai/v1": make_prefix_locator("/openai/v1"),
+        "cohere": locate_cohere,
+        "gemini": locate_gemini,
+        "ollama": locate_ollama,
+        "vertex": locate_vertex,
     }
 )
-"""How the address of a host is read, by the name that its row has for it."""
+"""By `Host.placed`."""

@@ -1,8 +1,9 @@
 """A folder of paid answers that runs share: the same request is paid once.
 
-A file per answer, put in place whole, named by a hash of the request as it is sent (host, path and body) and
-of its `CallId` and the run's seed: another item, sample, attempt or seed is another request, whatever its
-text. Processes need no lock. What two of them ask at the same time is asked twice; the later answer stays.
+Each answer is a file, written whole and then renamed, whose name hashes the request as it is sent (host,
+path and body) with its `CallId` and the run's seed. Another item, sample, attempt or seed is therefore
+another request, whatever its text. Processes need no lock: if two send the same request at the same time,
+both pay, and the later answer stays.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from coeval.core.plain import escape_line
 from coeval.core.records import Completion, Request
 from coeval.core.regular_files import open_file
 from coeval.models.address import ModelAddress
-from coeval.models.hosted import HostedModel, bounded
+from coeval.models.hosted import HostedModel, cut_completion
 
 VARIABLE = "COEVAL_STORE"
 
@@ -36,20 +37,19 @@ _LARGEST = 1 << 26
 _SUM_BYTES = 16
 
 
-def _place(folder: str | None, environment: Mapping[str, str]) -> Path | None:
+def _find_folder(folder: str | None, environment: Mapping[str, str]) -> Path | None:
     name = environment.get(VARIABLE, folder or "").strip()
     return Path(os.path.expanduser(name)) if name else None  # noqa: PTH111  Path's raises for an unknown name
 
 
-def estimated_without(folder: str | None, environment: Mapping[str, str]) -> str:
-    """Return a sentence for an estimate where the store holds something; else an empty one. Nothing is
-    made."""
-    path = _place(folder, environment)
+def note_paid_answers(folder: str | None, environment: Mapping[str, str]) -> str:
+    """Return a sentence for an estimate if the store holds answers, else ''. Create no folder."""
+    path = _find_folder(folder, environment)
     try:
-        held = path is not None and any(path.glob("??/*"))
+        has_answers = path is not None and any(path.glob("??/*"))
     except OSError:
-        held = False  # the run says what is wrong with it
-    if path is None or not held:
+        has_answers = False  # the run says what is wrong with it
+    if path is None or not has_answers:
         return ""
     return (
         f"The store {escape_line(path.name)} holds paid answers. Requests found there cost nothing; this "
@@ -60,35 +60,35 @@ def estimated_without(folder: str | None, environment: Mapping[str, str]) -> str
 class AnswerStore:
     """Answers under ``folder``, in a subfolder for each first byte of their names.
 
-    Models ``without`` are asked as if there were none: a server's weights may change under one name.
-    ``seed`` is the run's: most hosts are not sent it, and runs that repeat each other differ by it alone.
-    A file that cannot be read, or whose checksum is not that of its content, counts as absent. A store that
-    cannot be written is told once, and the run goes on without.
+    Models in ``without`` bypass it: a server's weights may change under one name. ``seed`` is the run's:
+    most hosts are not sent it, and repeated runs differ by it alone. An unreadable file, or one with a
+    wrong checksum, counts as absent. If the store cannot be written, a warning says so once, and the run
+    continues.
     """
 
     def __init__(self, folder: Path, without: Container[str] = (), seed: int = 0) -> None:
         self.folder = folder
         self.without = without
         self.seed = seed
-        self.found = 0
+        self.hits = 0
         """How many answers were found there."""
-        self._reported: set[str] = set()
-        self._made = 0
+        self._warned: set[str] = set()
+        self._written_files = 0
 
     @classmethod
-    def named(
+    def open_named(
         cls,
         folder: str | None,
         environment: Mapping[str, str],
         without: Container[str] = (),
         seed: int = 0,
     ) -> Self | None:
-        """Open the store that the environment names, else ``folder``; None where neither names one. An empty
+        """Open the store that the environment names, else ``folder``; None if neither names one. An empty
         variable means none.
 
-        Raises UsageError: it is no folder, or nothing can be written there.
+        Raises UsageError: it is no folder, or cannot be written.
         """
-        path = _place(folder, environment)
+        path = _find_folder(folder, environment)
         if path is None:
             return None
         try:
@@ -100,15 +100,15 @@ class AnswerStore:
         return cls(path, without, seed)
 
     def find(self, name: str) -> Completion | None:
-        """Return the answer of that name, as it was paid; None where there is none to be read."""
-        path = self._path(name)
+        """Return a stored answer as it was paid, or None."""
+        path = self._answer_path(name)
         try:
             with open_file(path) as file:
                 data = file.read(_LARGEST + 1)
         except FileNotFoundError:
             return None
         except OSError as error:
-            self._report("read", error)
+            self._warn_once("read", error)
             return None
         content = data[_SUM_BYTES:]
         try:
@@ -120,38 +120,37 @@ class AnswerStore:
         return None
 
     def keep(self, name: str, completion: Completion) -> None:
-        """Write an answer beside its place, and move it there."""
+        """Write an answer under a temporary name, then rename it."""
         content = msgspec.json.encode(completion)
-        path = self._path(name)
-        self._made += 1
-        beside = path.with_name(f".{name}.{os.getpid()}.{self._made}")
+        path = self._answer_path(name)
+        self._written_files += 1
+        temporary = path.with_name(f".{name}.{os.getpid()}.{self._written_files}")
         try:
             path.parent.mkdir(mode=self.folder.stat().st_mode & 0o777, exist_ok=True)  # a group may share it
-            beside.write_bytes(_checksum(content) + content)
-            beside.replace(path)
+            temporary.write_bytes(_checksum(content) + content)
+            temporary.replace(path)
         except OSError as error:
             with suppress(OSError):
-                beside.unlink()
-            self._report("written", error)
+                temporary.unlink()
+            self._warn_once("written", error)
 
     def drop(self, name: str) -> None:
-        """Remove the answer of that name, if it is there."""
         try:
-            self._path(name).unlink(missing_ok=True)
+            self._answer_path(name).unlink(missing_ok=True)
         except OSError as error:
-            self._report("written", error)
+            self._warn_once("written", error)
 
-    def _path(self, name: str) -> Path:
+    def _answer_path(self, name: str) -> Path:
         return self.folder / name[:2] / name
 
-    def _report(self, done: str, error: OSError) -> None:
-        if done not in self._reported:
-            self._reported.add(done)
+    def _warn_once(self, done: str, error: OSError) -> None:
+        if done not in self._warned:
+            self._warned.add(done)
             _log.warning("the store %s cannot be %s: %s", self.folder, done, error.strerror)
 
 
 class StoredModel(Model):
-    """A hosted model whose answers are looked up in a store before it is asked, and kept there after."""
+    """A hosted model behind the store: answers come from there if they can, and new ones are kept."""
 
     def __init__(self, model: HostedModel, address: ModelAddress, store: AnswerStore) -> None:
         self.name = model.name
@@ -171,29 +170,30 @@ class StoredModel(Model):
         return await self._model.context_window()
 
     async def complete(self, request: Request) -> Completion:
-        name = self._name(request)
+        """Return the stored answer, at no cost, else call the model and store its answer."""
+        name = self._hash_request(request)
         if name is None:
             return await self._model.complete(request)
-        found = self._store.find(name)
-        if found is not None:
-            self._store.found += 1
-            # What nobody was asked for now costs nothing now.
-            usage = msgspec.structs.replace(found.usage, cost_usd=0.0, stored=1)
-            found = msgspec.structs.replace(found, usage=usage, attempts=1)
-            return bounded(found, self._address.spec.max_answer_bytes)
+        completion = self._store.find(name)
+        if completion is not None:
+            self._store.hits += 1
+            # No model was called, so this answer costs nothing now.
+            usage = msgspec.structs.replace(completion.usage, cost_usd=0.0, stored=1)
+            completion = msgspec.structs.replace(completion, usage=usage, attempts=1)
+            return cut_completion(completion, self._address.spec.max_answer_bytes)
         completion = await self._model.complete(request)
         if completion.text or completion.refusal:
             self._store.keep(name, completion)
         return completion
 
     def forget(self, request: Request) -> None:
-        if (name := self._name(request)) is not None:
+        if (name := self._hash_request(request)) is not None:
             self._store.drop(name)
 
-    def _name(self, request: Request) -> str | None:
-        """Name the answer to a request; None for a probe, and where no such request can be made.
+    def _hash_request(self, request: Request) -> str | None:
+        """Return the name of the answer to a request; None for a probe, or a request that cannot be encoded.
 
-        The body is the one that a host is sent first, whatever it refused of it since.
+        The body is the one that the host is sent first, whatever it has refused since.
         """
         address, call = self._address, request.call
         if call is None or request.purpose == "probe":

@@ -28,29 +28,27 @@ key."""
 
 
 class Host(msgspec.Struct, frozen=True, kw_only=True):
-    """Where an interface's models are asked, and what the host understands.
+    """A row of the catalog: where an interface's models are served, and what the host understands.
 
-    ``dialect``, ``signer`` and ``placed`` name how it is spoken to, how a key is shown and who reads its
-    address; a host of another package may name its own as ``package.module:name``. ``url`` is the base URL,
-    empty where there is none to know (a local model), and may hold ``{settings}``; an address that may say
-    more or less than where the API is has a ``placed`` (`models.address`). ``headers`` go with every request.
-    ``key_env`` are the variables an API key is read from, in order; ``settings`` the other fields of the
-    host's entry in a key file, each with its variables, and ``defaults`` what they are where nothing is
-    set; those that are no credential can be parameters of a model as well. Without ``lists_models`` there is
-    no list of its models, or none of what can be asked, and without ``listed_may_be_requested`` being listed
-    says nothing of the key: the list is public.
-    ``priced_as`` is the provider of the price library whose prices are the host's, where its name is not the
-    interface's; a host of another package may bring ``prices``, the place of a function from a model's id to
-    its `Rates` (None: unknown). ``local``: it is for servers that their users run, whose tokens cost nothing.
-    ``shares_keys_of`` names another host whose key file entry serves as well.
-    ``seeds_by_default``: the engine's own request seed is sent. ``takes_labels``: it is told a request's
-    labels, in the field `metadata`, because simulated models may stand there.
-    ``completion_tokens_for`` matches the start of the model ids whose limit on output is called
-    `max_completion_tokens`. ``lacks`` names what the host has nothing for: fields of `SamplingParameters`,
-    and `logprobs`; ``most_stops`` is how many texts to stop at it takes. ``any_shaped``: its ``base_url`` may
-    lead to any server of its dialect, which may have what this host lacks. ``free_names``: its users name the
-    models, as deployments. ``batch`` names its batch API
-    (`models.batch.batch_api`; another package's as ``package.module:name``), empty where it has none.
+    ``dialect``, ``signer`` and ``placed`` name the wire format, the authentication and the function that
+    reads its address; another package names its own as ``package.module:name``. ``url`` is the base URL,
+    may hold ``{settings}``, and is empty for models without one (local ones); ``placed`` is for hosts
+    whose users copy an address that says more or less than where the API is (`models.address`).
+    ``headers`` go with every request. ``key_env`` are the variables of an API key, in order; ``settings``
+    the other fields of the host's entry in a key file, each with its variables; ``defaults`` their values
+    if nothing is set. Settings that are no credential can be parameters of a model, too. ``lists_models``:
+    the host lists models that can be called; ``listed_may_be_requested``: with this key, too (a public
+    list proves nothing of the key). ``priced_as`` is the provider's name in the price library if it
+    differs; ``prices`` of another package's host locates a function from a model id to its `Rates` (None:
+    unknown). ``local``: users run the server themselves, so tokens cost nothing. ``shares_keys_of`` names
+    another host whose key file entry serves as well. ``seeds_by_default``: requests carry the engine's own
+    seed. ``takes_labels``: requests carry their labels in the field `metadata`, because simulated models
+    may be there. ``completion_tokens_for`` matches the start of model ids whose output limit is called
+    `max_completion_tokens`. ``lacks`` names what the host does not support: fields of
+    `SamplingParameters`, and `logprobs`; ``most_stops`` is how many stop texts it takes. ``any_shaped``:
+    its ``base_url`` may lead to any server of its dialect, which may support more. ``free_names``: users
+    name the models, as deployments. ``batch`` names its batch API (`models.batch.batch_api`; another
+    package's as ``package.module:name``), or is empty.
     """
 
     name: str
@@ -83,18 +81,18 @@ class Host(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def places(self) -> frozenset[str]:
-        """The settings that say where a model is asked, and not who asks."""
+        """Return the names of settings that locate a model, without those that authenticate."""
         return frozenset(self.settings) - IDENTITY_FIELDS
 
     def output_limit_field(self, model: str) -> str:
-        """What this host calls the limit on output tokens of a model."""
+        """Return this host's name for a model's limit on output tokens."""
         pattern = self.completion_tokens_for
         if pattern is not None and re.match(pattern, model, re.IGNORECASE):
             return "max_completion_tokens"
         return "max_tokens"
 
-    def with_other_limit(self, model: str) -> Host:
-        """The same host, with what it calls the limit of this model turned into the other name."""
+    def with_other_limit_field(self, model: str) -> Host:
+        """Return a copy of the host with the other name for this model's limit on output tokens."""
         renamed = "" if self.output_limit_field(model) == "max_tokens" else None
         return msgspec.structs.replace(self, completion_tokens_for=renamed)
 
@@ -181,7 +179,7 @@ _ROWS = (
         name="bedrock",
         dialect="bedrock",
         url="https://bedrock-runtime.{region}.amazonaws.com",
-        signer="coeval.models.signers:aws",
+        signer="coeval.models.signers:make_aws_signer",
         priced_as="aws",
         key_env=("AWS_BEARER_TOKEN_BEDROCK",),
         settings={
@@ -200,7 +198,7 @@ _ROWS = (
         priced_as="google",
         lists_models=False,
         needs_key=False,  # the application default credentials may serve
-        signer="coeval.models.signers:google_cloud",
+        signer="coeval.models.signers:make_google_signer",
         settings={
             "project": ("GOOGLE_CLOUD_PROJECT",),
             "location": ("GOOGLE_CLOUD_LOCATION",),
@@ -316,7 +314,7 @@ HOSTS: Registry[Host] = Registry(
     "coeval.hosts",
     {host.name: host for host in _ROWS},
     needed="a coeval.models.catalog.Host",
-    accepts=lambda name, found: isinstance(found, Host) and found.name == name,
+    accepts=lambda name, host: isinstance(host, Host) and host.name == name,
 )
 """Every interface a model may name, but ``auto``, which is resolved to one of these; other packages bring
 theirs in the entry point group ``coeval.hosts``."""

@@ -40,7 +40,7 @@ from coeval.models.dialects.openai_answer import is_charge
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
 from coeval.models.metering.meter import Reservation
 from coeval.models.pacing.admission import Admission, SharedPrefixes
-from coeval.models.pacing.limits import unrefused
+from coeval.models.pacing.limits import refuse_nothing
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
@@ -125,7 +125,7 @@ def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[Mode
         return dialect.explain(reply, endpoint.url, redactor)
 
     # A list is no request for an answer: no ceiling on a model's requests concerns it.
-    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=unrefused)
+    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=refuse_nothing)
 
 
 # --- What a gateway's headers say of an answer
@@ -170,18 +170,18 @@ def through_gateway(
 LONGEST_REASON = 200
 
 
-def bounded(completion: Completion, most: int) -> Completion:
+def cut_completion(completion: Completion, max_bytes: int) -> Completion:
     """The answer cut to ``most`` bytes of UTF-8: text, reasoning and refusal each."""
     said = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
-    if said * 4 <= most and len(completion.finish_reason) <= LONGEST_REASON:
+    if said * 4 <= max_bytes and len(completion.finish_reason) <= LONGEST_REASON:
         return completion
-    text = cut_to_bytes(completion.text, most)
+    text = cut_to_bytes(completion.text, max_bytes)
     reasoning, refusal = completion.reasoning, completion.refusal
     return msgspec.structs.replace(
         completion,
         text=text,
-        reasoning=None if reasoning is None else cut_to_bytes(reasoning, most),
-        refusal=None if refusal is None else cut_to_bytes(refusal, most),
+        reasoning=None if reasoning is None else cut_to_bytes(reasoning, max_bytes),
+        refusal=None if refusal is None else cut_to_bytes(refusal, max_bytes),
         finish_reason=completion.finish_reason[:LONGEST_REASON],
         truncated=completion.truncated or len(text) < len(completion.text),
     )
@@ -218,7 +218,7 @@ class HostedModel(Model):
         self._http = http
         self._endpoint = endpoint
         self._admission = admission
-        self._priced = admission.priced
+        self._priced = admission.is_priced
         self._host_models = host_models
         self._rejected: set[str] = set()
         self._unknown: set[str] = set()
@@ -249,7 +249,7 @@ class HostedModel(Model):
         return self._ask(request)
 
     async def _in_turn(self, request: Request) -> Completion:
-        async with self._prefixes.turn(request):
+        async with self._prefixes.wait_turn(request):
             return await self._ask(request)
 
     async def _ask(self, request: Request) -> Completion:
@@ -268,7 +268,7 @@ class HostedModel(Model):
                 if self._limit_renamed:
                     raise
                 self._limit_renamed = True
-                self._host = host.with_other_limit(self._spec.lookup_name)
+                self._host = host.with_other_limit_field(self._spec.lookup_name)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
             return await self._ask(request)
         except BadRequest as error:
@@ -287,7 +287,7 @@ class HostedModel(Model):
         """
         if refuses_limit(str(error), min_answer_limit(sent.sampling, self._spec)):
             if not request.raised:
-                self._admission.stop_above_limit(error, judge=request.purpose == "evaluation")
+                self._admission.stop_at_refused_limit(error, judge=request.purpose == "evaluation")
             raise error
         schema = request.schema if structured else None
         field = error.field if isinstance(error, FieldRejected) else ""
@@ -319,7 +319,7 @@ class HostedModel(Model):
         """Have the body of a request answered, as `Http.post` does."""
         if self._priced:
             tokens = max_answer_tokens(request.sampling, self._spec)
-            reservation = self._admission.reservation(len(body), tokens, request.rank)
+            reservation = self._admission.make_reservation(len(body), tokens, request.rank)
             return self._send_reserved(reservation, body, call)
         if self._admission.has_budget and not call.probe:
             return self._send_at_reported_cost(request.rank, body, call)
@@ -329,12 +329,12 @@ class HostedModel(Model):
         self, rank: int, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
         """As `_send`, of a model that is counted as free: a gateway may say what its answers cost."""
-        async with self._admission.at_reported_cost(rank) as reservation:
+        async with self._admission.reserve_reported_cost(rank) as reservation:
             if reservation is None:
                 answered = await self._http.post(self._endpoint, self._path, body, call)
             else:
                 answered = await self._send_reserved(reservation, body, call)
-        self._admission.learn_cost(answered.value.usage)
+        self._admission.record_cost(answered.value.usage)
         return answered
 
     async def _send_reserved(
@@ -345,10 +345,10 @@ class HostedModel(Model):
         call = replace(
             call,
             decode=partial(self._decode, reservation.settle),
-            permit=partial(admission.permit_at, reservation),
-            unsent=partial(admission.unsent_at, reservation),
-            unbilled=reservation.unspent,
-            refusal=partial(admission.refusal_at, reservation),
+            permit=partial(admission.take_paid_permit, reservation),
+            unsent=partial(admission.return_paid_permit, reservation),
+            unbilled=reservation.release,
+            refusal=partial(admission.paid_refusal, reservation),
         )
         try:
             return await self._http.post(self._endpoint, self._path, body, call)
@@ -389,10 +389,10 @@ class HostedModel(Model):
             explain=self._explain,
             timeout_s=min(PROBE_TIMEOUT_S, timeout_s) if is_probe else timeout_s,
             rank=rank,
-            permit=self._admission.permit,
-            unsent=self._admission.unsent,
+            permit=self._admission.take_permit,
+            unsent=self._admission.return_permit,
             tokens=lambda completion: completion.usage.tokens,
-            ended=self._admission.ended,
+            ended=self._admission.record_outcome,
             refusal=self._admission.refusal,
             lane=self._endpoint.lane(self._spec.model),
             probe=is_probe,
@@ -415,7 +415,7 @@ class HostedModel(Model):
             completion = msgspec.structs.replace(completion, usage=usage)
         if len(reply.body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
-        return bounded(completion, self._most)
+        return cut_completion(completion, self._most)
 
     def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
         """Decode an answer, with what a gateway's headers say of it, and count what is odd in it."""

@@ -1,9 +1,9 @@
 """Credentials: where they are looked for, and how they are kept out of every message.
 
-A model's own ``access_key`` comes first, then its host's entry in a key file, or the account that the model
-names there, then the environment. Key files are looked into in the order of ``--keys``, ``COEVAL_KEYS_FILE``,
-``keys.yaml`` in the working folder, ``~/.coeval/keys.yaml``: the first that has a provider is its. No message
-made here holds a value.
+A model's own ``access_key`` comes first, then its host's entry in a key file or the account that the model
+names there, then the environment. Key files are read in the order of ``--keys``, ``COEVAL_KEYS_FILE``,
+``keys.yaml`` in the working folder, ``~/.coeval/keys.yaml``; the first with an entry for the provider wins.
+No message made here holds a value.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class Credential:
-    """Who asks a host: an API key or the host's own fields. Its repr shows no value."""
+    """What authenticates requests to a host: an API key or the host's own fields. Its repr shows no value."""
 
     def __init__(self, fields: Mapping[str, str]) -> None:
         self.fields = dict(fields)
@@ -55,7 +55,7 @@ class Credential:
 
 
 class _Account(NamedTuple):
-    """An entry with a name of its own, for an interface that has another one, or none."""
+    """A named entry of a key file: a further credential for an interface."""
 
     interface: str
     fields: dict[str, str]
@@ -68,7 +68,7 @@ class _KeyFile(NamedTuple):
 
 
 class Keys:
-    """The credentials of all hosts, read once."""
+    """The credentials of all hosts, from key files and the environment."""
 
     def __init__(self, files: Sequence[_KeyFile], env: Mapping[str, str]) -> None:
         self._files = files
@@ -76,25 +76,25 @@ class Keys:
 
     @classmethod
     def load(cls, path: Path | None, *, env: Mapping[str, str], cwd: Path, home: Path) -> Keys:
-        """Read the key files that there are; ``path`` is what ``--keys`` named.
+        """Read the key files that exist; ``path`` is the value of ``--keys``.
 
-        Raises UsageError: a file that was named is not there, or a file is not a key file.
+        Raises UsageError: a named file does not exist, or is not a key file.
         """
-        return cls([_read(file) for file in _find(path, env, cwd, home)], env)
+        return cls([_read_key_file(file) for file in _find_key_files(path, env, cwd, home)], env)
 
     def credential(
         self, interface: str, access_key: str | None = None, account: str | None = None
     ) -> Credential | None:
-        """What an interface's models are asked with, or None where no place holds anything.
+        """Return the credential for an interface's models, or None if none is configured.
 
-        ``account`` names an entry of a key file, which is asked with in place of the interface's own; where
-        that one says no address, the interface's holds.
+        ``account`` names a key file's entry that replaces the interface's own, except for an address it
+        lacks.
 
-        Raises UsageError: there is no such account, or it is one of another interface.
+        Raises UsageError: no such account, or it belongs to another interface.
         """
         host = HOSTS[interface]
-        fields = {field: self._env[name].strip() for field, name in self._variables(host).items()}
-        for entry in (self._entry(host)[1], self._of_account(account, interface) if account else {}):
+        fields = {field: self._env[name].strip() for field, name in self._variable_by_field(host).items()}
+        for entry in (self._find_entry(host)[1], self._account_fields(account, interface) if account else {}):
             if entry.keys() & IDENTITY_FIELDS:
                 fields = _without_identity(fields)
             fields |= entry
@@ -103,7 +103,7 @@ class Keys:
         return Credential(fields) if fields else None
 
     def places(self, interface: str) -> str:
-        """The sentence that names every place where this interface's key may stand."""
+        """Describe in a sentence every place where this interface's key may be."""
         host = HOSTS[interface]
         variables = host.key_env or tuple(name for names in host.settings.values() for name in names)
         places = ["`access_key` of the model", f"`providers.{interface}` in {self._paths()}"]
@@ -117,51 +117,50 @@ class Keys:
             f"a key file ({usual}; none of these exists)"
         )
 
-    def _of_account(self, name: str, interface: str) -> dict[str, str]:
+    def _account_fields(self, name: str, interface: str) -> dict[str, str]:
         accounts: dict[str, _Account] = {}
         for file in reversed(self._files):
             accounts.update(file.accounts)
-        if (found := accounts.get(name)) is None:
-            hint = _hint(name, accounts) if accounts else "none is named there."
-            raise UsageError(f"the account {_shown_account(name)} is not in {self._paths()}; {hint}")
-        if found.interface != interface:
+        if (account := accounts.get(name)) is None:
+            hint = _suggest_name(name, accounts) if accounts else "none is named there."
+            raise UsageError(f"the account {_quote_account(name)} is not in {self._paths()}; {hint}")
+        if account.interface != interface:
             raise UsageError(
-                f"the account {_shown_account(name)} is one of the interface `{found.interface}`, not of "
+                f"the account {_quote_account(name)} is one of the interface `{account.interface}`, not of "
                 f"`{interface}`; correct the model's account or its interface."
             )
-        return found.fields
+        return account.fields
 
     def sources(self, interface: str) -> dict[str, str]:
-        """Where each field of an interface's credential was found, in words without any value."""
+        """Return where each field of an interface's credential comes from, in words without any value."""
         host = HOSTS[interface]
-        found = {field: f"{name} in the environment" for field, name in self._variables(host).items()}
-        place, entry = self._entry(host)
+        sources = {
+            field: f"{name} in the environment" for field, name in self._variable_by_field(host).items()
+        }
+        entry_source, entry = self._find_entry(host)
         if entry.keys() & IDENTITY_FIELDS:
-            found = _without_identity(found)
-        return found | dict.fromkeys(entry, place)
+            sources = _without_identity(sources)
+        return sources | dict.fromkeys(entry, entry_source)
 
     def accounts(self) -> dict[str, tuple[str, Path]]:
-        """The accounts of the key files: name → its interface, and the file."""
-        named = (
-            (name, account.interface, file.path)
-            for file in self._files
+        """Return the accounts of the key files: interface and file by name."""
+        return {
+            name: (account.interface, file.path)
+            for file in reversed(self._files)
             for name, account in file.accounts.items()
-        )
-        accounts: dict[str, tuple[str, Path]] = {}
-        for name, interface, path in named:
-            accounts.setdefault(name, (interface, path))
-        return accounts
+        }
 
-    def _variables(self, host: Host) -> dict[str, str]:
-        """Field → the variable that it is set by."""
-        found: dict[str, str] = {}
-        for field, names in {"api_key": host.key_env, **host.settings}.items():
-            if (name := next((name for name in names if self._env.get(name, "").strip()), None)) is not None:
-                found[field] = name
-        return found
+    def _variable_by_field(self, host: Host) -> dict[str, str]:
+        """Return the environment variable that sets each credential field."""
+        candidates = {"api_key": host.key_env, **host.settings}
+        return {
+            field: name
+            for field, names in candidates.items()
+            if (name := next((name for name in names if self._env.get(name, "").strip()), None)) is not None
+        }
 
-    def _entry(self, host: Host) -> tuple[str, dict[str, str]]:
-        """The entry of the first file that has one, after its place in words."""
+    def _find_entry(self, host: Host) -> tuple[str, dict[str, str]]:
+        """Return the first key file's entry for a host, after its place in words; empty if none has one."""
         for file in self._files:
             for name in (host.name, host.shares_keys_of):
                 if name in file.entries:
@@ -173,29 +172,34 @@ def _without_identity(fields: Mapping[str, str]) -> dict[str, str]:
     return {field: value for field, value in fields.items() if field not in IDENTITY_FIELDS}
 
 
-def _find(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> list[Path]:
-    """The key files that there are, in the order in which they are looked into."""
+def _find_key_files(path: Path | None, env: Mapping[str, str], cwd: Path, home: Path) -> list[Path]:
+    """Return the key files that exist, in order of precedence."""
     named = env.get("COEVAL_KEYS_FILE", "").strip()
     files: list[Path] = []
-    for given, origin in ((path, str(KEYS)), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
-        if given is None:
+    for file, origin in ((path, str(KEYS)), (Path(named) if named else None, "COEVAL_KEYS_FILE")):
+        if file is None:
             continue
-        requested = home.joinpath(*given.parts[1:]) if given.parts[:1] == ("~",) else cwd / given
-        if not requested.exists():
-            raise UsageError(f"{_shown(given, requested)}, the key file that {origin} names, is not there.")
-        files.append(requested)
+        resolved = home.joinpath(*file.parts[1:]) if file.parts[:1] == ("~",) else cwd / file
+        if not resolved.exists():
+            shown = _describe_missing_file(file, resolved)
+            raise UsageError(f"{shown}, the key file that {origin} names, is not there.")
+        files.append(resolved)
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
     return list(dict.fromkeys([*files, *(file for file in usual if file.exists())]))
 
 
-def _shown(given: Path, requested: Path) -> str:
-    """A path that leads nowhere: a key may have been given in the place of a file."""
-    if any(is_key_like(part) or is_password_like(part) for part in map(str.strip, given.parts)):
+def _describe_missing_file(path: Path, requested: Path) -> str:
+    """Return the path of a missing key file, hidden if it looks like a key pasted instead of a path."""
+    if any(is_key_like(part) or is_password_like(part) for part in map(str.strip, path.parts)):
         return HIDDEN
     return Redactor().redact_message(str(requested))
 
 
-def _read(path: Path) -> _KeyFile:
+def _read_key_file(path: Path) -> _KeyFile:
+    """Read a key file; warn if every user can read it.
+
+    Raises UsageError: it cannot be read, or is no key file. The message quotes nothing of it.
+    """
     try:
         if path.stat().st_mode & stat.S_IROTH:
             _log.warning("%s can be read by every user of this machine; `chmod 600` it.", path)
@@ -209,12 +213,13 @@ def _read(path: Path) -> _KeyFile:
         twice = isinstance(error, DuplicateKeyError)
         why = "names the same key twice" if twice else "is not valid YAML in UTF-8"
         raise UsageError(f"{path}{line}: the key file {why}.") from None
-    return _entries(path, content)
+    return _parse_providers(path, content)
 
 
-def _entries(path: Path, content: Any) -> _KeyFile:
+def _parse_providers(path: Path, content: Any) -> _KeyFile:
+    """Parse the content of a key file; raise one UsageError with every problem in it."""
     shape = "a key file reads `providers:` and, below it, one `name: key` per provider"
-    read = _KeyFile(path, {}, {})
+    parsed = _KeyFile(path, {}, {})
     content = {} if content is None else content
     if not isinstance(content, dict) or set(content) - {"providers"}:
         raise UsageError(f"{path}: {shape}.")
@@ -224,15 +229,15 @@ def _entries(path: Path, content: Any) -> _KeyFile:
     problems: list[str] = []
     for name, value in providers.items():
         if isinstance(value, dict) and "interface" in value:
-            _take_account(name, dict(value), read, problems)
-        elif _known(name, problems) and value is not None:
-            read.entries[name] = _fields(name, name, value, problems)
+            _add_account(name, dict(value), parsed, problems)
+        elif _check_provider_name(name, problems) and value is not None:
+            parsed.entries[name] = _parse_fields(name, name, value, problems)
     if problems:
         raise UsageError("\n".join(f"{path}: {problem}" for problem in problems))
-    return read
+    return parsed
 
 
-def _take_account(name: Any, value: dict[Any, Any], read: _KeyFile, problems: list[str]) -> None:
+def _add_account(name: Any, value: dict[Any, Any], key_file: _KeyFile, problems: list[str]) -> None:
     interface = value.pop("interface")
     if not isinstance(name, str) or not is_account_name(name) or name in HOSTS:
         problems.append(
@@ -240,50 +245,52 @@ def _take_account(name: Any, value: dict[Any, Any], read: _KeyFile, problems: li
             "at most 64 of them, no interface, and nothing that looks like a key."
         )
     elif not isinstance(interface, str) or interface not in HOSTS:
-        problems.append(f"`providers.{name}` names no interface that there is; {_hint(interface, HOSTS)}")
+        problems.append(
+            f"`providers.{name}` names no interface that there is; {_suggest_name(interface, HOSTS)}"
+        )
     else:
-        read.accounts[name] = _Account(interface, _fields(name, interface, value, problems))
+        key_file.accounts[name] = _Account(interface, _parse_fields(name, interface, value, problems))
 
 
-def _known(name: Any, problems: list[str]) -> bool:
+def _check_provider_name(name: Any, problems: list[str]) -> bool:
     if isinstance(name, str) and name in HOSTS:
         return True
     # A key pasted in the place of a name is not repeated.
-    shown = f"`{name}`" if isinstance(name, str) and _PLAIN_NAME.fullmatch(name) else "a name"
+    quoted = f"`{name}`" if isinstance(name, str) and _PLAIN_NAME.fullmatch(name) else "a name"
     problems.append(
-        f"`providers` holds {shown} that is no provider; {_hint(name, HOSTS)} "
+        f"`providers` holds {quoted} that is no provider; {_suggest_name(name, HOSTS)} "
         "An account of your own says its `interface:`."
     )
     return False
 
 
-def _hint(given: Any, known: Iterable[str]) -> str:
-    """The name that was meant, else all that there are."""
-    close = get_close_matches(given, known, n=1) if isinstance(given, str) else []
-    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(sorted(known))}."
+def _suggest_name(misspelled: Any, valid_names: Iterable[str]) -> str:
+    """Suggest the closest valid name, else list them all."""
+    close = get_close_matches(misspelled, valid_names, n=1) if isinstance(misspelled, str) else []
+    return f"did you mean `{close[0]}`?" if close else f"known are: {', '.join(sorted(valid_names))}."
 
 
-def _fields(name: str, interface: str, value: Any, problems: list[str]) -> dict[str, str]:
-    """The fields of an entry called ``name``, as a host has them."""
+def _parse_fields(name: str, interface: str, value: Any, problems: list[str]) -> dict[str, str]:
+    """Check an entry's fields against those of its host, add problems to the list, and return them."""
     allowed = {"api_key", *HOSTS[interface].settings}
     fields = value if isinstance(value, dict) else {"api_key": value}
-    given = {field: content for field, content in fields.items() if content is not None}
-    if not given.keys() <= allowed:
+    texts = {field: content for field, content in fields.items() if content is not None}
+    if not texts.keys() <= allowed:
         problems.append(
             f"`providers.{name}` has a field it cannot have; it may have: {', '.join(sorted(allowed))}."
         )
         return {}
-    for field, content in given.items():
+    for field, content in texts.items():
         if not isinstance(content, str) or not content.strip():
             problems.append(f"`providers.{name}`: {field} must be text; put it in quotes.")
             return {}
-    return {field: content.strip() for field, content in given.items()}
+    return {field: content.strip() for field, content in texts.items()}
 
 
 def is_account_name(name: str) -> bool:
-    """Whether an account may be called so. It is shown in messages and kept with a run: no key may be."""
+    """Check whether an account may have this name. It is shown, so it must not look like a key."""
     return _ACCOUNT_NAME.fullmatch(name) is not None and not is_key_like(name)
 
 
-def _shown_account(name: str) -> str:
+def _quote_account(name: str) -> str:
     return f"`{name}`" if is_account_name(name) else "that the model names"

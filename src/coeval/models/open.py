@@ -13,7 +13,7 @@ from yarl import URL
 
 from coeval.core.errors import UsageError
 from coeval.core.model import Model, ModelSpec
-from coeval.models.address import EndpointKey, ModelAddress, address_of
+from coeval.models.address import EndpointKey, ModelAddress, resolve_address
 from coeval.models.answer_store import AnswerStore, StoredModel
 from coeval.models.batch.batches import BatchedModel, Batches
 from coeval.models.catalog import HOSTS, OWN_CODE
@@ -27,9 +27,9 @@ from coeval.models.local.local_model import InProcess, LocalModel, find_runtime
 from coeval.models.metering.meter import Ledger
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import EndpointLimits, Limiter
-from coeval.models.pacing.throttle import throttle_of
+from coeval.models.pacing.throttle import read_throttle
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.http import Http, draining
+from coeval.models.transport.http import Http, make_draining_error
 
 
 def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
@@ -38,16 +38,16 @@ def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     a model without an address or a key, or one in this process without its folder, a library or the
     device. Whether weights can be loaded shows when they are.
     """
-    throttle_of(os.environ)
+    read_throttle(os.environ)
     _reach(_requested(specs), keys)
 
 
-def obstacle(interface: str, keys: Keys) -> str | None:
+def find_interface_obstacle(interface: str, keys: Keys) -> str | None:
     """Why an interface's models cannot be asked, as far as it shows; None where they can."""
-    return obstacle_to(ModelSpec(name=interface, interface=interface, model=interface), keys)
+    return find_model_obstacle(ModelSpec(name=interface, interface=interface, model=interface), keys)
 
 
-def obstacle_to(spec: ModelSpec, keys: Keys) -> str | None:
+def find_model_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
     """Why a model cannot be asked, as far as it shows: there is no credential, or no address. None where it
     can."""
     try:
@@ -55,7 +55,7 @@ def obstacle_to(spec: ModelSpec, keys: Keys) -> str | None:
     except UsageError as error:
         return str(error)
     signers = (address.signer for address in reached.values())
-    return next((signer.lacks for signer in signers if signer is not None), None)
+    return next((signer.missing_credential for signer in signers if signer is not None), None)
 
 
 class Models(dict[str, Model]):
@@ -96,7 +96,7 @@ class Models(dict[str, Model]):
 
     async def __aenter__(self) -> Self:
         reached = _reach(self._specs, self._keys)
-        endpoints = self.http.hosts.endpoints(reached.values())
+        endpoints = self.http.hosts.open_endpoints(reached.values())
         lists = _lists(reached, endpoints, self.http)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(self.http.aclose)
@@ -126,7 +126,7 @@ class Models(dict[str, Model]):
         Draining."""
         self.http.drain()
         if self._ledger is not None:
-            self._ledger.budget_gate.close(draining())
+            self._ledger.budget_gate.close(make_draining_error())
         for model in self._in_process:
             model.drain()
 
@@ -135,7 +135,9 @@ class Models(dict[str, Model]):
 
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
-        return self._here(spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.of([spec])))
+        return self._here(
+            spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.combine([spec]))
+        )
 
     def _open_hosted(
         self,
@@ -150,7 +152,7 @@ class Models(dict[str, Model]):
         if batches is not None and ledger is not None and name in batches:
             model = batched = BatchedModel(*requested)
             opened.push_async_callback(batched.join(batches, address, ledger.meter(name)).aclose)
-        if self._store is None or not requested[3].priced or name in self._store.without:
+        if self._store is None or not requested[3].is_priced or name in self._store.without:
             return model
         return StoredModel(model, address, self._store)
 
@@ -174,7 +176,7 @@ class Models(dict[str, Model]):
             model = CommandModel(spec, self._admission(spec), self._guard)
         opened.push_async_callback(model.aclose)
         free = spec.requests_per_minute is None and spec.tokens_per_minute is None
-        return self._here(spec, model, None if free else Limiter(EndpointLimits.of([spec])))
+        return self._here(spec, model, None if free else Limiter(EndpointLimits.combine([spec])))
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
         """A model in this process, its weights loaded; freed with the others."""
@@ -202,7 +204,7 @@ def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
             elif host.dialect == OWN_CODE:
                 _find_own(spec)
             elif host.dialect != "simulated" or spec.base_url is not None:
-                reached[spec.name] = address_of(spec, host, keys)
+                reached[spec.name] = resolve_address(spec, host, keys)
         except UsageError as error:
             problems.append(f"{error}")
     if problems:

@@ -1,4 +1,4 @@
-"""Who asks: the headers that a host knows its users by."""
+"""Authentication: the headers that tell a host who sends a request."""
 
 from __future__ import annotations
 
@@ -34,73 +34,73 @@ from coeval.models.keys import Credential
 
 @dataclass(frozen=True, slots=True)
 class Signer:
-    """Shows who asks at one endpoint: ``fixed`` headers, the same in every request. Its repr shows none.
+    """Constant headers that authenticate requests to one endpoint. Its repr shows none.
 
-    ``brings`` are settings of the host that come with the credential, for where nobody set them.
+    ``supplied_settings`` are settings of the host that come with the credential; configured ones go first.
     """
 
     fixed: Mapping[str, str] = field(repr=False)
-    brings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
+    supplied_settings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
 
     @property
-    def lacks(self) -> str | None:
-        """What has to be done before there is a credential to show, in a sentence, as far as that can be told
-        without asking anybody; None where nothing has."""
+    def missing_credential(self) -> str | None:
+        """Return what the user must do to get a credential, or None if nothing, as far as can be told
+        offline."""
         return None
 
 
 class RequestSigner(Signer, ABC):
-    """Signs each request by itself: it shows a token that expires, or a signature of the request."""
+    """A signer of single requests, by a token that expires or by a signature of the request."""
 
     @abstractmethod
     async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:
-        """The headers of one request beside the fixed ones; ``now`` in seconds since 1970. A token that is
-        about to expire is renewed here: whoever asks waits for it.
+        """Return the headers that authenticate one request, besides the fixed ones; ``now`` in seconds since
+        1970. Wait for a new token if the old one has expired.
 
-        Raises ModelError: there are no credentials to sign with any more.
+        Raises ModelError: the credentials are gone.
         """
 
-    def refused(self, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
-        """Take it that the host answered these headers with 401; whether the next ones will be others."""
+    def discard_refused(self, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
+        """Discard headers that the host refused with 401; return True if the next ones will differ."""
         return False
 
-    def shown(self, headers: Mapping[str, str]) -> Iterable[str]:
-        """What of these headers is taken out of all that the host says: all that have the name of a
-        credential."""
+    def secret_values(self, headers: Mapping[str, str]) -> Iterable[str]:
+        """Return the values to redact from replies: those of headers with a credential's name."""
         return (value for name, value in headers.items() if is_credential_name(name))
 
 
 SignerMaker: TypeAlias = Callable[[Credential | None], Signer | None]
 
 
-def _in_headers(**before: str) -> SignerMaker:
-    """A key in headers: what stands before it in each; ``_`` in their names is ``-``."""
+def make_header_signer(**prefixes: str) -> SignerMaker:
+    """Make a signer for a key in headers; ``prefixes`` is what precedes it in each (``_`` in a name is
+    ``-``)."""
 
-    def maker(credential: Credential | None) -> Signer | None:
+    def make(credential: Credential | None) -> Signer | None:
         key = credential.api_key if credential is not None else None
         if key is None:
             return None
-        return Signer({name.replace("_", "-"): f"{words}{key}" for name, words in before.items()})
+        return Signer({name.replace("_", "-"): f"{prefix}{key}" for name, prefix in prefixes.items()})
 
-    return maker
+    return make
 
 
 SIGNERS: Mapping[str, SignerMaker] = MappingProxyType(
     {
-        "bearer": _in_headers(Authorization="Bearer "),
-        "api-key": _in_headers(api_key=""),
-        "api-key and bearer": _in_headers(api_key="", Authorization="Bearer "),
-        "x-api-key": _in_headers(x_api_key=""),
-        "x-goog-api-key": _in_headers(x_goog_api_key=""),
+        "bearer": make_header_signer(Authorization="Bearer "),
+        "api-key": make_header_signer(api_key=""),
+        "api-key and bearer": make_header_signer(api_key="", Authorization="Bearer "),
+        "x-api-key": make_header_signer(x_api_key=""),
+        "x-goog-api-key": make_header_signer(x_goog_api_key=""),
     }
 )
 """How a key is shown, by the name that a host's row has for it."""
 
 
-def signer_of(host: Host, credential: Credential | None) -> Signer | None:
-    """Who signs what a host is sent; None where there is nothing to show.
+def make_signer(host: Host, credential: Credential | None) -> Signer | None:
+    """Make the signer for a host's requests, or None without a credential.
 
-    Raises UsageError: a host of another package names a signer that is not there, or is none.
+    Raises UsageError: another package's host names a signer that is missing or not one.
     """
     maker = SIGNERS[host.signer] if host.signer in SIGNERS else import_object(host.signer, host.name)
     signer = maker(credential) if callable(maker) else maker
@@ -133,14 +133,14 @@ class AwsSigner(RequestSigner):
         self.auth.add_auth(request)
         return dict(request.headers.items())
 
-    def shown(self, headers: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
-        """Nothing new: a signature opens nothing but its own request, and the session token is known."""
+    def secret_values(self, headers: Mapping[str, str]) -> Iterable[str]:  # noqa: ARG002
+        """Return nothing: a signature opens its own request only; the session token is redacted anyway."""
         return ()
 
 
-def aws(credential: Credential | None) -> Signer | None:
-    """The signer of Bedrock; None where there is neither an API key nor a pair of IAM keys. An API key goes
-    first, as it does for AWS's own clients.
+def make_aws_signer(credential: Credential | None) -> Signer | None:
+    """Make the signer of Bedrock, or None without an API key or a pair of IAM keys. An API key goes first, as
+    in AWS's own clients.
 
     Raises UsageError: half a pair, no region to sign for, or botocore is not installed.
     """
@@ -194,7 +194,7 @@ _RENEWED_BEFORE_S = 300.0
 # Seconds between two renewals of a token that is still good: the endpoint may be away.
 _TRIED_AGAIN_S = 5.0
 # google-auth repeats whole answers in its errors; their first line says what is wrong.
-_MOST_WORDS = 300
+_LONGEST_MESSAGE = 300
 
 
 class _Credentials(Protocol):
@@ -215,7 +215,7 @@ class _AccessToken(NamedTuple):
 
 
 class AccessTokens:
-    """The tokens of one account: the one in force, and its renewal, which all who wait for it share."""
+    """The access tokens of one account: the current one, and its renewal, which waiting requests share."""
 
     def __init__(self, credentials: _Credentials | None) -> None:
         self._credentials = credentials
@@ -224,46 +224,46 @@ class AccessTokens:
         self._tried_at = float("-inf")
 
     async def token(self, now: float) -> str:
-        """A token that is good now. One that is about to expire is renewed meanwhile: nobody waits for that,
-        and a renewal that fails is no matter as long as the old one is good.
+        """Return a valid token. One that expires soon is renewed in the background, and its renewal may fail
+        as long as the old token is valid.
 
-        Raises ModelError: there is none and none is to be had.
+        Raises ModelError: there is no valid token, and none can be had.
         """
         token = self._token
         if token is None or now >= token.expires_at:
-            return (await self._renewed()).value
+            return (await self._await_renewal()).value
         if now >= token.renewed_at and now >= self._tried_at + _TRIED_AGAIN_S:
             self._tried_at = now
-            self._renewing()
+            self._start_renewal()
         return token.value
 
-    def refused(self, token: str) -> None:
-        """Renew a token that the host does not take, whatever was said of its life."""
+    def discard_refused(self, token: str) -> None:
+        """Discard a token that the host refused, whatever its expiry says."""
         if self._token is not None and self._token.value == token:
             self._token = None
 
     @property
-    def lack(self) -> str | None:
-        """What to do for there to be credentials, where as far as it shows there are none."""
-        return None if self._credentials is not None or _has_defaults() else _NO_CREDENTIALS
+    def missing_credential(self) -> str | None:
+        """Return what the user must do if credentials seem to be missing; else None."""
+        return None if self._credentials is not None or _has_default_credentials() else _NO_CREDENTIALS
 
     @property
-    def billed_to(self) -> str | None:
-        """The project that a user's credentials name for quotas."""
+    def quota_project(self) -> str | None:
+        """Return the project that a user's credentials name for quotas."""
         return getattr(self._credentials, "quota_project_id", None)
 
-    async def _renewed(self) -> _AccessToken:
-        """The renewal that is under way, else a new one; who is cancelled while waiting leaves it to the
-        others, and each has an error of its own, as more is said in it of every request."""
+    async def _await_renewal(self) -> _AccessToken:
+        """Wait for the running renewal, or a new one. A cancelled waiter leaves it to the others; each gets
+        an error object of its own, as callers add to it."""
         try:
-            return await asyncio.shield(self._renewing())
+            return await asyncio.shield(self._start_renewal())
         except ModelError as error:
             raise type(error)(str(error)) from None
 
-    def _renewing(self) -> asyncio.Task[_AccessToken]:
+    def _start_renewal(self) -> asyncio.Task[_AccessToken]:
         if self._renewal is None or self._renewal.done():
             self._renewal = asyncio.create_task(self._renew())
-            self._renewal.add_done_callback(_heard)
+            self._renewal.add_done_callback(_retrieve_error)
         return self._renewal
 
     async def _renew(self) -> _AccessToken:
@@ -271,8 +271,8 @@ class AccessTokens:
         return self._token
 
     def _fetch(self) -> _AccessToken:
-        """Ask the token endpoint; in a thread. Foreign errors become ours here, and are left behind: they may
-        hold what the endpoint was sent."""
+        """Request a token, in a thread. Foreign errors become ours here and are dropped: they may hold what
+        was sent."""
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 
@@ -283,13 +283,13 @@ class AccessTokens:
         except DefaultCredentialsError:
             raise AccessDenied(_NO_CREDENTIALS) from None
         except TransportError as error:
-            raise ConnectionFailed(f"no access token: {_words(error)}") from None
+            raise ConnectionFailed(f"no access token: {_redact_message(error)}") from None
         except GoogleAuthError as error:
             if error.retryable:
-                raise ServerFault(f"no access token: {_words(error)}") from None
+                raise ServerFault(f"no access token: {_redact_message(error)}") from None
             raise AccessDenied(
-                f"no access token: {_words(error)}; check the service account's key, or renew your own "
-                f"credentials with `{_LOGIN}`"
+                f"no access token: {_redact_message(error)}; check the service account's key, or renew your "
+                f"own credentials with `{_LOGIN}`"
             ) from None
 
 
@@ -309,42 +309,43 @@ def _fetched(credentials: _Credentials) -> _AccessToken:
     return _AccessToken(str(credentials.token), renewed_at, expires_at)
 
 
-def _heard(renewal: asyncio.Task[_AccessToken]) -> None:
-    """An error that nobody waits for any more is no warning of the event loop's."""
+def _retrieve_error(renewal: asyncio.Task[_AccessToken]) -> None:
+    """Retrieve a renewal's error, so that the event loop does not warn if nobody waits for it any more."""
     if not renewal.cancelled():
         renewal.exception()
 
 
-def _words(error: Exception) -> str:
-    """What went wrong, as google-auth says it, in one line; a token endpoint may repeat what it was sent."""
+def _redact_message(error: Exception) -> str:
+    """Return google-auth's message in one line, redacted: a token endpoint may repeat what it was sent."""
     said = Redactor().redact_message(" ".join(str(error.args[0] if error.args else error).split()))
-    return said if len(said) <= _MOST_WORDS else f"{said[:_MOST_WORDS]}…"
+    return said if len(said) <= _LONGEST_MESSAGE else f"{said[:_LONGEST_MESSAGE]}…"
 
 
 @dataclass(frozen=True, slots=True)
 class GoogleSigner(RequestSigner):
+    """Signs with an access token that is renewed while a run goes on."""
+
     tokens: AccessTokens = field(repr=False)
 
     @property
-    def lacks(self) -> str | None:
-        return self.tokens.lack
+    def missing_credential(self) -> str | None:
+        return self.tokens.missing_credential
 
     async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:  # noqa: ARG002
-        shown = {"Authorization": f"Bearer {await self.tokens.token(now)}"}
-        billed_to = self.tokens.billed_to
-        return shown if billed_to is None else {**shown, "x-goog-user-project": billed_to}
+        headers = {"Authorization": f"Bearer {await self.tokens.token(now)}"}
+        quota_project = self.tokens.quota_project
+        return headers if quota_project is None else {**headers, "x-goog-user-project": quota_project}
 
-    def refused(self, headers: Mapping[str, str]) -> bool:
-        self.tokens.refused(headers["Authorization"].removeprefix("Bearer "))
+    def discard_refused(self, headers: Mapping[str, str]) -> bool:
+        self.tokens.discard_refused(headers["Authorization"].removeprefix("Bearer "))
         return True
 
 
-def google_cloud(credential: Credential | None) -> Signer:
-    """The signer of Vertex AI: an access token that is given (as the model's ``access_key``), else a service
-    account's key, else the application default credentials. The account's project is the one that is asked
-    where no other is set.
+def make_google_signer(credential: Credential | None) -> Signer:
+    """Make the signer of Vertex AI: with a given access token (the model's ``access_key``), else a service
+    account's key, else the application default credentials. The account's project is the default project.
 
-    Raises UsageError: google-auth is not installed, or the file that is named holds no credentials.
+    Raises UsageError: google-auth is not installed, or the key file holds no credentials.
     """
     if credential is not None and credential.api_key is not None:
         return Signer({"Authorization": f"Bearer {credential.api_key}"})
@@ -352,25 +353,27 @@ def google_cloud(credential: Credential | None) -> Signer:
         raise UsageError(
             f"interface vertex needs google-auth and requests. Install them:\n  {GOOGLE_INSTALL}"
         )
-    named = credential.fields.get("service_account_key") if credential is not None else None
-    if named is None:
+    key_path = credential.fields.get("service_account_key") if credential is not None else None
+    if key_path is None:
         return GoogleSigner({}, AccessTokens(None))
-    account = _read(Path(named).expanduser())
+    account = _read_service_account(Path(key_path).expanduser())
     project = account.get("project_id") or account.get("quota_project_id")
-    brings = {"project": project} if isinstance(project, str) and project else {}
-    return GoogleSigner({}, AccessTokens(_of_file(account, named)), brings=brings)
+    supplied_settings = {"project": project} if isinstance(project, str) and project else {}
+    return GoogleSigner(
+        {}, AccessTokens(_parse_google_credentials(account, key_path)), supplied_settings=supplied_settings
+    )
 
 
-def _has_defaults() -> bool:
-    """Whether google-auth will find application default credentials: a file of them, or those of a machine of
-    Google's. It finds out itself when it is asked for some, over the network."""
+def _has_default_credentials() -> bool:
+    """Check whether google-auth will find application default credentials, without its network request: a
+    file of them, or a machine of Google's."""
     if os.environ.get(_VARIABLE):
         return True
     folder = Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser()
-    return (folder / "application_default_credentials.json").is_file() or _is_machine_of_google()
+    return (folder / "application_default_credentials.json").is_file() or _is_google_machine()
 
 
-def _is_machine_of_google() -> bool:
+def _is_google_machine() -> bool:
     if os.environ.get("NO_GCE_CHECK") == "true":  # google-auth's own switch
         return False
     if os.environ.get("K_SERVICE") or os.environ.get("GCE_METADATA_HOST"):
@@ -381,7 +384,7 @@ def _is_machine_of_google() -> bool:
         return False
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_service_account(path: Path) -> dict[str, Any]:
     try:
         return foreign.decode(read_file_bytes(path), dict[str, Any])
     except OSError as error:
@@ -397,18 +400,22 @@ _READERS = {
 }
 
 
-def _of_file(account: Mapping[str, Any], named: str) -> _Credentials | None:
-    """None leaves it to google-auth, which reads the same file: see `google.auth.default`."""
+def _parse_google_credentials(account: Mapping[str, Any], key_path: str) -> _Credentials | None:
+    """Parse credentials; None leaves it to google-auth, which reads the same file (`google.auth.default`)."""
     if (reader := _READERS.get(str(account.get("type")))) is not None:
         module, method = reader
         try:
-            made: _Credentials = getattr(import_module(module).Credentials, method)(account, scopes=[_SCOPE])
+            credentials: _Credentials = getattr(import_module(module).Credentials, method)(
+                account, scopes=[_SCOPE]
+            )
         except (ValueError, KeyError):  # google-auth's MalformedError is a ValueError; it may quote the key
-            raise UsageError(f"{named} holds no key that can be used; make a new one and fetch it.") from None
-        return made
-    if os.environ.get(_VARIABLE) == named:
+            raise UsageError(
+                f"{key_path} holds no key that can be used; make a new one and fetch it."
+            ) from None
+        return credentials
+    if os.environ.get(_VARIABLE) == key_path:
         return None
     raise UsageError(
-        f"{named} is neither a service account's key nor a user's credentials; other kinds (workload "
+        f"{key_path} is neither a service account's key nor a user's credentials; other kinds (workload "
         f"identity, impersonation) are taken from {_VARIABLE}."
     )

@@ -85,7 +85,7 @@ async def run_phases(
     try:
         settings = config.experiment
         shared = (
-            AnswerStore.named(settings.store, os.environ, seed=settings.seed or 0)
+            AnswerStore.open_named(settings.store, os.environ, seed=settings.seed or 0)
             if options.checked_judge is None
             else None
         )
@@ -216,7 +216,7 @@ async def _run_flow(
     for (phase, _, name), count in counts.by_model.items():
         works[phase, model_of(name)] += count.owed
     for (phase, model), owed in works.items():
-        run_session.session.foresee(phase, model, owed)
+        run_session.session.announce_works(phase, model, owed)
     runner = CheckRunner(sandboxed=not run_session.options.allow_unsandboxed, home=run_session.home)
     async with aclosing(runner) as checks:
 
@@ -226,7 +226,7 @@ async def _run_flow(
             return flow
 
         await _run_round(run_session, make_flow(counts.open_slots), regenerated_ids, missed_keys)
-        while await run_session.session.another_round():
+        while await run_session.session.await_next_round():
             plan.read_again(run_session.folder, regenerated_ids or set())
             await _run_round(
                 run_session, make_flow(count_plan(plan).open_slots), regenerated_ids, missed_keys
@@ -243,7 +243,7 @@ async def _run_round(
         if done.record is None or not done.good:
             missed_keys.add(done.work.key)
             for phase, records in flow.cut_off(done.work).items():
-                run_session.board.cut_off(phase, records)
+                run_session.board.count_cut_off(phase, records)
             continue
         if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):
             continue  # nothing was to follow from it
@@ -252,7 +252,7 @@ async def _run_round(
         )
         if not (replaces and run_session.options.phase_barriers):  # behind a barrier, it is counted again
             for spared in flow.spared(done.work, done.record):
-                run_session.board.stands(spared.phase, spared.records, spared.calls)
+                run_session.board.count_as_recorded(spared.phase, spared.records, spared.calls)
         if replaces and regenerated_ids is not None:
             regenerated_ids.add(done.record.id)
 
@@ -265,7 +265,7 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
         setups = [build_setup(run_session.config, task, UNKNOWN) for task in start.blocked_tasks]
         blocked = count_plan(make_plan(run_session.config, run_session.options, setups, Recorded()))
         for key, count in blocked.by_model.items():
-            counts.of(*key).planned += count.planned
+            counts.count_for(*key).planned += count.planned
         if not summary.interrupted:
             names = ", ".join(task.name for task in start.blocked_tasks)
             summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")

@@ -13,7 +13,7 @@ from coeval.core.records import Kept, is_good
 from coeval.engine.model_work import Asking
 from coeval.engine.progress import Board, PhaseCount
 from coeval.engine.session import Session
-from coeval.engine.work import Done, Work, from_iterable
+from coeval.engine.work import Done, Work, iterate_works
 from coeval.models.batch.job_list import PendingJob
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import Proposal, ProposalWork
@@ -154,7 +154,7 @@ class RunSession:
     ) -> dict[str, Proposal]:
         """Ask teachers for proposals; return the good ones by key."""
         proposals_by_key: dict[str, Proposal] = {}
-        async for done in self.carry_out(from_iterable(works), path, lambda _work, _kept: ()):
+        async for done in self.carry_out(iterate_works(works), path, lambda _work, _kept: ()):
             if isinstance(done.record, Proposal) and is_good(done.record):
                 proposals_by_key[done.work.key] = done.record
         return proposals_by_key

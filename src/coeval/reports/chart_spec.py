@@ -242,7 +242,7 @@ def make_rows_plain(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 def chart_spec(
     table: str, layers: Sequence[Spec], height: float, *transforms: Spec, width: float | None = None
 ) -> Spec:
-    """Stack layers over the rows of a table. ``transforms`` apply to all; ``width``: pixels beyond which more
+    """Draw layers over the rows of a table. ``transforms`` apply to all; ``width``: pixels beyond which more
     room does not help."""
     spec: Spec = {"data": {"name": table}, "transform": [*transforms], "layer": [*layers]}
     limits = {} if width is None else {"usermeta": {"width": width}}

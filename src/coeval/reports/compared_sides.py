@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from coeval.analysis.comparison.comparisons import line_up
+from coeval.analysis.comparison.comparisons import match_sides
 from coeval.analysis.comparison.side import Side
 from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
@@ -17,34 +17,36 @@ from coeval.store.rundir import PAIRS, RunDir
 
 
 @contextmanager
-def sides_of(
+def open_sides(
     folders: Sequence[str | Path], students: Sequence[str] | None
 ) -> Iterator[tuple[list[list[Side]], list[str]]]:
-    """Read the sides of a comparison in groups, and what is to be known of their folders, which stay open
-    meanwhile; raises as `compare`."""
+    """Yield the sides of a comparison, in groups, and notes on their folders, which stay open meanwhile.
+
+    Raises as `compare`.
+    """
     if isinstance(students, str):
         raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
     if not folders:
         raise UsageError("there is nothing to compare: name a folder, or several")
-    found = [existing_results(Path(folder)) for folder in folders]
+    paths = [existing_results(Path(folder)) for folder in folders]
     with ExitStack() as stack:
-        read = [stack.enter_context(open_folder_reader(folder, shown=True)) for folder in found]
-        several = len(set(found)) > 1
+        read = [stack.enter_context(open_folder_reader(folder, shown=True)) for folder in paths]
+        several = len(set(paths)) > 1
         notes = [
             note
-            for folder, (reader, more) in zip(found, read, strict=True)
-            for note in (*reader.notes(), *(f"{folder}: {one}" if several else one for one in more))
+            for folder, (reader, more) in zip(paths, read, strict=True)
+            for note in (*reader.notes(), *(f"{folder}: {text}" if several else text for text in more))
         ]
         notes += [
-            f"{folder}: {note}" if len(found) > 1 else note
-            for folder in dict.fromkeys(found)
+            f"{folder}: {note}" if len(paths) > 1 else note
+            for folder in dict.fromkeys(paths)
             for lacks in [find_missing_records(RunDir(folder))]
             for note in (*lacks.sentences, *lacks.notes)
         ]
         notes += [
             f"{folder} has pairwise comparisons, which compare leaves out: coeval analyze students --run "
             f"{folder} shows strengths and who wins against whom"
-            for folder in dict.fromkeys(found)
+            for folder in dict.fromkeys(paths)
             if RunDir(folder).files(PAIRS)
         ]
-        yield line_up([reader for reader, _ in read], students or ()), notes
+        yield match_sides([reader for reader, _ in read], students or ()), notes

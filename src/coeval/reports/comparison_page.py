@@ -16,10 +16,10 @@ import msgspec
 from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
-    against,
-    best_first,
-    count_sentence,
     leading_sentences,
+    orient_to_base,
+    significant_count_sentence,
+    sort_best_first,
 )
 from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.run_results import SIMULATED
@@ -40,7 +40,7 @@ from coeval.reports.content import (
     make_columns,
     warning_to_sentence,
 )
-from coeval.reports.difference_table import with_differences
+from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
 
 _P = (
@@ -82,7 +82,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
     pairs = _pairs(compared, shown, place)
     paired = [] if shown.few else [str(row[2]) for row in pairs.rows]
     if paired:
-        sections.append(_pairs_section(pairs, shown, Sentence(count_sentence(named))))
+        sections.append(_pairs_section(pairs, shown, Sentence(significant_count_sentence(named))))
     sections.append(_sides_section(compared, shown))
     return Report(
         kind="comparison",
@@ -99,7 +99,7 @@ def comparison_page(compared: ComparisonReport) -> Report:
 
 
 def _shown(compared: ComparisonReport) -> _Shown:
-    order = best_first(compared.comparisons, list(compared.sides))
+    order = sort_best_first(compared.comparisons, list(compared.sides))
     short = short_names(order)
     fitted = fit_names((short[label] for label in order), _LONGEST_SIDE)
     names = {label: fitted[short[label]] for label in order}
@@ -215,9 +215,9 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         *("mean", "mean_baseline", "difference", "over_judges", "p", "p_over_judges", "sure"),
         *("n", "missing", "could_be_seen", "agreeing", "test"),
     )
-    pairs = [against(one, base) for one, base in found]
-    table = with_differences(names, pairs, fields, _P, in_use=True)
-    titles = dict(zip(("mean", "mean_baseline"), compared.headings("Score", "Baseline's"), strict=False))
+    pairs = [orient_to_base(one, base) for one, base in found]
+    table = add_difference_columns(names, pairs, fields, _P, only_used=True)
+    titles = dict(zip(("mean", "mean_baseline"), compared.mean_headings("Score", "Baseline's"), strict=False))
     columns = (
         msgspec.structs.replace(column, title=titles.get(column.name, column.title))
         for column in table.columns
@@ -235,7 +235,7 @@ def _other(one: Comparison, base: str) -> str:
 def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> ReportTable:
     """Overall and by task; no rows where nothing but parts and labels is compared."""
     found = [
-        against(one, max(one.a, one.b, key=place.__getitem__))
+        orient_to_base(one, max(one.a, one.b, key=place.__getitem__))
         for one in compared.comparisons
         if one.family in ("overall", "task")
     ]
@@ -246,7 +246,7 @@ def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> 
         tuple((shown.names[one.b], shown.names[one.a], one.place) for one in found),
         chosen={"of": found[0].place} if found else {},
     )
-    return with_differences(names, found, ("difference", "p", "sure", "n", "could_be_seen"), _P)
+    return add_difference_columns(names, found, ("difference", "p", "sure", "n", "could_be_seen"), _P)
 
 
 def _pairs_section(table: ReportTable, shown: _Shown, counted: Sentence) -> ReportSection:

@@ -1,4 +1,4 @@
-"""Differences as tables: of students, of sides and of checkpoints alike."""
+"""Tables of differences between students, sides and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,82 +13,82 @@ from coeval.reports.content import Cell, ReportColumn, ReportTable
 from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_gap_in_points
 
 
-def _over_judges(one: PairDifference, unit: str) -> Cell:
-    ends = one.ci95_over_judges_adjusted
-    return None if ends is None else metric_gap_in_points(one.difference, ends, unit, one.n)
+def _gap_over_judges(pair: PairDifference, unit: str) -> Cell:
+    interval = pair.ci95_over_judges_adjusted
+    return None if interval is None else metric_gap_in_points(pair.difference, interval, unit, pair.n)
 
 
-_Field = tuple[ReportColumn, Callable[[Any, str], Cell]]
+_ColumnReader = tuple[ReportColumn, Callable[[Any, str], Cell]]
 # By the name that pictures have for it; cells are made of a difference and of its unit.
-_FIELDS: Mapping[str, _Field] = {
-    "mean": (ReportColumn("mean", "Score", "points"), lambda one, unit: share_of_scale(one.mean_b, unit)),
+_FIELDS: Mapping[str, _ColumnReader] = {
+    "mean": (ReportColumn("mean", "Score", "points"), lambda pair, unit: share_of_scale(pair.mean_b, unit)),
     "mean_baseline": (
-        ReportColumn("mean_baseline", "Baseline's", "points"),
-        lambda one, unit: share_of_scale(one.mean_a, unit),
+        ReportColumn("mean_baseline", "Baseline score", "points"),
+        lambda pair, unit: share_of_scale(pair.mean_a, unit),
     ),
     "difference": (
         msgspec.structs.replace(column_of_field(PairDifference, "difference"), terminal="difference"),
-        lambda one, unit: metric_gap_in_points(one.difference, one.ci95_adjusted, unit, one.n),
+        lambda pair, unit: metric_gap_in_points(pair.difference, pair.ci95_adjusted, unit, pair.n),
     ),
     "over_judges": (
         column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
-        _over_judges,
+        _gap_over_judges,
     ),
     "p": (
         msgspec.structs.replace(column_of_field(PairDifference, "p_adjusted", "p"), terminal="p"),
-        lambda one, _: one.p_adjusted,
+        lambda pair, _: pair.p_adjusted,
     ),
     "p_over_judges": (
         column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
-        lambda one, _: one.p_over_judges_adjusted,
+        lambda pair, _: pair.p_over_judges_adjusted,
     ),
     "sure": (
         ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
-        lambda one, _: one.significant,
+        lambda pair, _: pair.significant,
     ),
-    "agreeing": (column_of_field(PairDifference, "agreeing"), lambda one, _: one.agreeing),
-    "n": (ReportColumn("n", "Items", "count", terminal="n"), lambda one, _: one.n),
+    "agreeing": (column_of_field(PairDifference, "agreeing"), lambda pair, _: pair.agreeing),
+    "n": (ReportColumn("n", "Items", "count", terminal="n"), lambda pair, _: pair.n),
     "missing": (
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
-        lambda one, _: one.missing,
+        lambda pair, _: pair.missing,
     ),
     "could_be_seen": (
         column_of_field(PairDifference, "minimum_detectable", "could_be_seen"),
-        lambda one, unit: metric_error_in_points(one.minimum_detectable, unit),
+        lambda pair, unit: metric_error_in_points(pair.minimum_detectable, unit),
     ),
-    "test": (ReportColumn("test", "Test"), lambda one, _: one.test),
-    "trend": (ReportColumn("trend", "Trend"), lambda one, _: one.trend),
+    "test": (ReportColumn("test", "Test"), lambda pair, _: pair.test),
+    "trend": (ReportColumn("trend", "Trend"), lambda pair, _: pair.trend),
 }
 
 
-def with_differences(
+def add_difference_columns(
     table: ReportTable,
-    found: Sequence[PairDifference],
+    differences: Sequence[PairDifference],
     fields: Sequence[str],
-    adjusted: str = "",
+    p_meaning: str = "",
     *,
     unit: str = "share",
-    in_use: bool = False,
+    only_used: bool = False,
 ) -> ReportTable:
-    """Add to a table whose rows are names what is known of the difference that each is of.
+    """Add columns on differences, one for each row, to a table of names.
 
     Parameters
     ----------
     fields : of `_FIELDS`
-    adjusted : for what p-values allow, where that is more than the number of pairs
+    p_meaning : tooltip of p-values if they are adjusted for more than the number of pairs
     unit : of differences that name none
-    in_use : leave those out that no difference has
+    only_used : leave out columns that no difference has
     """
     columns, rows = list(table.columns), [list(row) for row in table.rows]
     for name in fields:
-        column, cell = _FIELDS[name]
-        cells = [cell(one, getattr(one, "unit", unit)) for one in found]
-        if in_use and all(each is None for each in cells):
+        column, read_cell = _FIELDS[name]
+        cells = [read_cell(difference, getattr(difference, "unit", unit)) for difference in differences]
+        if only_used and all(cell is None for cell in cells):
             continue
-        if adjusted and column.kind == "probability":
+        if p_meaning and column.kind == "probability":
             title = "p" if name == "p" else "p, judges too"
-            column = msgspec.structs.replace(column, title=title, meaning=adjusted)
+            column = msgspec.structs.replace(column, title=title, meaning=p_meaning)
         columns.append(column)
-        for row, each in zip(rows, cells, strict=True):
-            row.append(each)
+        for row, cell in zip(rows, cells, strict=True):
+            row.append(cell)
     return msgspec.structs.replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)))

@@ -27,66 +27,70 @@ from coeval.reports.content import (
     format_cell,
     make_columns,
 )
-from coeval.reports.experiment.judges_section import section_of_judges
+from coeval.reports.experiment.judges_section import make_judges_section
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_in_points
 from coeval.reports.plots import interval_plot
-from coeval.reports.result_tables import Results, cost_table, results
+from coeval.reports.result_tables import Results, cost_table, read_results
 
 # --- Trust in the judges of ``eval-framework``
 
 
 def output_judges_section(measures: OutputMeasures, models: Sequence[str]) -> Iterator[ReportSection]:
-    """Nothing where no judgment can be held against another; ``models`` were judged."""
+    """Yield the section on judges, if any judged; ``models`` are those judged."""
     judges = list(measures.judges)
     if judges:
-        said = map(escape_line, measures.findings or _unsure(judges))
-        section = section_of_judges(measures, list(said), [*models, *judges])
-        # Of one judge there is nothing to compare; not every judgment is a score that an item is chosen by.
-        shown = [table for table in section.tables if len(judges) > 1 or table.name != "panel"]
-        tables = tuple(msgspec.structs.replace(table, links={}) for table in shown)
+        sentences = [escape_line(text) for text in measures.findings or _default_judge_sentences(judges)]
+        section = make_judges_section(measures, sentences, [*models, *judges])
+        # One judge cannot be compared; and a link chooses items by their scores, which not every judgment is.
+        tables = tuple(
+            msgspec.structs.replace(table, links={})
+            for table in section.tables
+            if len(judges) > 1 or table.name != "panel"
+        )
         yield msgspec.structs.replace(section, tables=tables)
 
 
-def _unsure(judges: Sequence[str]) -> list[str]:
+def _default_judge_sentences(judges: Sequence[str]) -> list[str]:
     if len(judges) == 1:
         return ["Only one judge was used, so agreement cannot be measured."]
     return ["No judge is significantly stricter than the others, and no bias tested is significant."]
 
 
 def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Sequence[str] = ()) -> Report:
-    found = results(reader, notes)
-    models = list(dict.fromkeys(metric.model for metric in found.metrics))
-    tasks = list(dict.fromkeys(metric.task for metric in found.metrics))
-    first = _first_metrics(found.metrics)
-    lead = tuple(islice(_lead(first, measures), _MOST_SAID))
+    """Make the report of an output folder of ``eval-framework``."""
+    results = read_results(reader, notes)
+    models = list(dict.fromkeys(metric.model for metric in results.metrics))
+    tasks = list(dict.fromkeys(metric.task for metric in results.metrics))
+    first = _first_metrics(results.metrics)
+    lead = tuple(islice(_lead_sentences(first, measures), _MOST_SENTENCES))
     judges = output_judges_section(measures, models)
     return Report(
         kind="evaluation",
         title=escape_line(join_names(models) or reader.folder.resolve().name),
-        facts=tuple(_facts(found, tasks, reader)),
-        lead=lead or (Sentence("Nothing is scored yet."),),
-        sections=(_scores(found.metrics, measures), *judges, _spent(found)),
-        alerts=tuple(Alert(f"{escape_line(note)}.") for note in found.notes[:_MOST_ALERTS]),
-        front=_front(first, several=len(models) > 1),
+        facts=tuple(_list_facts(results, tasks, reader)),
+        lead=lead or (Sentence("No score yet."),),
+        sections=(_scores_section(results.metrics, measures), *judges, _cost_section(results)),
+        alerts=tuple(Alert(f"{escape_line(note)}.") for note in results.notes[:_MOST_ALERTS]),
+        front=_front_table(first, several=len(models) > 1),
         labels=short_names([*models, *measures.judges]),
     )
 
 
-def _facts(found: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
+def _list_facts(results: Results, tasks: Sequence[str], reader: OutputReader) -> Iterator[str]:
     yield pluralize(len(tasks), "task")
     [(answers, failed)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM answers")
     yield pluralize(answers, "answer") + (f", {failed:,} failed" if failed else "")
     [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
     if judgments:
         yield pluralize(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
-    if reported := bill(found.costs):
-        yield str(reported)
+    if cost := bill(results.costs):
+        yield str(cost)
     yield escape_line(reader.folder.resolve().name)
 
 
 def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
-    """The first metric of each model's task that has a value."""
+    """Return the first metric with a value of each model and task."""
     first: dict[tuple[str, str], MetricScore] = {}
     for metric in metrics:
         if metric.value is not None:
@@ -94,61 +98,59 @@ def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
     return list(first.values())
 
 
-def _text(metric: MetricScore) -> str:
-    """``48.0 [40.2, 55.9]``"""
+def _format_metric(metric: MetricScore) -> str:
+    """Format a metric as ``48.0 [40.2, 55.9]``."""
     return format_cell(metric_in_points(metric.value, (metric.low, metric.high), metric.unit), "points")
 
 
 # Sentences of the first screen, and lines above it; the last section has all of these if there are more.
-_MOST_SAID, _MOST_ALERTS = 3, 2
+_MOST_SENTENCES, _MOST_ALERTS = 3, 2
 _MOST_TASKS = 3
 
 
-def _lead(first: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[Sentence]:
-    """What it scores; of several models, who is best in each task. Then the judges."""
+def _lead_sentences(first: Sequence[MetricScore], measures: OutputMeasures) -> Iterator[Sentence]:
+    """Yield a single model's scores, or the best model of each task, then the first finding on judges."""
     if not first:
         return
-    tasks = dict.fromkeys(one.task for one in first)
-    if len({one.model for one in first}) == 1:
-        shown = join_names((f"{_text(one)} in {one.task}" for one in first), _MOST_TASKS)
-        yield Sentence(f"{first[0].model} scores {shown}.", "scores")
+    tasks = dict.fromkeys(metric.task for metric in first)
+    if len({metric.model for metric in first}) == 1:
+        scores = join_names((f"{_format_metric(metric)} in {metric.task}" for metric in first), _MOST_TASKS)
+        yield Sentence(f"{first[0].model} scores {scores}.", "scores")
     else:
-        for task in list(tasks)[: _MOST_SAID - 1]:
-            best = max((one for one in first if one.task == task), key=lambda one: one.value or 0.0)
-            yield Sentence(f"{best.model} has the highest score in {task}: {_text(best)}.", "scores")
+        for task in list(tasks)[: _MOST_SENTENCES - 1]:
+            best = max(
+                (metric for metric in first if metric.task == task), key=lambda metric: metric.value or 0.0
+            )
+            yield Sentence(f"{best.model} has the highest score in {task}: {_format_metric(best)}.", "scores")
     if measures.judges:
-        yield Sentence(escape_line(next(iter(measures.findings or _unsure(list(measures.judges))))), "judges")
+        yield Sentence(
+            escape_line(next(iter(measures.findings or _default_judge_sentences(list(measures.judges))))),
+            "judges",
+        )
 
 
-def _front(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
-    """The benchmarks with their first metrics; None: there is none."""
+def _front_table(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
+    """Make the table of benchmarks with their first metrics, or None without any."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for metric in (one for one in first if one.unit):
+    for metric in first:
+        if not metric.unit:
+            continue
         links[len(rows)] = urlencode({"task": metric.task})
         name = f"{metric.task}, {metric.metric.replace('_', ' ')}"
         name += f" · {metric.model}" if several else ""
-        rows.append((name, _share(metric), metric.n, metric.failed))
-    return (
-        ReportTable(
-            FRONT,
-            "Benchmarks",
-            (
-                ReportColumn("benchmark", "Benchmark, first metric"),
-                ReportColumn("score", SCORE_TITLE, "points", "0 to 100, with its 95% interval over prompts"),
-                ReportColumn("n", "Prompts", "count"),
-                ReportColumn("failed", "Failed", "count", "Records without a value"),
-            ),
-            tuple(rows),
-            links=links,
-        )
-        if rows
-        else None
+        rows.append((name, _metric_share(metric), metric.n, metric.failed))
+    columns = (
+        ReportColumn("benchmark", "Benchmark, first metric"),
+        ReportColumn("score", SCORE_TITLE, "points", "0 to 100, with its 95% interval over prompts"),
+        ReportColumn("n", "Prompts", "count"),
+        ReportColumn("failed", "Failed", "count", "Records without a value"),
     )
+    return ReportTable(FRONT, "Benchmarks", columns, tuple(rows), links=links) if rows else None
 
 
-def _share(metric: MetricScore) -> Measured:
-    """A metric with its interval as shares of its scale; nothing where its scale is not known."""
+def _metric_share(metric: MetricScore) -> Measured:
+    """Return a metric with its interval as shares of its scale, or nothing if its scale is unknown."""
     if not metric.unit:
         return Measured(None, None, None, metric.n, None)
     return metric_in_points(metric.value, (metric.low, metric.high), metric.unit, metric.n)
@@ -156,10 +158,11 @@ def _share(metric: MetricScore) -> Measured:
 
 # Units whose figures as published are these points, or hundredths of them; of others the table has both.
 _WHOLE = ("share", "percent")
-_OWN = "As published: WritingBench scores from 1 to 10, which are 0 and 100 points"
+_OWN = "On the published scale: WritingBench's 1 to 10 are 0 to 100 points"
 
 
-def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportSection:
+def _scores_section(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportSection:
+    """Make the section of all metrics, with their own scale where that is not points."""
     several = len({metric.model for metric in metrics}) > 1
     has_own = any(metric.unit not in _WHOLE for metric in metrics)
     rows: list[tuple[Cell, ...]] = []
@@ -169,34 +172,26 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         own = None
         if metric.unit not in _WHOLE:
             own = Measured(metric.value, metric.low, metric.high, metric.n, metric.failed)
-        counts = (metric.n, metric.expected, metric.failed)
-        rows.append(
-            (
-                row,
-                metric.model,
-                metric.task,
-                metric.metric,
-                _share(metric),
-                *([own] if has_own else []),
-                *counts,
-                True,
-            )
-        )
+        names = (row, metric.model, metric.task, metric.metric)
+        values = (_metric_share(metric), *([own] if has_own else []))
+        rows.append((*names, *values, metric.n, metric.expected, metric.failed, True))
     table = ReportTable(
         "metrics",
         "Metrics",
         (
-            ReportColumn("row", "Of"),
+            ReportColumn("row", "Metric"),
             *make_columns("Model", "Task", "Metric"),
             ReportColumn("shown", "Points", "points", "With its 95% interval"),
             *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
             ReportColumn("n", "n", "count"),
-            ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that it is made of"),
+            ReportColumn(
+                "expected", "Expected", "count", "Prompts, judgments or scores that the metric needs"
+            ),
             ReportColumn("failed", "Failed", "count"),
             ReportColumn("sure", "Known"),
         ),
         tuple(rows),
-        links={place: urlencode({"task": metric.task}) for place, metric in enumerate(metrics)},
+        links={index: urlencode({"task": metric.task}) for index, metric in enumerate(metrics)},
     )
     shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit]
     picture = Picture(
@@ -205,12 +200,12 @@ def _scores(metrics: Sequence[MetricScore], measures: OutputMeasures) -> ReportS
         table.name,
         interval_plot(table.name, shares),
     )
-    tables = (table, metric_table(measures, sampled=True)) if measures.samples else (table,)
+    tables = (table, output_metrics_table(measures, sampled=True)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)
 
 
-def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTable:
-    """Every metric over all samples of its prompts; ``sampled``: of the tasks alone that have several."""
+def output_metrics_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTable:
+    """Make a table of every metric over all samples of its prompts, or only of tasks with several samples."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
     for model, tasks in measures.metrics.items():
@@ -221,7 +216,7 @@ def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTa
                 unit = tasks.units.get((task, metric), "share")
                 spread = spreads.get(metric)
                 errors = (None, None) if spread is None else (spread.item_se, spread.std)
-                scaled = (metric_error_in_points(each, unit) for each in errors)
+                scaled = (metric_error_in_points(error, unit) for error in errors)
                 runs = None if spread is None else spread.n_runs
                 rows.append(
                     (
@@ -253,11 +248,13 @@ def metric_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTa
     )
 
 
-def _spent(found: Results) -> ReportSection:
-    above = found.notes[:_MOST_ALERTS] == tuple(found.notes)
-    said = [] if above else [f"{note}." for note in found.notes]
-    if not found.notes:
-        said = ["Nothing is missing, and nothing rules out comparing it."]
-    sentences = tuple(Sentence(escape_line(text)) for text in said)
+def _cost_section(results: Results) -> ReportSection:
+    all_are_alerts = results.notes[:_MOST_ALERTS] == tuple(results.notes)
+    texts = [] if all_are_alerts else [f"{note}." for note in results.notes]
+    if not results.notes:
+        texts = ["Nothing is missing, and nothing rules out comparing it."]
+    sentences = tuple(Sentence(escape_line(text)) for text in texts)
     question = "What is missing, and what did it cost?"
-    return ReportSection("cost", question, sentences, (), (cost_table(found.costs),) if found.costs else ())
+    return ReportSection(
+        "cost", question, sentences, (), (cost_table(results.costs),) if results.costs else ()
+    )

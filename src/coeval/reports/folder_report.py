@@ -1,6 +1,7 @@
-"""What a folder's report says, and the records behind it: of a run, or of what ``eval-framework`` filled.
+"""The report of a folder and the records behind it: of a run, or of ``eval-framework`` outputs.
 
-The one place where a report is made of whatever was read; a kind of folder is a function here.
+`make_folder_report` is the one place where a report is made from a reader, with a function for each kind
+of folder.
 """
 
 from __future__ import annotations
@@ -30,19 +31,18 @@ from coeval.pipeline.upkeep.repair import MissingRecords
 from coeval.reports.content import Report, Sentence, warning_to_sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
-from coeval.reports.experiment.run_choices import RunChoices, run_choices
-from coeval.reports.experiment.run_evidence import evidence_of
+from coeval.reports.experiment.run_choices import RunChoices, prepare_choices
+from coeval.reports.experiment.run_evidence import read_evidence
 from coeval.reports.items.item_browser import ItemBrowser
 
 
 @dataclass(frozen=True, slots=True)
 class FolderReport:
-    """A report, the measures that it shows, and what whoever read the folder has to say.
+    """A folder's report, the measures that it shows, and the reader's notes.
 
-    ``lacks``: what the folder lacks, and what of its records is of another configuration, in sentences;
-    ``missing``: the same of a run, as it was counted.
-    ``choices`` measures choices of its scores; ``items`` is what was measured of them, by id, and ``order``
-    the students, best first.
+    ``lacks``: missing records and records of another configuration, in sentences; ``missing``: the same of
+    a run, counted. ``choices`` measures choices of its scores; ``items`` has the measures of items, by id,
+    and ``order`` the students, best first.
     """
 
     report: Report
@@ -54,63 +54,63 @@ class FolderReport:
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
 
-    def flag(self, browser: ItemBrowser) -> ItemBrowser:
-        """Have the folder's items show what was measured of them."""
+    def add_measures(self, browser: ItemBrowser) -> ItemBrowser:
+        """Give the browser the measures of its items, the order of students and their short names."""
         browser.flag(self.items)
         browser.rank(self.order)
         browser.name(self.report.labels)
         return browser
 
-    def cut_to(self, section: str) -> Report:
-        """One section of the report, by its anchor, with what the folder lacks: that stands in another one.
-        Sections empty: there is nothing of it."""
-        shown = tuple(each for each in self.report.sections if each.anchor == section)
-        reported = {sentence.text for sentence in self.report.lead}
-        lacks = tuple(Sentence(text) for text in self.lacks if text not in reported)
-        return msgspec.structs.replace(self.report, sections=shown, lead=(*self.report.lead, *lacks))
+    def keep_section(self, anchor: str) -> Report:
+        """Return the report with one section alone, by its anchor, or none, and with what the folder lacks,
+        which another section says."""
+        sections = tuple(section for section in self.report.sections if section.anchor == anchor)
+        in_lead = {sentence.text for sentence in self.report.lead}
+        lacks = tuple(Sentence(text) for text in self.lacks if text not in in_lead)
+        return msgspec.structs.replace(self.report, sections=sections, lead=(*self.report.lead, *lacks))
 
 
 @contextmanager
-def folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
-    """Read a folder whose results are to be shown, and keep it open.
+def open_folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
+    """Read a folder, make its report, and keep the folder open.
 
-    Raises UsageError: the folder is none of ours; StoreError: it cannot be read.
+    Raises UsageError: it is no folder of ours; StoreError: it cannot be read.
     """
     with open_folder_reader(folder, shown=True) as (reader, notes):
-        yield reported(reader, notes, options)
+        yield make_folder_report(reader, notes, options)
 
 
 @singledispatch
-def reported(reader: Reader, *_: object) -> FolderReport:
-    """Measure what is read, and report it; then come notes, and options of the robust filter."""
+def make_folder_report(reader: Reader, *_: object) -> FolderReport:
+    """Measure and report what a reader reads. Further arguments: notes, options of the robust filter."""
     raise TypeError(f"there is no report of what a {type(reader).__name__} reads")
 
 
-@reported.register
+@make_folder_report.register
 def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | None = None) -> FolderReport:
     measured = compute_run_measures(reader, options=options)
-    evidence, items = evidence_of(reader, measured, notes), measured.measures.items
+    evidence, items = read_evidence(reader, measured, notes), measured.measures.items
     report = experiment_report(evidence)
     return FolderReport(
         report,
         measured.shown,
         (*reader.notes(), *notes),
-        _reported((*evidence.missing.sentences, *evidence.missing.notes)),
+        _to_sentences((*evidence.missing.sentences, *evidence.missing.notes)),
         evidence.missing,
-        run_choices(evidence, report),
+        prepare_choices(evidence, report),
         items,
         measured.measures.ranking.order,
     )
 
 
-@reported.register
+@make_folder_report.register
 def _(reader: OutputReader, notes: tuple[str, ...] = (), *_: object) -> FolderReport:
     measures, reported = compute_output_measures(reader), (*reader.notes(), *notes)
     report = evaluation_report(reader, measures, notes)
     return FolderReport(
-        report, analyze_output(measures), reported, _reported(reported), MissingRecords(None, ())
+        report, analyze_output(measures), reported, _to_sentences(reported), MissingRecords(None, ())
     )
 
 
-def _reported(texts: Sequence[str]) -> tuple[str, ...]:
+def _to_sentences(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(escape_line(warning_to_sentence(text)) for text in texts)

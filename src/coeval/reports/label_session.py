@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.score_grid import ScoreGrid, score_grid
+from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.people.label_questions import (
     DrawnAnswer,
     LabelQuestion,
@@ -61,7 +61,7 @@ class LabelSession:
         self.by = request.by
         judge = human(request.by)
         with open_run_reader(folder) as (reader, _):
-            grid = score_grid(reader)
+            grid = read_score_grid(reader)
             _refuse_compared(reader, grid)
             factors = judged_factors(grid, request.factors)
             known = of_person(read_labels(self.path), judge)

@@ -59,27 +59,26 @@ if TYPE_CHECKING:
 
 
 class Results(msgspec.Struct, frozen=True):
-    """What is in a folder, as `coeval.Run.results()` returns it: a run's scores, or the ``metrics`` of an
+    """A folder's results, as `coeval.Run.results()` returns them: a run's scores, or the ``metrics`` of an
     output folder of ``eval-framework``, by task.
 
-    A row of ``students``, ``labels``, ``pairs``, ``people`` and ``sampled`` has all figures that are
-    declared of the thing in `RunMeasures`: of the first measure ``low``, ``high`` (95% interval), ``n`` and
-    ``missing``, of another one ``NAME_low`` and ``NAME_high``, and under ``least`` and ``most`` what it would
-    be if all that failed or is missing were 0, or 1.
+    A row of ``students``, ``labels``, ``pairs``, ``people`` and ``sampled`` has all figures declared in
+    `RunMeasures`: of the first measure ``low``, ``high`` (95% interval), ``n`` and ``missing``, of another
+    one ``NAME_low`` and ``NAME_high``, and as ``least`` and ``most`` its value if everything failed or
+    missing were 0, or 1.
 
-    ``students``: first the overall scores, then those of each task by name; each best first, ties
-    by name. ``labels``: by task and attribute, best first. What is removed stands after what is
-    planned. ``left_out``: teachers, judges and factors of planned tasks that the configuration no
-    longer holds, and that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: how many
-    items have labels alone, and what of the records could not be counted. ``missing``: what of the plan is
-    not there, one sentence each.
-    ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
+    ``students``: first the overall scores, then those of each task by name; each best first, ties by name.
+    ``labels``: by task and attribute, best first. What is removed comes after what is planned.
+    ``left_out``: teachers, judges and factors of planned tasks that the configuration no longer has, and
+    that therefore count nowhere; nor do the items ``beyond_total``. ``notes``: how many items have labels
+    alone, and which records could not be counted. ``missing``: missing parts of the plan, one sentence
+    each. ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
     ``pairs``: students by comparisons of their answers, the strongest first; ``people``: by human labels.
-    ``costs``: what its models were sent over the life of the folder, and what that cost, dearest first.
-    ``leads``: who leads, over items and over items and judges, in sentences.
-    ``sampled``: by task, factor and student, what several answers to an item show, where there are any.
-    ``checks_alone``: whether all scores are those of checks. ``served``: the models behind the names of
-    students and judges, where those are others or several.
+    ``costs``: requests, tokens and cost by model over the life of the folder, dearest first. ``leads``:
+    who leads, with items alone and with judges too as a sample, in sentences. ``sampled``: by task, factor
+    and student, figures of several answers to an item, if there are any. ``checks_alone``: whether all
+    scores are those of checks. ``served``: the models behind the names of students and judges, if these
+    differ or are several.
     """
 
     students: tuple[MeasureRow, ...]
@@ -100,14 +99,15 @@ class Results(msgspec.Struct, frozen=True):
 
     @property
     def only_labelled(self) -> frozenset[str]:
-        """The tasks in which labels were compared and nothing was scored."""
+        """Return the tasks whose answers have labels and no score."""
         scored = {score.task for score in self.students if score.score is not None}
         return frozenset(label.task for label in self.labels) - scored
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: a key for each field, a list of mappings for each tuple of records.
+        """Return plain data, ready for JSON: a key for each field, a list of mappings for each tuple of
+        records.
 
-        What there is no value for is None.
+        Missing values are None.
         """
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
@@ -134,18 +134,17 @@ class Results(msgspec.Struct, frozen=True):
 
     def __repr__(self) -> str:
         overall = [score for score in self.students if score.task is None]
-        named = [f"{score.student!r} {self._figure(score)}" for score in overall]
+        named = [f"{score.student!r} {self._format_overall(score)}" for score in overall]
         named += [
             f"{metric.task} {metric.metric} "
             f"{MISSING if metric.value is None else metric_text(metric.value, metric.unit)}"
             for metric in self.metrics
         ]
-        shown = named[:3]
-        rest = len(named) - len(shown)
-        return f"Results({', '.join(shown + [f'{rest} more'] * bool(rest))})"
+        omitted = len(named) - 3
+        return f"Results({', '.join(named[:3] + [f'{omitted} more'] * (omitted > 0))})"
 
-    def _figure(self, overall: MeasureRow) -> str:
-        """A student's score, or where there is none, its first label's accuracy."""
+    def _format_overall(self, overall: MeasureRow) -> str:
+        """Format a student's score, or the accuracy of its first label if it has none."""
         if (score := score_text(overall.score, overall.low, overall.high)) is not None:
             return score
         for label in self.labels:
@@ -156,11 +155,11 @@ class Results(msgspec.Struct, frozen=True):
 
     @property
     def scored(self) -> bool:
-        """Whether students have scores, or could have them but for what failed."""
+        """Check whether students have scores, or records that failed to give one."""
         return any(score.score is not None or score.failed for score in self.students)
 
     def tables(self) -> Iterator[ReportTable]:
-        """Return what people read of it, but for costs."""
+        """Yield the tables that people read, except costs."""
         if self.metrics:
             yield benchmark_metrics_table(self.metrics)
         if self.pairs:
@@ -182,11 +181,11 @@ class Results(msgspec.Struct, frozen=True):
             )
 
     def _repr_html_(self) -> str:
-        """Tables and notes, escaped."""
+        """Return tables and notes as escaped HTML."""
         tables = [*self.tables(), *([cost_table(self.costs)] if bill(self.costs) else [])]
-        said = (*answer_warnings(self.students), *answer_notes(self.students), *self.notes, *self.missing)
+        notes = (*answer_warnings(self.students), *answer_notes(self.students), *self.notes, *self.missing)
         first = html_lines([*[SIMULATED] * self.simulated, *self.leads])
-        return "".join([first, *map(as_html, tables), html_lines(said)])
+        return "".join([first, *map(as_html, tables), html_lines(notes)])
 
 
 _TABLES = {
@@ -201,7 +200,7 @@ _TABLES = {
 
 
 class LabelColumn(NamedTuple):
-    """A label's accuracies by student; ``name``: the task's, with the label's where it has several."""
+    """A label's accuracies by student; ``name``: the task's, with the label's if the task has several."""
 
     name: str
     removed: bool
@@ -209,18 +208,18 @@ class LabelColumn(NamedTuple):
 
 
 def label_columns(results: Results) -> list[LabelColumn]:
-    """One for each label that the configuration still names, in the order of ``results.labels``."""
-    found: dict[tuple[str, str], LabelColumn] = {}
+    """Return the columns of labels that the configuration still names, in the order of ``results.labels``."""
+    columns: dict[tuple[str, str], LabelColumn] = {}
     for label in results.labels:
         if label.task in results.only_labelled and "label" not in label.removed:
             column = LabelColumn(label.task, "task" in label.removed, {})
-            found.setdefault((label.task, label.attribute), column).accuracies[label.student] = _measured(
-                label
+            columns.setdefault((label.task, label.attribute), column).accuracies[label.student] = (
+                _row_measure(label)
             )
-    labels_of = Counter(task for task, _ in found)
+    labels_of = Counter(task for task, _ in columns)
     return [
         column._replace(name=f"{task} {attribute}") if labels_of[task] > 1 else column
-        for (task, attribute), column in found.items()
+        for (task, attribute), column in columns.items()
     ]
 
 
@@ -228,16 +227,20 @@ def label_columns(results: Results) -> list[LabelColumn]:
 
 
 def score_table(results: Results) -> ReportTable:
-    """Students' overall scores, and those in each task where there are several, judged or by label."""
+    """Make a table of students' overall scores, and of those in each task if there are several, judged or by
+    label."""
     overall = [score for score in results.students if score.task is None]
     students = [score.student for score in overall]
     judged = {score.task for score in results.students if score.score is not None or score.failed}
     by_task: dict[tuple[str, bool], dict[str, Measured]] = {}
     for score in results.students:
         if score.task is not None and score.task in judged - results.only_labelled:
-            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = _measured(score)
-    cells = {_named(*task): scores for task, scores in by_task.items()}
-    cells |= {_named(one.name, one.removed, LABELS): one.accuracies for one in label_columns(results)}
+            by_task.setdefault((score.task, "task" in score.removed), {})[score.student] = _row_measure(score)
+    cells = {_mark_name(*task): scores for task, scores in by_task.items()}
+    cells |= {
+        _mark_name(column.name, column.removed, LABELS): column.accuracies
+        for column in label_columns(results)
+    }
     tasks = {task: [scores.get(student) for student in students] for task, scores in cells.items()}
     title = "Scores of checks" if results.pairs and results.checks_alone else "Scores"
     if len(by_task) == len(tasks) == 1 and not any("task" in score.removed for score in results.students):
@@ -250,25 +253,25 @@ def score_table(results: Results) -> ReportTable:
         *make_columns("n", "failed", kind="count"),
         *(ReportColumn(f"task-{at}", task, "points", "", task) for at, task in enumerate(tasks)),
     )
-    figures = ([_measured(score) for score in overall], bounds)
+    figures = ([_row_measure(score) for score in overall], bounds)
     counts = ([score.n for score in overall], [score.failed for score in overall])
-    names = [_named(score.student, bool(score.removed)) for score in overall]
+    names = [_mark_name(score.student, bool(score.removed)) for score in overall]
     rows = zip(names, *figures, *counts, *tasks.values(), strict=True)
     return ReportTable("scores", title, columns, tuple(rows))
 
 
 def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
-    """Of each label of each task."""
+    """Make a row for each label and student."""
     rows = [
         (
-            _named(label.task, "task" in label.removed),
-            _named(label.attribute, "label" in label.removed),
-            _named(label.student, "student" in label.removed),
-            _measured(label),
+            _mark_name(label.task, "task" in label.removed),
+            _mark_name(label.attribute, "label" in label.removed),
+            _mark_name(label.student, "student" in label.removed),
+            _row_measure(label),
             f"{label.correct:,} of {label.n:,}",
-            label.none_of_the_labels if any(one.none_of_the_labels for one in labels) else None,
+            label.none_of_the_labels if any(other.none_of_the_labels for other in labels) else None,
             missing_bounds_text(label.least, label.most),
-            label.failed if any(one.failed for one in labels) else None,
+            label.failed if any(other.failed for other in labels) else None,
         )
         for label in labels
     ]
@@ -279,63 +282,63 @@ def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
 
 
 def pair_table(students: Mapping[str, PairStudent]) -> ReportTable:
-    """Students by comparisons of their answers."""
+    """Make a table of students by comparisons of their answers."""
     named = TableHeading("strengths", "Students by comparisons", ("Student",), "student")
     return measure_table(named, PairStudent, students)
 
 
 def people_table(students: Mapping[tuple[str, str], CalibratedStudent]) -> ReportTable:
-    """By scale and student: by judges and by people."""
+    """Make a table of students by judges and by people, for each human scale."""
     named = TableHeading("people", "Students by judges and by people", ("Scale", "Student"))
     return measure_table(named, CalibratedStudent, students, "Answers")
 
 
 def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> ReportTable:
-    """Of several answers to an item: the mean over all of them, and how often one or all of them pass."""
+    """Make a table of several answers to an item: their mean, and how often one or all of them pass."""
     named = TableHeading("samples", "Several answers to an item", ("Student", "Task", "Factor"))
     return measure_table(named, FactorSamples, samples)
 
 
 def part_score_table(parts: Sequence[MeasureRow], where: str) -> ReportTable:
-    """By part and student."""
+    """Make a table of scores by part and student. ``where``: of what the parts are, in words."""
     figures = (*make_columns("score", kind="points"), *make_columns("n", "missing", kind="count"))
-    rows = [(one.part, one.student, _measured(one), one.n, one.missing) for one in parts]
+    rows = [(row.part, row.student, _row_measure(row), row.n, row.missing) for row in parts]
     by = parts[0].by
     columns = (*make_columns(by, "student"), *figures)
     return ReportTable("parts", f"Scores {where} by {by}", columns, tuple(rows), names=2)
 
 
 def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
-    """By part and student, of one label."""
+    """Make a table of one label's accuracies by part and student."""
     figures = (*make_columns("accuracy", "right", kind="points"), *make_columns(NO_LABEL, kind="count"))
     rows = [
-        (one.part, one.student, _measured(one), f"{one.correct:,} of {one.n:,}", one.none_of_the_labels)
-        for one in parts
+        (row.part, row.student, _row_measure(row), f"{row.correct:,} of {row.n:,}", row.none_of_the_labels)
+        for row in parts
     ]
     first = parts[0]
     title = f"Label accuracy in {first.task}: {first.label} by {first.by}"
     return ReportTable("parts", title, (*make_columns(first.by, "student"), *figures), tuple(rows), names=2)
 
 
-def _measured(one: MeasureRow) -> Measured:
-    value = one.accuracy if "accuracy" in one else one.score
-    return Measured(value, one.low, one.high, one.n, None)
+def _row_measure(row: MeasureRow) -> Measured:
+    value = row.accuracy if "accuracy" in row else row.score
+    return Measured(value, row.low, row.high, row.n, None)
 
 
-def _named(name: str, removed: bool, *marks: str) -> str:
+def _mark_name(name: str, removed: bool, *marks: str) -> str:
     marks = (*marks, "removed") if removed else marks
     return f"{name} ({', '.join(marks)})" if marks else name
 
 
 def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
-    """A row for each model, and the sum of several; ``+``: and what answers without a known price cost."""
+    """Make a row for each model, and one for the sum of several; ``+``: some answers have no known price."""
     rows: list[tuple[Cell, ...]] = [
         (
             cost.model,
             cost.requests,
             cost.input_tokens,
             cost.output_tokens,
-            _cost(cost.cost_usd, partial=bool(cost.unpriced)),
+            _cost_cell(cost.cost_usd, partial=bool(cost.unpriced)),
             cost.perhaps_usd or None,
             cost.priced_by,
         )
@@ -344,7 +347,7 @@ def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
     if len(costs) > 1:
         of_all, counts = bill(costs), (sum(row[at] for row in rows) for at in (1, 2, 3))  # type: ignore[misc]
         perhaps = sum(cost.perhaps_usd for cost in costs) or None
-        rows.append(("total", *counts, _cost(of_all.cost_usd, partial=of_all.is_partial), perhaps, None))
+        rows.append(("total", *counts, _cost_cell(of_all.cost_usd, partial=of_all.is_partial), perhaps, None))
     columns = (
         ReportColumn("model", "Model"),
         ReportColumn("requests", "Requests", "count", "Probes, samples and retries among them"),
@@ -358,7 +361,7 @@ def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
     return ReportTable("models", title, columns, tuple(rows), bold=frozenset({(len(costs), 0)}))
 
 
-def _cost(usd: float | None, *, partial: bool) -> Cell:
+def _cost_cell(usd: float | None, *, partial: bool) -> Cell:
     if not partial:
         return usd
     return f"{dollars(usd)}+" if usd else "unknown"
@@ -381,36 +384,38 @@ class _PaperColumn(NamedTuple):
 
 
 def paper_table(results: Results, comparisons: Sequence[Comparison]) -> ReportTable:
-    """Of a run, students by tasks and by labels that have no other score; of eval-framework, models by the
-    headline metric of each task."""
+    """Make a table of a run's students by task, and by labels of unscored tasks; or of an eval-framework
+    folder's models by the headline metric of each task."""
     if results.metrics:
-        return _of_metrics(results.metrics)
-    scored = [one for one in results.students if not one.removed and one.task not in results.only_labelled]
-    tasks = list(dict.fromkeys(one.task for one in scored if one.score is not None))
+        return _metrics_paper_table(results.metrics)
+    scored = [row for row in results.students if not row.removed and row.task not in results.only_labelled]
+    tasks = list(dict.fromkeys(row.task for row in scored if row.score is not None))
     if len(tasks) == 2 and not results.only_labelled:
         tasks.remove(None)  # which is the same as the only task
     columns = []
     for task in tasks:
-        cells = {one.student: _measured(one) for one in scored if one.task == task}
-        columns.append(_PaperColumn(task or "overall", cells, _best(cells, comparisons, task, None)))
-    labels = [one for one in results.labels if not one.removed]
-    for task, attribute in dict.fromkeys((one.task, one.attribute) for one in labels):
-        cells = {
-            one.student: _measured(one) for one in labels if (one.task, one.attribute) == (task, attribute)
-        }
-        best = _best(cells, comparisons, task, attribute)
+        cells = {row.student: _row_measure(row) for row in scored if row.task == task}
+        best = _significantly_best_row(cells, comparisons, task, None)
+        columns.append(_PaperColumn(task or "overall", cells, best))
+    cells_by_label: dict[tuple[str, str], dict[str, Measured]] = {}
+    for row in results.labels:
+        if not row.removed:
+            cells_by_label.setdefault((row.task, row.attribute), {})[row.student] = _row_measure(row)
+    for (task, attribute), cells in cells_by_label.items():
+        best = _significantly_best_row(cells, comparisons, task, attribute)
         columns.append(_PaperColumn(f"{task}: {attribute}", cells, best))
     if results.pairs:
-        cells = {one.student: Measured(one.strength, one.low, one.high, None, None) for one in results.pairs}
+        cells = {row.student: Measured(row.strength, row.low, row.high, None, None) for row in results.pairs}
         first = results.pairs[0]
         best = first.student if len(results.pairs) > 1 and first.ranks == (1, 1) else None
         columns.append(_PaperColumn("pairwise strength", cells, best))
-    return _paper("student", columns, ())
+    return _make_paper_table("student", columns, ())
 
 
-def _paper(
+def _make_paper_table(
     heading: str, columns: Sequence[_PaperColumn], notes: Iterable[str], rows: Sequence[str] = ()
 ) -> ReportTable:
+    """Make a table for a paper from its columns; ``rows`` are by default in the order of the cells."""
     rows = rows or list(dict.fromkeys(row for column in columns for row in column.cells))
     bold = frozenset(
         (rows.index(column.best), at) for at, column in enumerate(columns, 1) if column.best is not None
@@ -420,7 +425,7 @@ def _paper(
         "",
         (
             *make_columns(heading),
-            *(ReportColumn(f"c{at}", one.title, "points") for at, one in enumerate(columns)),
+            *(ReportColumn(f"c{at}", column.title, "points") for at, column in enumerate(columns)),
         ),
         tuple((row, *(column.cells.get(row) for column in columns)) for row in rows),
         note=" ".join((_POINTS, *notes, *([_BOLD] * bool(bold)))),
@@ -428,82 +433,84 @@ def _paper(
     )
 
 
-def _best(
+def _significantly_best_row(
     cells: Mapping[str, Measured], comparisons: Sequence[Comparison], task: str | None, label: str | None
 ) -> str | None:
-    """The row with the highest score, if it is significantly better than every other."""
+    """Return the row with the highest score, if it is significantly better than every other."""
     scores = {name: cell.value for name, cell in cells.items() if cell.value is not None}
     best = max(scores, key=scores.__getitem__, default=None)
     beaten = {
-        one.a if one.difference > 0 else one.b
-        for one in comparisons
-        if one.task == task
-        and (one.metric == label if label is not None else one.family in ("overall", "task"))
-        and one.significant
-        and best == (one.b if one.difference > 0 else one.a)
+        comparison.a if comparison.difference > 0 else comparison.b
+        for comparison in comparisons
+        if comparison.task == task
+        and (comparison.metric == label if label is not None else comparison.family in ("overall", "task"))
+        and comparison.significant
+        and best == (comparison.b if comparison.difference > 0 else comparison.a)
     }
     return best if best is not None and len(scores) > 1 and beaten >= scores.keys() - {best} else None
 
 
-def _of_metrics(metrics: Sequence[MetricScore]) -> ReportTable:
-    """A row for each model."""
-    columns: dict[str, dict[str, Measured]] = {}
+def _metrics_paper_table(metrics: Sequence[MetricScore]) -> ReportTable:
+    """Make a row for each model, with the first metric of each task."""
+    cells_by_task: dict[str, dict[str, Measured]] = {}
     headline: dict[str, str] = {}
-    for one in metrics:
-        cells = columns.setdefault(one.task, {})
-        if one.model not in cells:
-            cells[one.model] = metric_in_points(one.value, (one.low, one.high), one.unit)
-            headline.setdefault(one.task, one.metric)
-    found = [_PaperColumn(task, cells) for task, cells in columns.items()]
-    return _paper("model", found, (f"{task}: {metric}." for task, metric in headline.items()))
+    for metric in metrics:
+        cells = cells_by_task.setdefault(metric.task, {})
+        if metric.model not in cells:
+            cells[metric.model] = metric_in_points(metric.value, (metric.low, metric.high), metric.unit)
+            headline.setdefault(metric.task, metric.metric)
+    columns = [_PaperColumn(task, cells) for task, cells in cells_by_task.items()]
+    return _make_paper_table("model", columns, (f"{task}: {metric}." for task, metric in headline.items()))
 
 
-def sweep_paper_table(run: TrainingRun, found: SweepComparison) -> ReportTable:
-    """A row for each checkpoint: its mean over the tasks, where there are several, and headline metrics."""
-    sure = {one.task: str(one.best.step) for one in found.choices if not one.peers}
+def sweep_paper_table(run: TrainingRun, comparison: SweepComparison) -> ReportTable:
+    """Make a row for each checkpoint, with headline metrics, and their mean over several tasks."""
+    best_by_task = {choice.task: str(choice.best.step) for choice in comparison.choices if not choice.peers}
     columns = []
-    if found.overall:
-        means = {str(one.step): Measured(one.mean, *one.ci95, None, None) for one in found.overall}
-        columns.append(_PaperColumn("overall", means, sure.get(None)))
+    if comparison.overall:
+        means = {
+            str(point.step): Measured(point.mean, *point.ci95, None, None) for point in comparison.overall
+        }
+        columns.append(_PaperColumn("overall", means, best_by_task.get(None)))
     for task, curve in run.curves.items():
         cells = {str(at.step): metric_in_points(at.mean, at.ci95, curve.unit) for at in curve.points}
-        columns.append(_PaperColumn(task, cells, sure.get(task)))
+        columns.append(_PaperColumn(task, cells, best_by_task.get(task)))
     steps = sorted({int(step) for column in columns for step in column.cells})
     notes = (f"{task}: {curve.metric}." for task, curve in run.curves.items())
-    return _paper("step", columns, notes, [str(step) for step in steps])
+    return _make_paper_table("step", columns, notes, [str(step) for step in steps])
 
 
 # --- What each student scored
 #
-# Where it is known what the run's configuration plans, only that is in the scores of planned tasks. Students
-# and tasks that it no longer names keep their figures, marked; a task of these is in no overall score.
+# If the run's configuration is known, the scores of planned tasks hold only what it plans. Students and tasks
+# that it no longer names keep their figures, marked; such a task enters no overall score.
 
 
-def results(reader: Reader, notes: Sequence[str] = (), measured: AnalyzedRun | None = None) -> Results:
-    """The scores of what is read, and perhaps ``measured``; ``notes``: what else is to be known of them."""
+def read_results(reader: Reader, notes: Sequence[str] = (), measured: AnalyzedRun | None = None) -> Results:
+    """Read the results of a folder; ``measured`` saves measuring them again, ``notes`` are added."""
     try:
         costs = model_costs(reader.folder / "usage.json")
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
-    found = _scored(reader, measured)
-    return msgspec.structs.replace(found, notes=(*found.notes, *notes), costs=costs, served=reader.served())
+    scored = _read_scores(reader, measured)
+    return msgspec.structs.replace(scored, notes=(*scored.notes, *notes), costs=costs, served=reader.served())
 
 
 @singledispatch
-def _scored(reader: Reader, *_: object) -> Results:
+def _read_scores(reader: Reader, *_: object) -> Results:
     raise NotImplementedError(type(reader).__name__)
 
 
-@_scored.register
+@_read_scores.register
 def _(reader: OutputReader, *_: object) -> Results:
-    """A benchmark's own figures."""
     figures = task_figures(reader)
     metrics = metric_scores(reader, figures)
     return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=metrics)
 
 
-@_scored.register
+@_read_scores.register
 def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
+    """Read a run's scores, labels, samples, comparisons and human labels."""
     measures, grid, _ = measured or compute_run_measures(reader, _PARTS)
     ranks, pairs = measures.ranking, measures.pairs
     leads = leader_sentences(measures.students, ranks, grid.looks) if ranks.order else ()
@@ -518,9 +525,9 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
-        checks_alone=reader.rows(_ALL_CHECKED) == [(True,)],
+        checks_alone=reader.rows(_ALL_CHECKS_SQL) == [(True,)],
     )
 
 
 _PARTS = ("students", "ranking", "labels", "samples", "pairs", "people", "removed")
-_ALL_CHECKED = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours
+_ALL_CHECKS_SQL = f"SELECT bool_and(judge = '{CHECK}') FROM scores WHERE value IS NOT NULL"  # noqa: S608 - ours

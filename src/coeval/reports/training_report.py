@@ -47,7 +47,7 @@ from coeval.reports.content import (
     Sentence,
     make_columns,
 )
-from coeval.reports.difference_table import with_differences
+from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.measure_table import metric_error_in_points, sample_cells
 from coeval.reports.plots import difference_forest
 from coeval.store.output_folder import SWEEP
@@ -116,7 +116,7 @@ def last_steps(found: SweepComparison) -> ReportTable:
     ]
     table = ReportTable("last-table", "Last steps", make_columns("Run", "Task", "Steps"), tuple(names))
     adjusted = "Adjusted for all tasks and runs"
-    return with_differences(table, found.changes, ("difference", "p", "trend"), adjusted)
+    return add_difference_columns(table, found.changes, ("difference", "p", "trend"), adjusted)
 
 
 def _overall(found: SweepComparison) -> ReportTable:
@@ -180,7 +180,7 @@ def run_table(found: SweepComparison) -> ReportTable:
                 side = short[escape_line(one.b.run if base == one.a.run else one.a.run)]
                 row = f"step {one.b.step}" if len(runs) == 2 else f"step {one.b.step} · {side}"
                 rows.append((row, short[escape_line(base)], _place(one.task)))
-                turned.append(one if base == one.a.run else one.turned)
+                turned.append(one if base == one.a.run else one.swapped)
     names = ReportTable(
         "runs-table",
         "Run against run",
@@ -193,7 +193,7 @@ def run_table(found: SweepComparison) -> ReportTable:
         chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {},
     )
     fields = ("mean", "mean_baseline", "difference", "p", "sure", "n", "could_be_seen")
-    return with_differences(names, turned, fields, "Adjusted for all steps, tasks and pairs of runs")
+    return add_difference_columns(names, turned, fields, "Adjusted for all steps, tasks and pairs of runs")
 
 
 # --- Training report
@@ -328,7 +328,7 @@ def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTab
     gaps = [gap for _, one in better for gap in one.gaps.values()]
     fields = ("difference", "p", "n", "could_be_seen")
     unit = better[0][1].unit if better else "share"
-    return with_differences(table, gaps, fields, "Adjusted for all checkpoints of the run", unit=unit)
+    return add_difference_columns(table, gaps, fields, "Adjusted for all checkpoints of the run", unit=unit)
 
 
 def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:

@@ -457,7 +457,7 @@ async def _answers(wire: Wire, url: str, key: str | None) -> bool:
 async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        return await wire.send(RequestRoute.to("GET", URL(url), headers), None, _ANSWER_S)
+        return await wire.send(RequestRoute.make("GET", URL(url), headers), None, _ANSWER_S)
     except (WireError, OSError):
         return None
 

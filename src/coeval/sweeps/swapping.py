@@ -159,7 +159,7 @@ class ServedAdapter:
 
     async def _sent(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
         async with aclosing(Wire()) as wire:
-            route = RequestRoute.to(method, URL(f"{self._root}{path}"), self._headers)
+            route = RequestRoute.make(method, URL(f"{self._root}{path}"), self._headers)
             return await wire.send(route, body, self.server.start_timeout_s)
 
 

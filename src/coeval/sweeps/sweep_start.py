@@ -19,11 +19,11 @@ from coeval.core.errors import Draining, ModelUnavailable, UsageError
 from coeval.core.options import NO_JUDGE, spell
 from coeval.core.plain import escape_line
 from coeval.core.text import pluralize
-from coeval.engine.probing import Probing, silent, try_models
+from coeval.engine.probing import Probing, probe_and_record, report_silent
 from coeval.engine.progress import Board, Unwatched, Watcher
-from coeval.engine.session import SessionContext, opened
-from coeval.engine.terms import terms_of
-from coeval.models.pacing.throttle import throttle_of
+from coeval.engine.session import SessionContext, open_session
+from coeval.engine.terms import make_terms
+from coeval.models.pacing.throttle import read_throttle
 from coeval.pricing.estimate import EstimateLine, sum_known_costs
 from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
@@ -59,7 +59,7 @@ def checkpoints_of(request: SweepRequest, warn: Callable[[str], None]) -> list[C
 
     Raises UsageError: there is none, or it cannot be told which of the user's servers has which.
     """
-    throttle_of(os.environ)  # wrong variables are told before anything begins
+    read_throttle(os.environ)  # wrong variables are told before anything begins
     watched = request.watch is not None
     checkpoints = [] if watched else request.places.found()
     for path, why in {} if watched else request.places.passed_over().items():
@@ -159,11 +159,11 @@ async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: a
     account = msgspec.structs.replace(sweep.evaluation, account=sweep.own_folder / ACCOUNTS / "probe")
     accounts = locate_accounts(account, {})
     context = SessionContext(request.keys, _Told(watcher), interrupt)
-    terms = terms_of([judge], {}, PriceBook())
+    terms = make_terms([judge], {}, PriceBook())
     try:
-        async with opened(accounts, [judge], Board((), {}), context, terms) as session:
-            results = await try_models(session, Probing(), None)
-            reasons = list(silent(results, watcher.warn))
+        async with open_session(accounts, [judge], Board((), {}), context, terms) as session:
+            results = await probe_and_record(session, Probing(), None)
+            reasons = list(report_silent(results, watcher.warn))
     except Draining:
         return
     if reasons:

@@ -34,7 +34,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.plain import escape_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
-from coeval.engine.session import unless_interrupted
+from coeval.engine.session import await_unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
 from coeval.sweeps.checkpoints import why_not_served
@@ -104,7 +104,9 @@ class WorkerServer:
         )
         try:
             url = f"http://{HOST}:{port}/v1"
-            await unless_interrupted(self._wait_for(process, url), interrupt, "the server was still starting")
+            await await_unless_interrupted(
+                self._wait_for(process, url), interrupt, "the server was still starting"
+            )
             yield Up(process, url)
         except asyncio.CancelledError:
             process.kill()
@@ -182,7 +184,7 @@ class KeptServer:
         up = await self._stack.enter_async_context(server.up(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
         try:
-            await unless_interrupted(adapter.settle(), interrupt, "the server was still starting")
+            await await_unless_interrupted(adapter.settle(), interrupt, "the server was still starting")
         except SwapDoubted as error:
             raise ServerDown(f"the server does not load it: {error}", again=False) from error
         self._note_first(adapter)
@@ -195,7 +197,7 @@ class KeptServer:
         server.count.state = "starting"
         try:
             swapping = self._swap(held.adapter, server.server)
-            return await unless_interrupted(swapping, interrupt, "it was being loaded")
+            return await await_unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
             server.count.warn(f"{error}; the server is restarted")
             return False

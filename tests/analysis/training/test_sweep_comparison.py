@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from cli.written_training import JUDGE, drawn, write_run, write_training
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust, paired_difference
 from coeval.analysis.training.shared_scores import TrainedCheckpoint
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
@@ -48,7 +48,7 @@ def test_the_best_is_named_with_those_tied_with_it(tmp_path: Path) -> None:
     assert (chosen.task, chosen.of, chosen.n_items) == ("ifeval", 4, 200)
     assert {chosen.best.step, *(peer.step for peer in chosen.peers)} == {300, 400}
     pairs = combinations((of.mean(axis=1) for of in scores.values()), 2)
-    apart = holm([paired_difference([PairedScores(*pair, np.ones(200))]).p or 0.0 for pair in pairs])
+    apart = holm_adjust([paired_difference([PairedScores(*pair, np.ones(200))]).p or 0.0 for pair in pairs])
     assert [p < 0.05 for p in apart] == [True] * 5 + [False], "all pairs but steps 300 and 400"
     [change] = found.changes
     assert (change.a.step, change.b.step, change.trend) == (300, 400, "no significant change")

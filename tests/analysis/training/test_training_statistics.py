@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.paired_difference import PairedScores, holm, paired_difference
+from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust, paired_difference
 from coeval.analysis.intervals import POINTS, SHARE, Scale
 from coeval.analysis.training.checkpoint_scores import CommonItems, ItemColumn, common_items
 from coeval.analysis.training.training_curves import first_better
@@ -42,7 +42,7 @@ def test_the_first_better_step_is_named_with_its_difference() -> None:
     found = first_better(common(scores))
     assert found is not None
     alone = [paired_difference([PairedScores(scores[:, 0], later, np.ones(300))]).p for later in scores.T[1:]]
-    assert [gap.p_adjusted for gap in found.gaps.values()] == holm([p or 0.0 for p in alone])
+    assert [gap.p_adjusted for gap in found.gaps.values()] == holm_adjust([p or 0.0 for p in alone])
     assert (found.base, found.step, found.n_items) == (100, 300, 300)
     by = 100 * (scores[:, 2] - scores[:, 0]).mean()
     assert found.sentence.startswith(

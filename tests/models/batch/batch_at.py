@@ -19,7 +19,7 @@ from fakes.openai_batches import openai_batches
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.core.redaction import Redactor
-from coeval.models.address import ModelAddress, address_of, dialect_of
+from coeval.models.address import ModelAddress, load_dialect, resolve_address
 from coeval.models.batch.batch_api import BatchApi, BatchJob, BatchReply, DamagedResult
 from coeval.models.batch.batch_http import BatchHttp
 from coeval.models.batch.gemini_batches import GeminiBatches
@@ -45,7 +45,7 @@ class MadeBatches(Protocol[T]):
 
 def _address(spec: ModelSpec, env: Mapping[str, str]) -> ModelAddress:
     keys = Keys.load(None, env=env, cwd=NOWHERE, home=NOWHERE)
-    return address_of(spec, HOSTS[spec.interface], keys)
+    return resolve_address(spec, HOSTS[spec.interface], keys)
 
 
 @asynccontextmanager
@@ -144,7 +144,7 @@ class Batching:
 
     def read(self, reply: BatchReply) -> str:
         """The text of an answer, as the dialect reads it."""
-        return dialect_of(HOSTS[self.interface]).decode(reply.body, Redactor()).text
+        return load_dialect(HOSTS[self.interface]).decode(reply.body, Redactor()).text
 
 
 GOOGLE_ENDS = {"failed": "FAILED", "expired": "EXPIRED", "cancelled": "CANCELLED"}

@@ -12,22 +12,22 @@ from coeval.analysis.measures.score_grid import ScoreGrid
 
 
 class ComparedGrid:
-    """Each cut is made once, for all pairs of students."""
+    """A grid of scores, cut by task and factor; each cut is made once, for all pairs of students."""
 
     def __init__(self, grid: ScoreGrid) -> None:
         self.grid = grid
         self._tasks: dict[str, ScoreGrid] = {}
-        self._cuts: dict[tuple[str, str | None], SharedScores] = {}
+        self._shared_scores: dict[tuple[str, str | None], SharedScores] = {}
 
-    def without(self, judges: Collection[str]) -> ComparedGrid:
-        """The same without the scores of some judges."""
+    def excluding_judges(self, judges: Collection[str]) -> ComparedGrid:
+        """Return the grid without the scores of some judges."""
         return ComparedGrid(
             self.grid.select_judges([name for name in self.grid.judges if name not in judges])
         )
 
     @cached_property
-    def parts(self) -> tuple[tuple[str, str], ...]:
-        """By task, the factors that anything is on record of."""
+    def scored_factors(self) -> tuple[tuple[str, str], ...]:
+        """List the (task, factor) pairs with any record."""
         grid = self.grid
         pairs = np.unique(grid.task.astype(np.int64) * max(len(grid.factors), 1) + grid.factor)
         return tuple(
@@ -37,28 +37,28 @@ class ComparedGrid:
 
     @cached_property
     def scored_tasks(self) -> dict[str, frozenset[str]]:
-        """By student, the tasks in which it has any score."""
+        """Return, by student, the tasks in which it has any score."""
         grid, scored = self.grid, self.grid.scored
         return {
             name: frozenset(
-                grid.tasks[task] for task in np.unique(grid.task[scored & (grid.student == place)])
+                grid.tasks[task] for task in np.unique(grid.task[scored & (grid.student == index)])
             )
-            for place, name in enumerate(grid.students)
+            for index, name in enumerate(grid.students)
         }
 
-    def of_task(self, task: str) -> ScoreGrid:
-        """All that is on record of a task."""
+    def task_grid(self, task: str) -> ScoreGrid:
+        """Return the grid of a task's items, without their attributes."""
         if task not in self._tasks:
             bare = self.grid._replace(items=self.grid.items._replace(attributes={}))
             self._tasks[task] = bare.select_items(bare.items.task == bare.tasks.index(task))
         return self._tasks[task]
 
-    def cut(self, task: str, factor: str | None = None) -> SharedScores:
-        """A task by one factor, or by all that count in its score."""
-        if (task, factor) not in self._cuts:
-            grid = self.of_task(task)
-            place = grid.tasks.index(task)
-            design = grid.designs[place]
+    def shared_scores(self, task: str, factor: str | None = None) -> SharedScores:
+        """Return a task's scores by one factor, or by all factors that count in its score."""
+        if (task, factor) not in self._shared_scores:
+            grid = self.task_grid(task)
+            task_index = grid.tasks.index(task)
+            design = grid.designs[task_index]
             if factor is not None:
                 design = design._replace(
                     factors=design.factors & {factor}, checks=design.checks & {factor}, weights={}
@@ -66,6 +66,6 @@ class ComparedGrid:
                 grid = grid.select_rows(grid.factor == grid.factors.index(factor))
             elif design.weights:
                 grid = grid.select_rows(np.isin(grid.factor, [*map(grid.factors.index, design.weights)]))
-            designs = (*grid.designs[:place], design, *grid.designs[place + 1 :])
-            self._cuts[task, factor] = SharedScores(grid._replace(designs=designs))
-        return self._cuts[task, factor]
+            designs = (*grid.designs[:task_index], design, *grid.designs[task_index + 1 :])
+            self._shared_scores[task, factor] = SharedScores(grid._replace(designs=designs))
+        return self._shared_scores[task, factor]

@@ -1,4 +1,4 @@
-"""What a comparison came to, as it is handed on: for Python, for tables, for notebooks."""
+"""Comparisons as they are reported: in Python, in tables, in notebooks."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Comparison(PairDifference, frozen=True):
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
     difference over all items lies, whatever these would score. ``p_adjusted``, ``ci95_adjusted`` and
     ``verdict`` allow for all comparisons of the report (`coeval.analysis.comparison.family`); ``p`` and
-    ``ci95`` are of this one alone. ``gate`` says where (`where_of`) the comparison above it is not
+    ``ci95`` are of this one alone. ``gate`` says where (`where_phrase`) the comparison above it is not
     significant, so that this one is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too:
     None where nothing can be told, as of one judge; ``judges`` scored both, of which ``agreeing`` by
     themselves put the same one ahead; None: nobody judged. ``minimum_detectable`` is the true difference that
@@ -59,34 +59,34 @@ class Comparison(PairDifference, frozen=True):
 
     @property
     def place(self) -> str:
-        """``overall``, the task, or the task and a label or part of it."""
+        """Return ``overall``, the task, or the task and a label or part of it."""
         place = "overall" if self.task is None else self.task
         return f"{place}: {self.metric}" if self.family in ("label", "part") else place
 
 
-def sentence(one: Comparison) -> str:
-    """Who leads and by how much, and what would have been detected.
+def comparison_sentence(comparison: Comparison) -> str:
+    """State who leads and by how much, and the gap that would have been detected.
 
     ``B leads on ifeval: 3.1 ± 1.9 points ahead of A on 541 shared prompts (p = 0.012). With 541 prompts, a
     true gap of 2.6 points would be detected four times in five``
     """
-    where, count = where_of(one), pluralize(one.n, f"shared {one.counted}")
-    if one.identical:
-        return f"{one.a} and {one.b} have identical scores {where}: {count}"
-    lead = one.leading
-    names = (one.a, one.b) if one.difference < 0 else (one.b, one.a)
-    if one.gate is not None and one.p is not None and one.p < ALPHA:
-        by, (ahead, behind) = f"{shown_difference(lead, one.unit)} points", names
-        why = f"not tested, as they are tied {one.gate}"
-        said = f"{ahead} is {by} ahead of {behind} {where} on {count}: {why}"
-    elif one.verdict == "tied":
-        said = tied_text(names, lead, count, f" {where}", one.unit)
+    where, count = where_phrase(comparison), pluralize(comparison.n, f"shared {comparison.counted}")
+    if comparison.identical:
+        return f"{comparison.a} and {comparison.b} have identical scores {where}: {count}"
+    lead = comparison.leading
+    names = (comparison.a, comparison.b) if comparison.difference < 0 else (comparison.b, comparison.a)
+    if comparison.gate is not None and comparison.p is not None and comparison.p < ALPHA:
+        by, (ahead, behind) = f"{format_difference(lead, comparison.unit)} points", names
+        why = f"not tested, as they are tied {comparison.gate}"
+        text = f"{ahead} is {by} ahead of {behind} {where} on {count}: {why}"
+    elif comparison.verdict == "tied":
+        text = tie_text(names, lead, count, f" {where}", comparison.unit)
     else:
-        said = lead_text(names, lead, count, f" {where}", one.unit, at_any_look=bool(one.look))
-        said += _judges_say(lead)
-    if one.minimum_detectable is None:
-        return said
-    return f"{said}. {detected(one, one.minimum_detectable)}"
+        text = lead_text(names, lead, count, f" {where}", comparison.unit, at_any_look=bool(comparison.look))
+        text += _judges_clause(lead)
+    if comparison.minimum_detectable is None:
+        return text
+    return f"{text}. {_detection_sentence(comparison, comparison.minimum_detectable)}"
 
 
 def lead_text(
@@ -98,62 +98,63 @@ def lead_text(
     *,
     at_any_look: bool = False,
 ) -> str:
-    """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``; ``lead`` is
-    that of the first of ``names``, over ``count``."""
-    chance = chance_text(lead.p_adjusted, at_any_look=at_any_look)
+    """State a lead: ``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``.
+    ``lead`` is that of the first of ``names``, over ``count``."""
+    chance = p_value_clause(lead.p_adjusted, at_any_look=at_any_look)
     source = "" if lead.comes_from is None else f"; the lead comes from {lead.comes_from}"
-    by = f"{shown_difference(lead, unit)} points ahead of {names[1]} on {count}{chance}"
+    by = f"{format_difference(lead, unit)} points ahead of {names[1]} on {count}{chance}"
     return f"{names[0]} {lead.verdict}{where}: {by}{source}"
 
 
-def tied_text(
+def tie_text(
     names: tuple[str, str], gap: PairDifference, count: str, where: str = "", unit: str = "share"
 ) -> str:
-    """``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``; a p-value where
-    the interval alone would let one expect otherwise: it is made otherwise where few items differ."""
+    """State a tie: ``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``. The
+    p-value is added if the interval alone suggests a lead, as it may where few items differ."""
     low, high = gap.ci95_adjusted
-    odds = "" if low <= 0 <= high else chance_text(gap.p_adjusted)
-    by = f"the gap is {shown_difference(gap, unit)} points on {count}{odds}"
+    odds = "" if low <= 0 <= high else p_value_clause(gap.p_adjusted)
+    by = f"the gap is {format_difference(gap, unit)} points on {count}{odds}"
     return f"{names[0]} and {names[1]} are tied{where}: {by}"
 
 
-def chance_text(p: float | None, *, at_any_look: bool = False) -> str:
-    """`` (p = 0.012)``, or `` (p = 0.012 at any look)`` of a run that grows"""
+def p_value_clause(p: float | None, *, at_any_look: bool = False) -> str:
+    """Return `` (p = 0.012)``, or `` (p = 0.012 at any look)`` for a run that grows."""
     return "" if p is None else f" ({p_value_text(p)}{' at any look' if at_any_look else ''})"
 
 
-def _judges_say(one: Comparison) -> str:
-    """A clause on b's lead with judges as a sample; empty of one judge, or where nobody judged."""
-    if one.judges is None or one.judges == 1:
+def _judges_clause(comparison: Comparison) -> str:
+    """Describe b's lead with judges as a sample too; empty for one judge, or if nobody judged."""
+    if comparison.judges is None or comparison.judges == 1:
         return ""
-    if one.ci95_over_judges_adjusted is None:
+    if comparison.ci95_over_judges_adjusted is None:
         return "; no item has scores from two judges for both"
-    if (by := shown_over_judges(one, one.unit, one.scale)) == NOT_KNOWN:
+    if (by := interval_over_judges_text(comparison, comparison.unit, comparison.scale)) == NOT_KNOWN:
         return f"; allowing for other judges it is {by}"
-    if one.judges == 2:
+    if comparison.judges == 2:
         return f"; allowing for other judges {by}, a rough guess from two"
-    return f"; allowing for other judges {by}, {one.agreeing} of {one.judges} agree"
+    return f"; allowing for other judges {by}, {comparison.agreeing} of {comparison.judges} agree"
 
 
-def detected(one: Comparison, least: float) -> str:
-    """``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
-    gap = f"a true gap of {gap_text(least, one.unit)} points" if least < one.scale else "no true gap"
-    return f"With {pluralize(one.n, one.counted)}, {gap} would be detected four times in five"
+def _detection_sentence(pair: Comparison, least: float) -> str:
+    """State the power: ``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
+    gap = f"a true gap of {gap_text(least, pair.unit)} points" if least < pair.scale else "no true gap"
+    return f"With {pluralize(pair.n, pair.counted)}, {gap} would be detected four times in five"
 
 
-def where_of(one: Comparison) -> str:
-    """``overall``, ``on haiku`` or ``on haiku (plot)``"""
-    where = "overall" if one.task is None else f"on {one.task}"
-    return f"{where} ({one.metric})" if one.family in ("label", "part") else where
+def where_phrase(comparison: Comparison) -> str:
+    """Return ``overall``, ``on haiku`` or ``on haiku (plot)``."""
+    where = "overall" if comparison.task is None else f"on {comparison.task}"
+    return f"{where} ({comparison.metric})" if comparison.family in ("label", "part") else where
 
 
-def shown_difference(one: PairDifference, unit: str = "share") -> str:
-    """``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` where the interval is lopsided; in points, adjusted."""
-    return metric_difference_text(one.difference, *one.ci95_adjusted, unit)
+def format_difference(comparison: PairDifference, unit: str = "share") -> str:
+    """Write a difference with its adjusted interval in points: ``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` if
+    lopsided."""
+    return metric_difference_text(comparison.difference, *comparison.ci95_adjusted, unit)
 
 
-def half_text(middle: float, low: float, high: float, unit: str = "share") -> str:
-    """The interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided."""
+def interval_text(middle: float, low: float, high: float, unit: str = "share") -> str:
+    """Write the interval alone, in points: ``± 9.7``, or ``[−4.1, 12.5]`` if it is lopsided."""
     text = metric_difference_text(middle, low, high, unit)
     return text[text.index("±" if "±" in text else "[") :]
 
@@ -168,7 +169,8 @@ _NONE = "–"
 
 
 class ComparedSide(msgspec.Struct, frozen=True):
-    """``usd_per_1000`` and ``seconds`` are of its answers, mean and median; None: not on record."""
+    """A side as the report lists it. ``usd_per_1000``: mean cost of its answers; ``seconds``: median latency;
+    None: not on record."""
 
     folder: str
     model: str
@@ -177,13 +179,13 @@ class ComparedSide(msgspec.Struct, frozen=True):
 
 
 class ComparisonReport(msgspec.Struct, frozen=True):
-    """Every two of several sides on the same items, as `coeval.compare` returns it.
+    """Pairwise comparisons of sides on the same items, as `coeval.compare` returns them.
 
     ``comparisons``: overall first, then by task, by label, by factor and further metric. ``sides``: by
-    label; ``bases``: those that others are held against when it is asked who is worse;
-    ``doubts``: what speaks against taking differences as they are, and ``notes``: what else is to be known of
-    the comparison, one sentence each. ``simulated``: simulated models took part. ``shared``: means are over
-    the scores that both sides of a pair have, as some have others too; else they are the scores.
+    label; ``bases``: those that the others are tested against for being worse; ``doubts``: reasons not to
+    take differences as they are; ``notes``: anything else about the comparison, one sentence each.
+    ``simulated``: simulated models took part. ``shared``: the means of a pair cover only the scores that
+    both sides have, as some sides have others too; else they are the sides' scores.
     """
 
     comparisons: tuple[Comparison, ...]
@@ -194,45 +196,47 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     simulated: bool = False
     shared: bool = False
 
-    def headings(self, a: str, b: str, difference: str = "") -> tuple[str, str, str]:
-        """Those of two sides' means and their difference."""
+    def mean_headings(self, a: str, b: str, difference: str = "") -> tuple[str, str, str]:
+        """Return the headings of the columns for a's mean, b's mean and their difference."""
         end = ", shared" if self.shared else ""
         return f"{a}{end}", f"{b}{end}", difference or f"{b} − {a}"
 
     @property
     def legend(self) -> str:
-        """What tables of comparisons hold."""
-        judged = any(one.ci95_over_judges is not None for one in self.comparisons)
-        said = LEGEND.format("judges: the interval that allows for other judges. " * judged)
-        return f"{said} shared: over the items and judges that both have." if self.shared else said
+        """Explain the columns of the tables of comparisons."""
+        judged = any(pair.ci95_over_judges is not None for pair in self.comparisons)
+        text = LEGEND.format("judges: the interval that allows for other judges. " * judged)
+        return f"{text} shared: over the items and judges that both have." if self.shared else text
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Who is better and by how much, overall, by task and by label; of factors and further metrics where
-        there is nothing else."""
-        main = [one.sentence for one in self.comparisons if one.family != "part"]
-        return tuple(main or (one.sentence for one in self.comparisons))
+        """State who is better and by how much, overall, by task and by label; by factor and further metric
+        only if there is nothing else."""
+        main = [pair.sentence for pair in self.comparisons if pair.family != "part"]
+        return tuple(main or (pair.sentence for pair in self.comparisons))
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """Of each task in which items lack a score: where the difference over all of them lies."""
-        return tuple(_of_missing(one) for one in self.comparisons if one.missing and one.family == "task")
+        """State, for each task with unscored items, the range of the difference over all items."""
+        return tuple(
+            _missing_text(pair) for pair in self.comparisons if pair.missing and pair.family == "task"
+        )
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: what ``coeval compare --json`` prints."""
+        """Return plain data, ready for JSON: what ``coeval compare --json`` prints."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
     def table(self) -> Columns:
-        """The comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each, a
-        column for each field of `Comparison`; its intervals are ``low`` and ``high``, ``bounds_low`` and
-        ``bounds_high``."""
+        """Return the comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for
+        each, a column for each field of `Comparison`; its intervals are ``low`` and ``high``,
+        ``bounds_low`` and ``bounds_high``."""
         spread: Columns = {}
         for name, values in record_columns(Comparison, self.comparisons).items():
             if name != "bounds" and not name.startswith("ci95"):
                 spread[name] = values
                 continue
-            pairs = [getattr(one, name) or (None, None) for one in self.comparisons]
+            pairs = [getattr(comparison, name) or (None, None) for comparison in self.comparisons]
             for at, end in enumerate(("low", "high")):
                 column = f"bounds_{end}" if name == "bounds" else name.replace("ci95", end)
                 spread[column] = [pair[at] for pair in pairs]
@@ -243,55 +247,56 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         return f"ComparisonReport({first!r}{f', and {len(more)} more' if more else ''})"
 
     def _repr_html_(self) -> str:
-        """Sentences, doubts, a table for each pair, notes; names and notes are escaped."""
+        """Show sentences, doubts, a table for each pair, and notes; names and notes are escaped."""
         parts = [html_lines((*[SIMULATED] * self.simulated, *self.sentences, *self.doubts))]
-        for (a, b), found in by_pair(self.comparisons):
-            rows = [(one.place, *shown_comparison(one)) for one in found]
-            parts.append(html_table("", ("task", *self.headings(a, b), "p", "n", "least"), rows))
+        for (a, b), of_pair in group_by_pair(self.comparisons):
+            rows = [(comparison.place, *comparison_cells(comparison)) for comparison in of_pair]
+            parts.append(html_table("", ("task", *self.mean_headings(a, b), "p", "n", "least"), rows))
         return "".join(parts) + html_lines((*self.missing, *self.notes, self.legend))
 
 
-def by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str], list[Comparison]]]:
-    """Of each pair: what is overall, then each task with its parts."""
-    order = {pair: n for n, pair in enumerate(dict.fromkeys((one.a, one.b) for one in comparisons))}
+def group_by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str], list[Comparison]]]:
+    """Group comparisons by pair: overall first, then each task with its parts."""
+    order = {sides: n for n, sides in enumerate(dict.fromkeys((pair.a, pair.b) for pair in comparisons))}
     families = {family: n for n, family in enumerate(FAMILIES)}
-    found = sorted(
-        comparisons, key=lambda one: (order[one.a, one.b], one.task or "", families[one.family], one.metric)
+    ordered = sorted(
+        comparisons,
+        key=lambda pair: (order[pair.a, pair.b], pair.task or "", families[pair.family], pair.metric),
     )
-    for pair, of_pair in groupby(found, key=lambda one: (one.a, one.b)):
-        yield pair, list(of_pair)
+    for sides, of_pair in groupby(ordered, key=lambda pair: (pair.a, pair.b)):
+        yield sides, list(of_pair)
 
 
-def shown_comparison(one: Comparison) -> tuple[str, ...]:
-    """Both scores, their difference, p, n and the least that would be detected, as they stand in a table."""
-    least = one.minimum_detectable
+def comparison_cells(pair: Comparison) -> tuple[str, ...]:
+    """Return a table row: both scores, their difference, p, n and the least that would be detected."""
+    least = pair.minimum_detectable
     return (
-        metric_text(one.mean_a, one.unit),
-        metric_text(one.mean_b, one.unit),
-        shown_difference(one, one.unit),
-        _NONE if one.p_adjusted is None else format_probability(one.p_adjusted),
-        f"{one.n:,}",
-        _NONE if least is None or least >= one.scale else gap_text(least, one.unit),
+        metric_text(pair.mean_a, pair.unit),
+        metric_text(pair.mean_b, pair.unit),
+        format_difference(pair, pair.unit),
+        _NONE if pair.p_adjusted is None else format_probability(pair.p_adjusted),
+        f"{pair.n:,}",
+        _NONE if least is None or least >= pair.scale else gap_text(least, pair.unit),
     )
 
 
-def shown_over_judges(one: PairDifference, unit: str = "share", scale: float = 1.0) -> str:
-    """``± 9.7``, or ``[−4.1, 12.5]`` where it is lopsided: the adjusted interval that allows for other
-    judges. As wide as the scale, it says nothing."""
-    wide = one.ci95_over_judges_adjusted
+def interval_over_judges_text(comparison: PairDifference, unit: str = "share", scale: float = 1.0) -> str:
+    """Write the adjusted interval over items and judges: ``± 9.7``, or ``[−4.1, 12.5]`` if it is lopsided; as
+    wide as the scale, it is called unknown."""
+    wide = comparison.ci95_over_judges_adjusted
     if wide is None:
         return _NONE
     if wide[0] <= -scale and wide[1] >= scale:
         return NOT_KNOWN
-    return half_text(one.difference, *wide, unit)
+    return interval_text(comparison.difference, *wide, unit)
 
 
-def _of_missing(one: Comparison) -> str:
-    low, high = (gap_text(bound, one.unit) for bound in one.bounds)
-    every = one.n + one.missing
+def _missing_text(gap: Comparison) -> str:
+    low, high = (gap_text(bound, gap.unit) for bound in gap.bounds)
+    items = gap.n + gap.missing
     return (
-        f"{one.task}: {one.missing:,} of {every:,} {one.counted}s lack a score of {one.a} or {one.b}: "
-        f"whatever these would score, {one.b} − {one.a} over all lies between {low} and {high} points"
+        f"{gap.task}: {gap.missing:,} of {items:,} {gap.counted}s lack a score of {gap.a} or {gap.b}: "
+        f"whatever these would score, {gap.b} − {gap.a} over all lies between {low} and {high} points"
     )
 
 
@@ -303,90 +308,96 @@ _MOST_LEADING = 2
 _LONGEST_SENTENCE = 200
 
 
-def best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list[str]:
-    """Sort sides by how far they are ahead of the others, as a share of each scale, in what stands first."""
+def sort_best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list[str]:
+    """Sort sides by the sum of their gaps to the others, as a share of each scale, in the first family of
+    comparisons."""
     ahead = dict.fromkeys(labels, 0.0)
-    for one in comparisons:
-        if one.family == comparisons[0].family:
-            ahead[one.b] += one.difference / one.scale
-            ahead[one.a] -= one.difference / one.scale
+    for comparison in comparisons:
+        if comparison.family == comparisons[0].family:
+            ahead[comparison.b] += comparison.difference / comparison.scale
+            ahead[comparison.a] -= comparison.difference / comparison.scale
     return sorted(ahead, key=lambda label: -ahead[label])
 
 
 class LeadingSentence(NamedTuple):
-    """``place``: of the comparison that it states (`Comparison.place`); empty where it sums up several."""
+    """``place``: that of the comparison that the sentence states (`Comparison.place`); empty if it sums up
+    several."""
 
     text: str
     place: str = ""
 
 
 def leading_sentences(comparisons: Sequence[Comparison], groups: int) -> Iterator[LeadingSentence]:
-    """The leader and the next in what stands first, of few tasks in each.
-    ``groups``: within each of which every two are compared."""
-    first = [one for one in comparisons if one.family == comparisons[0].family]
-    places = list(dict.fromkeys((one.task, one.metric) for one in first))
+    """State the leader and the next in the first family of comparisons, in each of a few tasks or over many.
+    ``groups``: within each of which pairs are compared."""
+    first = [pair for pair in comparisons if pair.family == comparisons[0].family]
+    tasks_metrics = list(dict.fromkeys((pair.task, pair.metric) for pair in first))
     if groups > 1:
         leading = first[:_MOST_LEADING]
-    elif len(places) > _MOST_LEADING:
-        yield LeadingSentence(_by_places(first, places))
+    elif len(tasks_metrics) > _MOST_LEADING:
+        yield LeadingSentence(_leads_by_task_sentence(first, tasks_metrics))
         return
     else:
-        of = ([one for one in first if (one.task, one.metric) == place] for place in places)
-        leading = [_leader_and_next(found) for found in of]
-    for one in leading:
-        yield LeadingSentence(_short_sentence(one), one.place)
+        leading = [
+            _leader_comparison([same for same in first if (same.task, same.metric) == task_metric])
+            for task_metric in tasks_metrics
+        ]
+    for pair in leading:
+        yield LeadingSentence(_short_sentence(pair), pair.place)
 
 
-def count_sentence(comparisons: Sequence[Comparison]) -> str:
-    """How many pairs differ in what stands first."""
-    first = [one for one in comparisons if one.family == comparisons[0].family]
-    tasks = {one.task for one in first}
-    sure = sum(one.significant for one in first)
+def significant_count_sentence(comparisons: Sequence[Comparison]) -> str:
+    """State how many pairs differ significantly in the first family of comparisons."""
+    first = [pair for pair in comparisons if pair.family == comparisons[0].family]
+    tasks = {pair.task for pair in first}
+    count = sum(pair.significant for pair in first)
     where = f" over {len(tasks)} tasks" if len(tasks) > 1 else ""
-    return f"{sure:,} of {len(first):,} pairwise differences{where} are significant."
+    return f"{count:,} of {len(first):,} pairwise differences{where} are significant."
 
 
-def _leader_and_next(found: Sequence[Comparison]) -> Comparison:
-    """The next is the best of those who share items with the leader."""
-    sides = dict.fromkeys(side for one in found for side in (one.a, one.b))
-    leader, *others = best_first(found, list(sides))
-    held = [one for one in found if leader in (one.a, one.b)]
-    return min(held, key=lambda one: others.index(one.a if one.b == leader else one.b))
+def _leader_comparison(comparisons: Sequence[Comparison]) -> Comparison:
+    """Return the leader's comparison with the next best of those that share items with it."""
+    sides = dict.fromkeys(side for pair in comparisons for side in (pair.a, pair.b))
+    leader, *others = sort_best_first(comparisons, list(sides))
+    of_leader = [pair for pair in comparisons if leader in (pair.a, pair.b)]
+    return min(of_leader, key=lambda pair: others.index(pair.a if pair.b == leader else pair.b))
 
 
-def _by_places(first: Sequence[Comparison], places: Sequence[tuple[str | None, str]]) -> str:
-    """Who leads in how many of the tasks, and in how many of those significantly."""
+def _leads_by_task_sentence(
+    first: Sequence[Comparison], tasks_metrics: Sequence[tuple[str | None, str]]
+) -> str:
+    """State who leads in how many tasks, and in how many of those significantly."""
     leads: dict[str, list[bool]] = {}
-    for place in places:
-        one = _leader_and_next([each for each in first if (each.task, each.metric) == place])
-        leads.setdefault(one.b if one.difference > 0 else one.a, []).append(one.significant)
+    for task_metric in tasks_metrics:
+        comparison = _leader_comparison([same for same in first if (same.task, same.metric) == task_metric])
+        leads.setdefault(comparison.b if comparison.difference > 0 else comparison.a, []).append(
+            comparison.significant
+        )
     parts = [
-        f"{side} in {len(sure)} (significantly ahead of the next in {sum(sure)})"
-        for side, sure in sorted(leads.items(), key=lambda each: -len(each[1]))
+        f"{side} in {len(flags)} (significantly ahead of the next in {sum(flags)})"
+        for side, flags in sorted(leads.items(), key=lambda counted: -len(counted[1]))
     ]
-    texts = (
-        f"Of {len(places)} tasks, the highest score is that of {join_names(parts, most)}."
-        for most in (3, 2, 1)
+    n = len(tasks_metrics)
+    texts = (f"Of {n} tasks, the highest score is that of {join_names(parts, most)}." for most in (3, 2, 1))
+    return next((text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {n} tasks below.")
+
+
+def _short_sentence(comparison: Comparison) -> str:
+    """State a comparison without its power, or with the detectable gap alone if it is a tie."""
+    text = comparison_sentence(comparison)
+    short = text.rpartition(". With ")[0] or text
+    gap = comparison.minimum_detectable
+    least = "" if gap is None or gap >= comparison.scale else gap_text(gap, comparison.unit)
+    return escape_line(
+        f"{short} (detectable: {least})." if least and not comparison.significant else f"{short}."
     )
-    return next(
-        (text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {len(places)} tasks below."
-    )
 
 
-def _short_sentence(one: Comparison) -> str:
-    """What would have been detected belongs to a tie."""
-    said = sentence(one)
-    short = said.rpartition(". With ")[0] or said
-    of = one.minimum_detectable
-    least = "" if of is None or of >= one.scale else gap_text(of, one.unit)
-    return escape_line(f"{short} (detectable: {least})." if least and not one.significant else f"{short}.")
-
-
-def against(one: Comparison, base: str) -> Comparison:
-    """The same with ``base`` as a."""
-    if base == one.a:
-        return one
-    least, most = one.bounds
+def orient_to_base(pair: Comparison, base: str) -> Comparison:
+    """Return the comparison with ``base`` as a."""
+    if base == pair.a:
+        return pair
+    least, most = pair.bounds
     return msgspec.structs.replace(
-        one.turned, a=one.b, b=one.a, mean_a=one.mean_b, mean_b=one.mean_a, bounds=(-most, -least)
+        pair.swapped, a=pair.b, b=pair.a, mean_a=pair.mean_b, mean_b=pair.mean_a, bounds=(-most, -least)
     )

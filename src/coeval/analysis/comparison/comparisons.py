@@ -1,7 +1,6 @@
-"""Every two of several sides held against each other: overall, by task, by factor; with p-values that allow
-for their number.
+"""Pairwise comparisons of sides: overall, by task, by factor; with p-values that allow for their number.
 
-What is tested together, and what it comes to, is `coeval.analysis.comparison.family`'s.
+`coeval.analysis.comparison.family` says what is tested together.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
     Family,
-    sentence,
-    where_of,
+    comparison_sentence,
+    where_phrase,
 )
 from coeval.analysis.comparison.family import (
     FamilyMember,
     PairDifference,
     adjust_family,
-    family_member,
-    lead_factor,
+    find_lead_factor,
+    prepare_family_member,
 )
-from coeval.analysis.comparison.paired_difference import Difference, spread_over_judges
-from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair
-from coeval.analysis.comparison.side import Side, judged_apart, read_sides
+from coeval.analysis.comparison.paired_difference import Difference, pool_judge_scatter
+from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair_sides
+from coeval.analysis.comparison.side import Side, read_sides, unshared_judge_notes
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
-from coeval.analysis.measures.ranking import factor_parts, ranking
+from coeval.analysis.measures.ranking import rank_students, weigh_factor_parts
 from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
 from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
 from coeval.analysis.readers.reader import Reader
@@ -55,24 +54,24 @@ from coeval.core.text import join_names
 _ALL_NAMED, _MOST_NAMED = 2, 2
 
 
-def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
-    """``groups``: all pairs within each are compared."""
+def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
+    """Warn of answers cut off or empty, and of tasks without scores. Pairs within ``groups`` are compared."""
     sides = [side for group in groups for side in group]
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
-    if reported := _on_each(sides, [side.answers.cut for side in sides]):
+    if reported := _list_answer_counts(sides, [side.answers.cut for side in sides]):
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
         many = [count for count in counts if count.too_many]
         yield f"{cut_off_at(counts).capitalize()}: {reported}. {theirs}" + (
             f": {cut_off_remedy(many)} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)
-    if reported := _on_each(sides, [side.answers.empty for side in sides]):
+    if reported := _list_answer_counts(sides, [side.answers.empty for side in sides]):
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
         yield f"Empty, and counted like all others: {reported}{of_these}. {theirs}."
     lacking = [
         f"{side.label} ({join_names(tasks, _MOST_NAMED)})"
         for group in groups
-        for side, tasks in _lacking(group)
+        for side, tasks in _sides_lacking_tasks(group)
     ]
     if lacking:
         yield (
@@ -81,61 +80,61 @@ def answer_doubts(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
         )
 
 
-def _on_each(sides: Sequence[Side], counts: Sequence[int]) -> str:
-    """How many of each side's answers, most first; empty: none of anybody's."""
+def _list_answer_counts(sides: Sequence[Side], counts: Sequence[int]) -> str:
+    """List how many answers of each side are meant, most first; empty if there are none."""
     if not any(counts):
         return ""
-    order = sorted(zip(counts, sides, strict=True), key=lambda each: -each[0])
-    named = [each for each in order if each[0] or len(sides) <= _ALL_NAMED]
+    order = sorted(zip(counts, sides, strict=True), key=lambda counted: -counted[0])
+    named = [(count, side) for count, side in order if count or len(sides) <= _ALL_NAMED]
     parts = [f"{count:,} of {side.answers.good:,} answers of {side.label}" for count, side in named]
     return join_names(parts, _MOST_NAMED) + (", none of the others" if len(named) < len(sides) else "")
 
 
-def _lacking(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
-    """Who has no score in tasks that another one has, among those whose items it has too."""
+def _sides_lacking_tasks(group: Sequence[Side]) -> Iterator[tuple[Side, list[str]]]:
+    """Yield each side that has items but no score in tasks in which another side has scores."""
     everywhere = frozenset[str]().union(*(side.scored_tasks for side in group))
     for side in group:
-        found = side.scored_tasks
-        if found and (tasks := sorted((everywhere & {item.task for item in side.items}) - found)):
+        scored = side.scored_tasks
+        if scored and (tasks := sorted((everywhere & {item.task for item in side.items}) - scored)):
             yield side, tasks
 
 
 # --- Sides of a comparison: students of a run, or models of several folders
 
 
-def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[Side]]:
-    """Return the groups to compare pairwise, in the order of the folders and names.
+def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[list[Side]]:
+    """Return the groups of sides to compare pairwise, in the order of the folders and ``names``.
 
-    Of one folder, its students, or those that are ``named``. Of several, who answered in each: the one that
-    is named for it (one name stands for all folders); without names, its only one, or else each student that
-    is in all of them, against itself.
+    From one folder, its students, or those named. From several, the student named for each (one name stands
+    for all folders); without names, each folder's only student, or else each student that is in all folders,
+    compared with itself.
 
-    Raises UsageError: there are no two, or it is not clear which two; the message says who there is.
+    Raises UsageError if there are no two sides, or it is not clear which two; the message lists the students.
     """
     models = [reader.models() for reader in readers]
     if len(readers) == 1:
-        [reader], [there] = readers, models
-        if not there:
+        [reader], [students] = readers, models
+        if not students:
             raise UsageError(f"{reader.folder} holds no answers yet: there is nothing to compare")
-        chosen = [_known(name, reader, there) for name in named] or list(there)
-        if len(there) == 1:
+        chosen = [_resolve_student(name, reader, students) for name in names] or list(students)
+        if len(students) == 1:
+            only = students[0] or "one model"
             raise UsageError(
-                f"{reader.folder} holds answers of {there[0] or 'one model'} alone: name a second folder to "
-                "compare it with"
+                f"{reader.folder} holds answers of {only} alone: name a second folder to compare it with"
             )
         if len(set(chosen)) < 2:
             raise UsageError(
-                f"{reader.folder} holds answers of {join_names(there)}: name two students of it with "
+                f"{reader.folder} holds answers of {join_names(students)}: name two students of it with "
                 f"{STUDENTS}, or a second folder"
             )
         costs = model_costs(reader)
         return [[*read_sides(reader, {name: name for name in chosen}, costs).values()]]
-    groups = _across(readers, models, named)
-    labels = [_labels(readers, group, len(groups)) for group in groups]
+    groups = _match_models(readers, models, names)
+    labels = [_label_sides(readers, group, len(groups)) for group in groups]
     sides = [
         read_sides(
             reader,
-            {group[at]: named[at] for group, named in zip(groups, labels, strict=True)},
+            {group[at]: labels_of[at] for group, labels_of in zip(groups, labels, strict=True)},
             model_costs(reader),
         )
         for at, reader in enumerate(readers)
@@ -143,40 +142,44 @@ def line_up(readers: Sequence[Reader], named: Sequence[str] = ()) -> list[list[S
     return [[of_folder[model] for of_folder, model in zip(sides, group, strict=True)] for group in groups]
 
 
-def _across(
-    readers: Sequence[Reader], models: Sequence[Sequence[str]], named: Sequence[str]
+def _match_models(
+    readers: Sequence[Reader], models: Sequence[Sequence[str]], names: Sequence[str]
 ) -> list[list[str]]:
-    """Of each group, the model in each folder."""
-    if named:
-        if len(named) not in (1, len(readers)):
+    """Return groups of models to compare, one model for each folder."""
+    if names:
+        if len(names) not in (1, len(readers)):
             raise UsageError(
-                f"{STUDENTS} names {len(named)} for {len(readers)} folders; name one for each, or one for all"
+                f"{STUDENTS} names {len(names)} for {len(readers)} folders; name one for each, or one for all"
             )
-        needed = named if len(named) > 1 else list(named) * len(readers)
-        each = zip(needed, readers, models, strict=True)
-        return [[_known(name, reader, there) for name, reader, there in each]]
-    if all(len(there) == 1 for there in models):
-        return [[there[0] for there in models]]
-    everywhere = [name for name in models[0] if all(name in there for there in models)]
+        expanded = names if len(names) > 1 else list(names) * len(readers)
+        folders = zip(expanded, readers, models, strict=True)
+        return [[_resolve_student(name, reader, students) for name, reader, students in folders]]
+    if all(len(students) == 1 for students in models):
+        return [[students[0] for students in models]]
+    everywhere = [name for name in models[0] if all(name in students for students in models)]
     if not everywhere:
         held = "; ".join(
-            f"{r.folder}: {join_names(there) or 'nobody'}" for r, there in zip(readers, models, strict=True)
+            f"{r.folder}: {join_names(students) or 'nobody'}"
+            for r, students in zip(readers, models, strict=True)
         )
         raise UsageError(f"no student is in all folders ({held}); name one for each with {STUDENTS}")
     return [[name] * len(readers) for name in everywhere]
 
 
-def _known(name: str, reader: Reader, there: Sequence[str]) -> str:
-    shown = {short: full for full, short in short_names(there).items()}  # as tables and pages call it
-    if name in there or name in shown:
-        return name if name in there else shown[name]
-    close = get_close_matches(name, [*there, *shown], n=1)
-    hint = f"did you mean {close[0]}?" if close else f"there are {join_names(there) or 'none yet'}"
+def _resolve_student(name: str, reader: Reader, students: Sequence[str]) -> str:
+    """Return the student with this full or short name; raise UsageError with the closest name otherwise."""
+    by_short_name = {
+        short: full for full, short in short_names(students).items()
+    }  # as tables and pages call it
+    if name in students or name in by_short_name:
+        return name if name in students else by_short_name[name]
+    close = get_close_matches(name, [*students, *by_short_name], n=1)
+    hint = f"did you mean {close[0]}?" if close else f"there are {join_names(students) or 'none yet'}"
     raise UsageError(f"{STUDENTS}: {name}: {reader.folder} holds no answers of it; {hint}")
 
 
-def _labels(readers: Sequence[Reader], group: Sequence[str], groups: int) -> list[str]:
-    """The models' names where these tell them apart, else the folders' names, or both."""
+def _label_sides(readers: Sequence[Reader], group: Sequence[str], groups: int) -> list[str]:
+    """Label sides by their models if these differ, else by their folders, or by both."""
     if len(set(group)) == len(group) and all(group):
         return list(group)
     tails = short_paths(reader.folder.resolve() for reader in readers)
@@ -197,6 +200,8 @@ SCORE = "score"
 
 
 class ComparedRow(NamedTuple):
+    """Two sides' paired scores in one metric, overall (task None) or in a task; ``parts``: one per task."""
+
     task: str | None
     metric: str
     family: Family
@@ -208,16 +213,16 @@ class ComparedRow(NamedTuple):
 
     @property
     def branch(self) -> Family:
-        """Its family, or that of labels, which have 5% of their own also where they are all a task has."""
+        """Return the family, or "label": labels have 5% of their own, even as the only scores of a task."""
         return "label" if self.is_label else self.family
 
 
 PairedRow: TypeAlias = tuple[Side, Side, ComparedRow]
-"""Two sides, and a row of their comparison."""
+"""Two sides a and b, and a row of their comparison."""
 
 
 class ComparedPair(NamedTuple):
-    """Two sides; ``comparisons``: of each of the ``rows``, what the family of all pairs says."""
+    """Two sides; ``comparisons``: the result of each of ``rows``, tested in the family of all pairs."""
 
     a: Side
     b: Side
@@ -225,25 +230,25 @@ class ComparedPair(NamedTuple):
     rows: Sequence[ComparedRow]
     comparisons: Sequence[Comparison]
 
-    def comparison(self, row: ComparedRow) -> Comparison:
-        return self.comparisons[next(at for at, one in enumerate(self.rows) if one is row)]
+    def row_comparison(self, row: ComparedRow) -> Comparison:
+        return self.comparisons[next(at for at, own in enumerate(self.rows) if own is row)]
 
 
 def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
-    """Every two of each group: the overall scores of all pairs first, then tasks, then parts.
+    """Compare the pairs of each group: overall scores of all pairs first, then tasks, then parts.
 
-    Raises UsageError: nothing is scored on both sides; the message says what each has.
+    Raises UsageError if nothing is scored on both sides; the message says what each has.
     """
-    pairs, sides = compared_pairs(groups), [side for group in groups for side in group]
-    found = [each for one in pairs for each in one.comparisons]
-    said = [*notes, *pair_notes(pairs, sides)]
-    if not found:
+    pairs, sides = compare_pairs(groups), [side for group in groups for side in group]
+    comparisons = [comparison for pair in pairs for comparison in pair.comparisons]
+    all_notes = [*notes, *mismatch_notes(pairs, sides)]
+    if not comparisons:
         raise UsageError(
-            "; ".join(["nothing to compare: no item has a score on both sides", *dict.fromkeys(said)])
+            "; ".join(["nothing to compare: no item has a score on both sides", *dict.fromkeys(all_notes)])
         )
-    said += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
+    all_notes += [f"{name} is no mean of items: it is not compared" for side in sides for name in side.fitted]
     return ComparisonReport(
-        tuple(one for family in FAMILIES for one in found if one.family == family),
+        tuple(sorted(comparisons, key=lambda comparison: FAMILIES.index(comparison.family))),
         {
             side.label: ComparedSide(
                 str(side.folder), side.model, *(side.cost[2:] if side.cost is not None else (None, None))
@@ -251,31 +256,31 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
             for side in sides
         },
         tuple(group[0].label for group in groups),
-        tuple(dict.fromkeys(said)),
-        tuple(doubts_of(pairs, groups)),
+        tuple(dict.fromkeys(all_notes)),
+        tuple(comparison_caveats(pairs, groups)),
         any(side.simulated for side in sides),
-        shared=any(map(_are_shared, pairs)),
+        shared=any(map(_has_shared_means, pairs)),
     )
 
 
-def _are_shared(one: ComparedPair) -> bool:
-    """Whether means of a pair are another figure than the scores of its sides: they have other items or
+def _has_shared_means(pair: ComparedPair) -> bool:
+    """Check whether the means of a pair differ from the scores of its sides: these have other items or
     judges, or their scores are adjusted for what another student lacks."""
-    a, b, pairing, _, comparisons = one
-    if not pairing.evenly_covered((pairing.a, pairing.b)) or a.scored_tasks != b.scored_tasks:
+    a, b, pairing, _, comparisons = pair
+    if not pairing.has_equal_coverage((pairing.a, pairing.b)) or a.scored_tasks != b.scored_tasks:
         return True
     if (
         a.grids is not b.grids
         or "factor" not in a.grids
-        or pairing.evenly_covered(a.grids["factor"].grid.students)
+        or pairing.has_equal_coverage(a.grids["factor"].grid.students)
     ):
         return False
-    scores = ranking(a.grids["factor"].grid).scores
+    scores = rank_students(a.grids["factor"].grid).scores
     means = [
-        (side.model, found.task, mean)
-        for found in comparisons
-        if found.metric == SCORE
-        for side, mean in ((a, found.mean_a), (b, found.mean_b))
+        (side.model, comparison.task, mean)
+        for comparison in comparisons
+        if comparison.metric == SCORE
+        for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b))
     ]
     return any(
         format_points(mean)
@@ -286,105 +291,104 @@ def _are_shared(one: ComparedPair) -> bool:
     )
 
 
-def compared_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
-    """Every two of each group, all rows tested as one family."""
-    pairings = [(a, b, pair(a, b)) for group in groups for a, b in combinations(group, 2)]
-    pairs = [ComparedPair(*each, [*compared_rows(each[2])], ()) for each in pairings]
-    paired = [(one.a, one.b, row) for one in pairs for row in one.rows]
+def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
+    """Compare the pairs of each group, all rows tested as one family."""
+    pairings = [(a, b, pair_sides(a, b)) for group in groups for a, b in combinations(group, 2)]
+    pairs = [ComparedPair(a, b, pairing, [*_list_rows(pairing)], ()) for a, b, pairing in pairings]
+    paired = [(pair.a, pair.b, row) for pair in pairs for row in pair.rows]
     tested = Counter(row.branch for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
     members = [
-        _member(*each, max(tested[each[2].branch], 1), scatter)
-        for each, scatter in zip(paired, _scatters(groups, paired), strict=True)
+        _build_member(a, b, row, max(tested[row.branch], 1), scatter)
+        for (a, b, row), scatter in zip(paired, _pool_row_scatters(groups, paired), strict=True)
     ]
-    found = iter(_tested(paired, members))
-    return [one._replace(comparisons=[next(found) for _ in one.rows]) for one in pairs]
+    comparisons = iter(_test_family(paired, members))
+    return [pair._replace(comparisons=[next(comparisons) for _ in pair.rows]) for pair in pairs]
 
 
-def pair_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iterator[str]:
-    """What does not fit of these pairs of the ``sides``."""
-    yield from (note for one in pairs for note in one.pairing.notes)
-    yield from judged_apart([apart for one in pairs for apart in one.pairing.apart], sides)
+def mismatch_notes(pairs: Sequence[ComparedPair], sides: Sequence[Side]) -> Iterator[str]:
+    """Report what differs between the sides of each pair besides their scores: items, judges, rubrics."""
+    yield from (mismatch.message for pair in pairs for mismatch in pair.pairing.mismatches)
+    yield from unshared_judge_notes([judges for pair in pairs for judges in pair.pairing.unshared], sides)
 
 
-def doubts_of(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:
-    """What speaks against taking the differences as they are."""
-    yield from _family_doubts(pairs)
-    yield from answer_doubts(groups)
+def comparison_caveats(pairs: Sequence[ComparedPair], groups: Sequence[Sequence[Side]]) -> Iterator[str]:
+    """Warn of what speaks against taking the differences as they are."""
+    yield from _related_judge_caveats(pairs)
+    yield from _answer_caveats(groups)
 
 
-def _family_doubts(pairs: Sequence[ComparedPair]) -> Iterator[str]:
-    """A sentence for each leader and judges of its family: overall, or else of the tasks that they judge."""
-    alike: dict[tuple[str, RelatedJudges, bool], list[str]] = {}
+def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
+    """Warn of each leader that judges of its own model family scored: overall, or else in single tasks."""
+    outcomes: dict[tuple[str, RelatedJudges, bool], list[str]] = {}
     for compared in pairs:
         a, b, pairing, rows, _ = compared
         by_others: dict[tuple[str, ...], list[ComparedRow]] = {}
         leading = [row for row in rows if row.family == "overall"] or [r for r in rows if r.family == "task"]
         for row in leading:
-            found = compared.comparison(row)
-            leader, other = (b, a) if found.difference > 0 else (a, b)
+            comparison = compared.row_comparison(row)
+            leader, other = (b, a) if comparison.difference > 0 else (a, b)
             tasks = pairing.judged if row.task is None else [row.task]
             judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
             related = related_judges(leader.model, other.model, judges, {**a.families, **b.families})
-            if related is None or not found.difference:
+            if related is None or not comparison.difference:
                 continue
             if related.apart not in by_others:
-                others = pair(*(side.without(related.apart) for side in (a, b)))
-                by_others[related.apart] = list(compared_rows(others))
-            same = [
-                one
-                for one in by_others[related.apart]
-                if one[:3] == row[:3] and len(one.parts) == len(row.parts)
-            ]
+                others = pair_sides(*(side.excluding_judges(related.apart) for side in (a, b)))
+                by_others[related.apart] = list(_list_rows(others))
             texts = [
-                f"{outcome(a.label, b.label, comparison_of(a, b, one))} {where_of(found)}" for one in same
+                f"{outcome(a.label, b.label, _compare_row(a, b, same))} {where_phrase(comparison)}"
+                for same in by_others[related.apart]
+                if same[:3] == row[:3] and len(same.parts) == len(row.parts)
             ]
-            alike.setdefault((leader.label, related, bool(same)), []).extend(texts)
-    for (label, related, _), texts in alike.items():
+            outcomes.setdefault((leader.label, related, bool(texts)), []).extend(texts)
+    for (label, related, _), texts in outcomes.items():
         yield related_sentence(label, related, join_names(texts, 1) if texts else "")
 
 
-def compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
-    """The rows of a pair that hold anything."""
+def _list_rows(pairing: Pairing) -> Iterator[ComparedRow]:
+    """Yield the rows of a pair in which any item is paired."""
     scored: dict[str, tuple[ScoredPairs, ByJudge]] = {}
     rows: list[ComparedRow] = []
     for task, of_task in groupby(pairing.metrics, key=attrgetter("task")):
         metrics = list(of_task)
         factors = [name for name in metrics if name.measure == "factor"]
-        if factors and (whole := pairing.scored(task)) is not None:
-            scored[task] = whole, pairing.by_judge(task)
+        if factors and (whole := pairing.score_pairs(task)) is not None:
+            scored[task] = whole, pairing.judge_gaps(task)
             rows.append(ComparedRow(task, SCORE, "task", "share", [whole], [scored[task][1]]))
         for name in metrics:
-            found = pairing.scored(task, name)
-            if found is None or (factors == [name] and task in scored):  # the only factor is the score
+            pairs = pairing.score_pairs(task, name)
+            if pairs is None or (factors == [name] and task in scored):  # the only factor is the score
                 continue
             family: Family = "task" if name.headline else "part"
             if name.measure == "label":  # in no score: with a share of the level of its own
                 family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            judged, label = [pairing.by_judge(task, name)], name.measure == "label"
-            rows.append(ComparedRow(task, name.metric, family, name.unit, [found], judged, counted, label))
+            judged, label = [pairing.judge_gaps(task, name)], name.measure == "label"
+            rows.append(ComparedRow(task, name.metric, family, name.unit, [pairs], judged, counted, label))
     if len(scored) > 1:
         parts, by_judge = zip(*scored.values(), strict=True)
         yield ComparedRow(None, SCORE, "overall", "share", parts, by_judge)
     yield from rows
 
 
-def comparison_of(a: Side, b: Side, row: ComparedRow) -> Comparison:
-    """That of a single row, a family of its own."""
-    member = _member(a, b, row, 1, spread_over_judges({(): row.judged}, 1)[()])
+def _compare_row(a: Side, b: Side, row: ComparedRow) -> Comparison:
+    """Compare one row of two sides, as a family of its own."""
+    member = _build_member(a, b, row, 1, pool_judge_scatter({(): row.judged}, 1)[()])
     [tested] = adjust_family([member])
-    return _comparison((a, b, row), member, tested)
+    return _build_comparison((a, b, row), member, tested)
 
 
-def _member(a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None) -> FamilyMember:
-    """``tests``: how many comparisons answer the same question, this one among them."""
+def _build_member(
+    a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None
+) -> FamilyMember:
+    """Build the row's family member; ``tests``: how many comparisons answer the same question."""
     strata, looks = [part.pairs for part in row.parts], joined((a.looks, b.looks))
-    member = family_member(strata, row.judged, scatter, looks, tests)
+    member = prepare_family_member(strata, row.judged, scatter, looks, tests)
     return member._replace(width=row.parts[0].scale.width)
 
 
-def _comparison(paired: PairedRow, member: FamilyMember, tested: PairDifference) -> Comparison:
-    (a, b, row), found = paired, member.found
+def _build_comparison(paired: PairedRow, member: FamilyMember, tested: PairDifference) -> Comparison:
+    (a, b, row), single = paired, member.difference
     scale = row.parts[0].scale
     low = sum(part.low for part in row.parts) / len(row.parts)
     high = sum(part.high for part in row.parts) / len(row.parts)
@@ -396,112 +400,113 @@ def _comparison(paired: PairedRow, member: FamilyMember, tested: PairDifference)
         metric=row.metric,
         family=row.family,
         unit=row.unit,
-        mean_a=scale.scores(found.mean_a),
-        mean_b=scale.scores(found.mean_b),
+        mean_a=scale.scores(single.mean_a),
+        mean_b=scale.scores(single.mean_b),
         missing=sum(part.missing for part in row.parts),
         bounds=(low * scale.width, high * scale.width),
-        test=found.test,
+        test=single.test,
         scale=scale.width,
         counted=row.counted,
         look=member.looks.name if member.looks is not None else "",
-        identical=found.identical,
+        identical=single.identical,
     )
 
 
-def _scatters(groups: Sequence[Sequence[Side]], paired: Sequence[PairedRow]) -> list[JudgeScatter | None]:
-    """Of each row, what judges add to its error: the same for all pairs of a group in a task and metric, and
-    for those of a folder's other students."""
-    found: list[JudgeScatter | None] = [None] * len(paired)
+def _pool_row_scatters(
+    groups: Sequence[Sequence[Side]], paired: Sequence[PairedRow]
+) -> list[JudgeScatter | None]:
+    """Return what judges add to the error of each row, pooled over all pairs of a group in a task and metric,
+    with those of the folder's other students."""
     group_of = {side.label: number for number, group in enumerate(groups) for side in group}
-    alike: dict[tuple[int, Family, str | None, str], dict[tuple[str, str], Sequence[ByJudge]]] = {}
-    places = []
+    gaps_by_key: dict[tuple[int, Family, str | None, str], dict[tuple[str, str], Sequence[ByJudge]]] = {}
+    keys = []
     for a, b, row in paired:
-        place = (group_of[a.label], row.family, row.task, row.metric)
-        alike.setdefault(place, {})[a.label, b.label] = row.judged
-        places.append(place)
+        key = (group_of[a.label], row.family, row.task, row.metric)
+        gaps_by_key.setdefault(key, {})[a.label, b.label] = row.judged
+        keys.append(key)
     for number, group in enumerate(groups):
-        for beside in _beside(group):
-            for row in compared_rows(beside):
-                if (place := (number, row.family, row.task, row.metric)) in alike:
-                    alike[place][beside.a, beside.b] = row.judged
-    for place, judged in alike.items():
-        of_pairs = spread_over_judges(judged, len({name for two in judged for name in two}) - 1)
-        for at, (a, b, _) in enumerate(paired):
-            if places[at] == place:
-                found[at] = of_pairs[a.label, b.label]
-    return found
+        for other_pair in _pair_other_students(group):
+            for row in _list_rows(other_pair):
+                if (key := (number, row.family, row.task, row.metric)) in gaps_by_key:
+                    gaps_by_key[key][other_pair.a, other_pair.b] = row.judged
+    pooled = {
+        key: pool_judge_scatter(gaps, len({name for pair in gaps for name in pair}) - 1)
+        for key, gaps in gaps_by_key.items()
+    }
+    return [pooled[key][a.label, b.label] for key, (a, b, _) in zip(keys, paired, strict=True)]
 
 
-def _beside(group: Sequence[Side]) -> Iterator[Pairing]:
-    """All pairs of a folder's students of which one or both are not compared."""
+def _pair_other_students(group: Sequence[Side]) -> Iterator[Pairing]:
+    """Pair a folder's students, except for the pairs that are compared."""
     first, second, *_ = group
     if first.grids is not second.grids:
         return
     compared = {side.model for side in group}
-    pairing = pair(first, second)
+    pairing = pair_sides(first, second)
     scored = {name for grid in first.grids.values() for name in grid.grid.students if grid.scored_tasks[name]}
     for a, b in combinations(sorted(scored | compared), 2):
         if not {a, b} <= compared:
             yield replace(pairing, a=a, b=b)
 
 
-def _tested(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
-    """What the family says of each, and in words."""
-    above = _above(paired)
+def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
+    """Adjust the comparisons as one family, and put each in a sentence."""
+    parents = _find_parent_rows(paired)
     family = adjust_family(
         [
-            member._replace(above=parent, branch="label" if row.is_label else None)
-            for member, parent, (_, _, row) in zip(members, above, paired, strict=True)
+            member._replace(parent=parent, branch="label" if row.is_label else None)
+            for member, parent, (_, _, row) in zip(members, parents, paired, strict=True)
         ]
     )
-    found = [_comparison(*each) for each in zip(paired, members, family, strict=True)]
-    places: dict[tuple[str, str], list[int]] = {}
-    for at, (a, b, _) in enumerate(paired):
-        places.setdefault((a.label, b.label), []).append(at)
-    for at, parent in enumerate(above):
+    comparisons = [_build_comparison(*results) for results in zip(paired, members, family, strict=True)]
+    rows_of_pair: dict[tuple[str, str], list[int]] = {}
+    for index, (a, b, _) in enumerate(paired):
+        rows_of_pair.setdefault((a.label, b.label), []).append(index)
+    for index, parent in enumerate(parents):
         closed = parent is not None and (family[parent].p_adjusted or 0.0) >= ALPHA
-        gate = where_of(found[parent]) if parent is not None and closed else None
+        gate = where_phrase(comparisons[parent]) if parent is not None and closed else None
         source = None
-        a, b, row = paired[at]
-        if parent is None and row.metric == SCORE and "factor" in b.grids and found[at].significant:
-            of_pair = [(paired[place][2], members[place].found) for place in places[a.label, b.label]]
-            parts = _factor_differences(b.grids["factor"].parts, of_pair, row.task)
-            source = lead_factor(found[at], factor_parts(b.grids["factor"].grid, parts))
-        tested = msgspec.structs.replace(found[at], gate=gate, comes_from=source)
-        found[at] = msgspec.structs.replace(tested, sentence=sentence(tested))
-    return found
+        a, b, row = paired[index]
+        if parent is None and row.metric == SCORE and "factor" in b.grids and comparisons[index].significant:
+            of_pair = [
+                (paired[other][2], members[other].difference) for other in rows_of_pair[a.label, b.label]
+            ]
+            parts = _factor_differences(b.grids["factor"].scored_factors, of_pair, row.task)
+            source = find_lead_factor(comparisons[index], weigh_factor_parts(b.grids["factor"].grid, parts))
+        tested = msgspec.structs.replace(comparisons[index], gate=gate, comes_from=source)
+        comparisons[index] = msgspec.structs.replace(tested, sentence=comparison_sentence(tested))
+    return comparisons
 
 
 def _factor_differences(
     factors: Sequence[tuple[str, str]], of_pair: Sequence[tuple[ComparedRow, Difference]], task: str | None
 ) -> dict[tuple[str, str], Difference]:
-    """A pair's differences by task and factor; of a task's only factor, that of its score."""
-    counts = Counter(at for at, _ in factors)
-    found = {}
+    """Return a pair's differences by task and factor; a task's only factor has that of the task's score."""
+    counts = Counter(task_name for task_name, _ in factors)
+    differences = {}
     for row, difference in of_pair:
         if row.task is None or task not in (None, row.task):
             continue
         if row.family == "part":
-            found[row.task, row.metric] = difference
+            differences[row.task, row.metric] = difference
         elif row.metric == SCORE and counts[row.task] == 1:
-            found[next(place for place in factors if place[0] == row.task)] = difference
-    return found
+            differences[next(factor for factor in factors if factor[0] == row.task)] = difference
+    return differences
 
 
-def _above(paired: Sequence[PairedRow]) -> list[int | None]:
-    """Of a task's score the overall difference of its pair, of a part its task; a label beside scores, or a
-    metric of a benchmark, is in no score above it and is tested by itself."""
+def _find_parent_rows(paired: Sequence[PairedRow]) -> list[int | None]:
+    """Return the index of each row's parent test: of a task's score, the overall one of its pair; of a part,
+    its task. Labels beside scores and benchmarks' metrics have none, as they are in no score above."""
     overall = {(a.label, b.label): at for at, (a, b, row) in enumerate(paired) if row.family == "overall"}
     tasks: dict[tuple[str, str, str | None], int] = {}
     for at, (a, b, row) in enumerate(paired):
         if row.family == "task":
             tasks.setdefault((a.label, b.label, row.task), at)
-    found: list[int | None] = []
-    for a, b, row in paired:
+
+    def find_parent(a: Side, b: Side, row: ComparedRow) -> int | None:
         if row.family == "part":
-            found.append(tasks.get((a.label, b.label, row.task)))
-        elif row.family == "task" and row.metric == SCORE:
-            found.append(overall.get((a.label, b.label)))
-        else:
-            found.append(None)
-    return found
+            return tasks.get((a.label, b.label, row.task))
+        scored = row.family == "task" and row.metric == SCORE
+        return overall.get((a.label, b.label)) if scored else None
+
+    return [find_parent(*compared) for compared in paired]

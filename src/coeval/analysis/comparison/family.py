@@ -21,9 +21,9 @@ from coeval.analysis.comparison.paired_difference import (
     Difference,
     OverJudges,
     PairedScores,
-    adjusted_bounds,
-    holm,
-    over_judges,
+    adjust_bounds,
+    difference_over_judges,
+    holm_adjust,
     paired_difference,
 )
 from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_at_any_look, p_at_any_look
@@ -42,7 +42,8 @@ FEWEST_JUDGES = 3
 
 
 def lead_verdict(p: float | None, p_over_judges: float | None, judges: int | None) -> LeadVerdict:
-    """Name what two adjusted p-values come to; ``judges``: how many scored both, None where nobody judged."""
+    """Return the verdict of two adjusted p-values; ``judges``: how many scored both sides, None if nobody
+    judged."""
     if p is None or p >= ALPHA:
         return "tied"
     if judges is None:
@@ -56,11 +57,12 @@ def lead_verdict(p: float | None, p_over_judges: float | None, judges: int | Non
 
 
 def rank_range(name: str, order: Collection[str], ahead: Collection[tuple[str, str]]) -> tuple[int, int]:
-    """Return the ranks that one of ``order`` may have: after all significantly better, before all worse ones.
+    """Return the ranks that ``name`` may have in ``order``: after all significantly better, before all worse
+    ones.
 
-    All pairs are tested as one family, so in 95 of 100 runs no range is too narrow (Holm 1979; Goldstein and
-    Spiegelhalter 1996 for ranges in place of ranks). ``ahead``: the pairs that differ significantly, the
-    better one first.
+    All pairs are tested as one family, so in 95 of 100 runs no range is too narrow (Holm 1979; Goldstein
+    and Spiegelhalter 1996 for ranges in place of ranks). ``ahead``: the pairs that differ significantly,
+    the better one first.
     """
     better = sum(loser == name for _, loser in ahead)
     worse = sum(winner == name for winner, _ in ahead)
@@ -75,52 +77,51 @@ def rank_range(name: str, order: Collection[str], ahead: Collection[tuple[str, s
 # Westfall 2003; as a graph: Bretz, Maurer, Brannath and Posch 2009).
 
 
-def gatekept(
-    p_values: Sequence[float | None], above: Sequence[int | None], branches: Sequence[Hashable] = ()
+def gatekeep_p_values(
+    p_values: Sequence[float | None], parents: Sequence[int | None], branches: Sequence[Hashable] = ()
 ) -> list[AdjustedP | None]:
-    """Adjusted p-values of a tree, in the order given; None where there is none.
+    """Adjust the p-values of a tree of tests, in the given order; a missing p-value stays None.
 
-    What has nothing above is adjusted by Holm within its branch. Below, tests beside each other share the
-    level of their pair: evenly where they have tests below, by Holm where none has. None is below the
-    p-value of what is above it.
+    Roots are adjusted by Holm within their branch. Siblings below share the level of their pair: evenly if
+    any of them has children, by Holm if none has. No adjusted p-value is below that of its parent.
 
     Parameters
     ----------
     p_values : (m,)
-    above : (m,) of each, the place of the test that must be significant first; None: none must
-    branches : (m,) of each with nothing above, its branch; empty: one
+    parents : (m,) index of the test that must be significant first; None for a root
+    branches : (m,) the branch of each root; empty: all in one
     """
-    roots, below = defaultdict[Hashable, list[int]](list), defaultdict[int, list[int]](list)
-    for place, parent in enumerate(above):
-        if p_values[place] is None:
+    roots, children = defaultdict[Hashable, list[int]](list), defaultdict[int, list[int]](list)
+    for test, parent in enumerate(parents):
+        if p_values[test] is None:
             continue
         if parent is None:
-            roots[branches[place] if branches else None].append(place)
+            roots[branches[test] if branches else None].append(test)
         else:
-            below[parent].append(place)
-    found: list[AdjustedP | None] = [None] * len(p_values)
+            children[parent].append(test)
+    results: list[AdjustedP | None] = [None] * len(p_values)
     waiting: list[tuple[list[int], int, float]] = []
-    for beside in roots.values():
-        for place, p in zip(beside, holm([p_values[at] or 0.0 for at in beside]), strict=True):
-            found[place] = AdjustedP(p, len(beside))
-            waiting.append((below.get(place, []), len(beside), p))
+    for siblings in roots.values():
+        for test, p in zip(siblings, holm_adjust([p_values[at] or 0.0 for at in siblings]), strict=True):
+            results[test] = AdjustedP(p, len(siblings))
+            waiting.append((children.get(test, []), len(siblings), p))
     while waiting:
-        beside, shared, least = waiting.pop()
-        tests = shared * len(beside)
-        for place, raised in _raised(p_values, beside, below).items():
-            adjusted = min(max(least, shared * raised), 1.0)
-            found[place] = AdjustedP(adjusted, tests)
-            waiting.append((below.get(place, []), tests, adjusted))
-    return found
+        siblings, shared, least = waiting.pop()
+        tests = shared * len(siblings)
+        for test, multiplied in _adjust_siblings(p_values, siblings, children).items():
+            adjusted = min(max(least, shared * multiplied), 1.0)
+            results[test] = AdjustedP(adjusted, tests)
+            waiting.append((children.get(test, []), tests, adjusted))
+    return results
 
 
-def _raised(
-    p_values: Sequence[float | None], beside: Sequence[int], below: Mapping[int, Sequence[int]]
+def _adjust_siblings(
+    p_values: Sequence[float | None], siblings: Sequence[int], children: Mapping[int, Sequence[int]]
 ) -> dict[int, float]:
-    own = [p_values[place] or 0.0 for place in beside]
-    if any(below.get(place) for place in beside):
-        return {place: len(beside) * p for place, p in zip(beside, own, strict=True)}
-    return dict(zip(beside, holm(own), strict=True))
+    own = [p_values[test] or 0.0 for test in siblings]
+    if any(children.get(test) for test in siblings):
+        return {test: len(siblings) * p for test, p in zip(siblings, own, strict=True)}
+    return dict(zip(siblings, holm_adjust(own), strict=True))
 
 
 # --- The record of a pair
@@ -170,20 +171,23 @@ class PairDifference(Entity, frozen=True, kw_only=True):
 
     @property
     def significant(self) -> bool:
-        """Over items, by these judges."""
+        """Check whether b differs from a over items, by these judges."""
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
     @property
-    def turned(self) -> Self:
-        """How a differs from b."""
+    def swapped(self) -> Self:
+        """Return the same with both sides exchanged: how a differs from b."""
         names = ("ci95", "ci95_adjusted", "ci95_over_judges", "ci95_over_judges_adjusted")
-        ends = {name: None if (of := getattr(self, name)) is None else (-of[1], -of[0]) for name in names}
+        ends = {
+            name: None if (bounds := getattr(self, name)) is None else (-bounds[1], -bounds[0])
+            for name in names
+        }
         return msgspec.structs.replace(self, difference=-self.difference, **ends)
 
     @property
     def leading(self) -> Self:
-        """With the one that is ahead as b."""
-        return self if self.difference >= 0 else self.turned
+        """Return the same with the side that is ahead as b."""
+        return self if self.difference >= 0 else self.swapped
 
 
 # --- What a lead comes from
@@ -193,26 +197,27 @@ _MOST_OF_IT = 0.8
 
 
 class FactorPart(NamedTuple):
-    """A factor of a task: ``share``, how much of the overall difference it counts, and its own difference."""
+    """The difference of a pair in one factor of a task; ``share``: the factor's weight in the overall
+    difference."""
 
     factor: str
     is_check: bool
     share: float
-    found: Difference
+    difference: Difference
 
 
-def lead_factor(lead: PairDifference, parts: Sequence[FactorPart]) -> str | None:
-    """Name the one factor that a lead comes from: it makes up most of it, and by no other factor is the same
-    side significantly ahead. None: there is no lead, or no such factor."""
+def find_lead_factor(lead: PairDifference, parts: Sequence[FactorPart]) -> str | None:
+    """Name the one factor that a lead comes from: it makes up most of it, and the same side is significantly
+    ahead by no other factor. None: there is no lead, or no such factor."""
     sign = 1 if lead.difference > 0 else -1
     adds: defaultdict[str, float] = defaultdict(float)
     for part in parts:
-        adds[part.factor] += sign * part.share * part.found.difference
+        adds[part.factor] += sign * part.share * part.difference.difference
     if not lead.significant or len(adds) < 2:
         return None
     most = max(adds, key=adds.__getitem__)
     if adds[most] < _MOST_OF_IT * sum(adds.values()) or any(
-        part.factor != most and sign * part.found.difference > 0 and (part.found.p or 0.0) < ALPHA
+        part.factor != most and sign * part.difference.difference > 0 and (part.difference.p or 0.0) < ALPHA
         for part in parts
     ):
         return None
@@ -223,72 +228,77 @@ def lead_factor(lead: PairDifference, parts: Sequence[FactorPart]) -> str | None
 
 
 class FamilyMember(NamedTuple):
-    """A comparison to test: the difference ``over`` items and judges is None where nobody judged; p-values of
-    both hold at the ``looks``. ``above`` and ``branch``: as in `gatekept`. ``width``: of the scale, in the
-    unit that is reported."""
+    """A comparison to test. ``over_judges`` is None if nobody judged; p-values hold at the ``looks``;
+    ``parent`` and ``branch`` are those of `gatekeep_p_values`; ``width`` is the length of the scale, in
+    the reported unit."""
 
-    found: Difference
-    over: OverJudges | None = None
-    above: int | None = None
+    difference: Difference
+    over_judges: OverJudges | None = None
+    parent: int | None = None
     branch: Hashable = None
     looks: Looks | None = None
     width: float = 1.0
 
 
-def family_member(
+def prepare_family_member(
     strata: Sequence[PairedScores],
     judged: Sequence[ByJudge],
     scatter: JudgeScatter | None,
     looks: Looks | None,
     tests: int,
 ) -> FamilyMember:
-    """What is to be tested among ``tests`` comparisons: at any look, if there are many ``looks`` at a run.
-    ``judged`` and ``scatter``: as in `over_judges`."""
-    found = paired_difference(strata, tests)
-    over = over_judges(found, judged, scatter)
+    """Compute one of ``tests`` comparisons, valid at any look if there are many ``looks`` at a run.
+    ``judged`` and ``scatter``: as in `difference_over_judges`."""
+    difference = paired_difference(strata, tests)
+    over = difference_over_judges(difference, judged, scatter)
     if looks is None or not looks.many:
-        return FamilyMember(found, over, looks=looks)
-    if (least := found.minimum_detectable) is not None:
+        return FamilyMember(difference, over, looks=looks)
+    if (least := difference.minimum_detectable) is not None:
         least = detectable_at_any_look(least, looks, power=POWER, family=tests)
-    p = None if found.p is None else p_at_any_look(found.p, looks)
-    found = msgspec.structs.replace(found, p=p, minimum_detectable=least)
+    p = None if difference.p is None else p_at_any_look(difference.p, looks)
+    difference = msgspec.structs.replace(difference, p=p, minimum_detectable=least)
     if over is not None and over.p is not None:
         over = msgspec.structs.replace(over, p=p_at_any_look(over.p, looks))
-    return FamilyMember(found, over, looks=looks)
+    return FamilyMember(difference, over, looks=looks)
 
 
 def adjust_family(members: Sequence[FamilyMember]) -> list[PairDifference]:
-    """Adjust all members together: over items, and over items and judges."""
-    above, branches = [one.above for one in members], [one.branch for one in members]
-    of_items = gatekept([one.found.p for one in members], above, branches)
-    p_values = [None if one.over is None else one.over.p for one in members]
-    # where nothing is known of judges above, as of checks, what is below has nothing above it
-    known = [None if at is None or p_values[at] is None else at for at in above]
-    of_both = gatekept(p_values, known, list(zip(branches, (at is None for at in above), strict=True)))
-    return [_pair_difference(*each) for each in zip(members, of_items, of_both, strict=True)]
+    """Adjust all members together, over items and over items and judges; return one record per member."""
+    parents, branches = [member.parent for member in members], [member.branch for member in members]
+    over_items = gatekeep_p_values([member.difference.p for member in members], parents, branches)
+    p_values = [None if member.over_judges is None else member.over_judges.p for member in members]
+    # a test is a root of its own if its parent has no p-value over judges, as a check has none
+    tested = [None if parent is None or p_values[parent] is None else parent for parent in parents]
+    roots = list(zip(branches, (parent is None for parent in parents), strict=True))
+    both = gatekeep_p_values(p_values, tested, roots)
+    return [_build_pair_difference(*results) for results in zip(members, over_items, both, strict=True)]
 
 
-def _pair_difference(member: FamilyMember, items: AdjustedP | None, both: AdjustedP | None) -> PairDifference:
-    found, over, width = member.found, member.over, member.width
-    alone, least = Bounds(found.low, found.high), found.minimum_detectable
-    bounds = adjusted_bounds(found.difference, found, items, member.looks) or alone
+def _build_pair_difference(
+    member: FamilyMember, items: AdjustedP | None, both: AdjustedP | None
+) -> PairDifference:
+    """Join a comparison with its adjusted p-values, over items and over items and judges, in the reported
+    unit."""
+    single, over, width = member.difference, member.over_judges, member.width
+    alone, least = Bounds(single.low, single.high), single.minimum_detectable
+    bounds = adjust_bounds(single.difference, single, items, member.looks) or alone
     wide, wide_adjusted, judges, agreeing = None, None, None, None
     if over is not None:
         judges, agreeing = over.judges, over.agreeing
         wide = None if over.low is None or over.high is None else Bounds(over.low, over.high)
-        wide_adjusted = adjusted_bounds(found.difference, over, both, member.looks)
-    p, p_over = (None if one is None else one.p for one in (items, both))
+        wide_adjusted = adjust_bounds(single.difference, over, both, member.looks)
+    p, p_over = (None if adjusted is None else adjusted.p for adjusted in (items, both))
     return PairDifference(
-        difference=found.difference * width,
+        difference=single.difference * width,
         ci95=(alone.low * width, alone.high * width),
         ci95_adjusted=(bounds.low * width, bounds.high * width),
-        p=found.p,
+        p=single.p,
         p_adjusted=p,
-        n=found.n,
+        n=single.n,
         minimum_detectable=None if least is None else least * width,
         verdict=lead_verdict(p, p_over, judges),
-        ci95_over_judges=_scaled(wide, width),
-        ci95_over_judges_adjusted=_scaled(wide_adjusted, width),
+        ci95_over_judges=_scale_bounds(wide, width),
+        ci95_over_judges_adjusted=_scale_bounds(wide_adjusted, width),
         p_over_judges=None if over is None else over.p,
         p_over_judges_adjusted=p_over,
         judges=judges,
@@ -296,5 +306,5 @@ def _pair_difference(member: FamilyMember, items: AdjustedP | None, both: Adjust
     )
 
 
-def _scaled(bounds: Bounds | None, width: float) -> Ends | None:
+def _scale_bounds(bounds: Bounds | None, width: float) -> Ends | None:
     return None if bounds is None else (bounds.low * width, bounds.high * width)

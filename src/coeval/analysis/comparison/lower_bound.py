@@ -55,102 +55,111 @@ def lower_bound(
     alpha : how often a bound may lie above the true difference
     shares : how much each stratum counts, above 0; None: all alike
     """
-    return _bound(*_independent(strata, shares), alpha, 1.0)
+    return _gaffke_bound(*_independent_differences(strata, shares), alpha, 1.0)
 
 
-def bound_over_all(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:
-    """Return the lower bound of the mean over strata of b − a over all their items, the missing ones as bad
-    as they can be: ``mean of n_h/N_h · D_h`` is bounded, and what the missing ones lose at most is added."""
-    paired = [one.pairs for one in strata]
+def lower_bound_with_missing(strata: Sequence[ScoredPairs], alpha: float = ONE_SIDED) -> float:
+    """Return the lower bound of the mean over strata of b − a over all their items, missing ones as bad as
+    can be: ``mean of n_h/N_h · D_h`` is bounded, and the most that the missing ones lose is added."""
+    paired = [scored.pairs for scored in strata]
     means = [float(np.average(pairs.b - pairs.a, weights=pairs.weights)) for pairs in paired]
-    shares = [len(pairs.a) / (len(pairs.a) + one.missing) for pairs, one in zip(paired, strata, strict=True)]
-    lost = [one.low - share * mean for one, share, mean in zip(strata, shares, means, strict=True)]
+    shares = [
+        len(pairs.a) / (len(pairs.a) + scored.missing) for pairs, scored in zip(paired, strata, strict=True)
+    ]
+    lost = [scored.low - share * mean for scored, share, mean in zip(strata, shares, means, strict=True)]
     bound = lower_bound(paired, alpha, shares=shares if len(set(shares)) > 1 else None)
     return float(np.mean(shares)) * bound + float(np.mean(lost))
 
 
-def beyond_p_value(strata: Sequence[PairedScores], drop: float) -> float:
-    """Return the two-sided p-value of "b loses ``drop`` or less", by the interval of `paired_difference`; 1
-    where no more than that is seen."""
-    found = paired_difference(strata)
-    beyond = -found.difference - drop
-    if beyond <= 0 or found.p is None:
+def excess_loss_p_value(strata: Sequence[PairedScores], allowed_loss: float) -> float:
+    """Return the two-sided p-value of "b loses ``allowed_loss`` or less", by the interval of
+    `paired_difference`; 1 if the observed loss is no greater."""
+    paired = paired_difference(strata)
+    excess = -paired.difference - allowed_loss
+    if excess <= 0 or paired.p is None:
         return 1.0
-    return 2 * float(stdtr(found.degrees, -beyond / found.error)) if found.error else 0.0
+    return 2 * float(stdtr(paired.degrees, -excess / paired.error)) if paired.error else 0.0
 
 
-def _bound(values: Floats, weights: Floats, alpha: float, times: float) -> float:
-    """Of different items, each as often as it stands there, and the one that was not drawn."""
+def _gaffke_bound(values: Floats, weights: Floats, alpha: float, repeats: float) -> float:
+    """Find the α-quantile for items that occur ``repeats`` times as often as observed, and one more of
+    difference −1."""
     if len(values) > _MOST_KINDS:
         values = np.floor(values * _STEP) / _STEP
     kinds, counts = np.unique(np.stack([values, weights]), axis=1, return_counts=True)
     values, weights = np.append(kinds[0], -1.0), np.append(kinds[1], kinds[1].max())
-    shapes, most = np.append(counts * times, 1.0), float(values.max())
+    shapes, most = np.append(counts * repeats, 1.0), float(values.max())
     if most <= -1:
         return -1.0
     from scipy.optimize import brentq
 
     return float(
         brentq(
-            lambda bound: at_most_zero(weights * (values - bound), shapes) - alpha, -1.0, most, xtol=_EXACT
+            lambda bound: probability_at_most_zero(weights * (values - bound), shapes) - alpha,
+            -1.0,
+            most,
+            xtol=_EXACT,
         )
     )
 
 
-def items_needed(strata: Sequence[PairedScores], drop: float, alpha: float = ONE_SIDED) -> int | None:
-    """Return how many items would decide whether b loses more than ``drop``, four times in five, if the
-    difference is as seen: that the bound lies above, or that the loss is significantly more.
+def count_items_needed(
+    strata: Sequence[PairedScores], allowed_loss: float, alpha: float = ONE_SIDED
+) -> int | None:
+    """Return how many items would decide, four times in five, whether b loses more than ``allowed_loss``, if
+    the difference is as observed: the bound lies above, or the loss is significantly more.
 
-    None: a loss that is seen to equal the drop is decided by no number of items, or by too many.
+    None if the observed loss equals the allowed one, which no number of items decides, or if it takes too
+    many.
     """
-    values, weights = _independent(strata)
+    values, weights = _independent_differences(strata)
     weights = weights / weights.sum()
     n, difference = sum(len(pairs.a) for pairs in strata), float(weights @ values)
     error = float(np.sqrt(weights**2 @ (values - difference) ** 2))
     power = float(ndtri(POWER))
-    if difference < -drop:
-        times = max((float(ndtri(1 - alpha)) + power) * error / (-difference - drop), 1.0) ** 2
+    if difference < -allowed_loss:
+        times = max((float(ndtri(1 - alpha)) + power) * error / (-difference - allowed_loss), 1.0) ** 2
         return int(np.ceil(n * times)) if times < _MOST_TIMES else None
     few, many = 1.0, _MOST_TIMES
     rounded = np.round(values * _ROUGH) / _ROUGH
 
-    def decided(times: float) -> bool:
-        bound = _bound(rounded, weights * len(weights), alpha, times)
-        return bound - power * error / float(np.sqrt(times)) >= -drop
+    def is_decided(times: float) -> bool:
+        bound = _gaffke_bound(rounded, weights * len(weights), alpha, times)
+        return bound - power * error / float(np.sqrt(times)) >= -allowed_loss
 
-    if not decided(many):
+    if not is_decided(many):
         return None
     while many / few > 1.02:
         middle = float(np.sqrt(few * many))
-        few, many = (few, middle) if decided(middle) else (middle, many)
+        few, many = (few, middle) if is_decided(middle) else (middle, many)
     return int(np.ceil(n * many))
 
 
-def _independent(
+def _independent_differences(
     strata: Sequence[PairedScores], shares: Sequence[float] | None = None
 ) -> tuple[Floats, Floats]:
-    """The differences of items, or of clusters of them, and how much each counts; of one stratum, 1 on
-    average."""
+    """Return the differences of items, or of clusters of them, and their weights, which average 1 in one
+    stratum."""
     values, weights = [], []
-    of_strata = np.ones(len(strata)) if shares is None else np.asarray(shares) / np.mean(shares)
-    for pairs, share in zip(strata, of_strata, strict=True):
-        counted = pairs.summed(pairs.weights)
-        values.append(pairs.summed(pairs.weights * (pairs.b - pairs.a)) / counted)
+    stratum_weights = np.ones(len(strata)) if shares is None else np.asarray(shares) / np.mean(shares)
+    for pairs, share in zip(strata, stratum_weights, strict=True):
+        counted = pairs.sum_by_cluster(pairs.weights)
+        values.append(pairs.sum_by_cluster(pairs.weights * (pairs.b - pairs.a)) / counted)
         weights.append(share * (counted / counted.sum()))
-    every = np.concatenate(weights)
-    return np.concatenate(values), every * len(every) / len(strata)
+    all_weights = np.concatenate(weights)
+    return np.concatenate(values), all_weights * len(all_weights) / len(strata)
 
 
 @cache
-def _nodes() -> tuple[Floats, Floats]:
+def _quadrature_nodes() -> tuple[Floats, Floats]:
     x, weights = np.polynomial.legendre.leggauss(_NODES)
     return np.exp(_FROM + (_TO - _FROM) * (x + 1) / 2), weights * (_TO - _FROM) / 2
 
 
-def at_most_zero(coefficients: Floats, shapes: Floats) -> float:
-    """How likely ``Σ c_i G_i ≤ 0`` is for independent gamma variables of these shapes:
-    ``½ − 1/π ∫ sin(Σ k arctan(c u)) ∏ (1 + c²u²)^(−k/2) du/u``."""
-    u, widths = _nodes()
+def probability_at_most_zero(coefficients: Floats, shapes: Floats) -> float:
+    """Return the probability that ``Σ c_i G_i ≤ 0`` for independent gamma variables of these shapes: ``½ −
+    1/π ∫ sin(Σ k arctan(c u)) ∏ (1 + c²u²)^(−k/2) du/u``."""
+    u, widths = _quadrature_nodes()
     spread = float(np.sqrt(shapes @ coefficients**2))
     mean = float(shapes @ coefficients)
     if abs(mean) > _BEYOND * spread or coefficients.min() >= 0 or coefficients.max() <= 0:

@@ -1,4 +1,4 @@
-"""Whether a candidate may take the place of a base: shown to lose less than a policy allows, or not.
+"""Gate a candidate that may replace a base: is it shown to lose less than a policy allows?
 
 A candidate is GO where it is shown of *every* critical task that it loses no more than ``max_drop``: that is
 an intersection–union test, whose error is that of its weakest part, so tasks need no correction (Berger
@@ -14,18 +14,23 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import Comparison, where_of
+from coeval.analysis.comparison.comparison_report import Comparison, where_phrase
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedPair,
     ComparedRow,
-    compared_pairs,
-    doubts_of,
-    pair_notes,
+    compare_pairs,
+    comparison_caveats,
+    mismatch_notes,
 )
-from coeval.analysis.comparison.lower_bound import ONE_SIDED, beyond_p_value, bound_over_all, items_needed
-from coeval.analysis.comparison.paired_difference import holm
-from coeval.analysis.comparison.side import Side, judged_apart
+from coeval.analysis.comparison.lower_bound import (
+    ONE_SIDED,
+    count_items_needed,
+    excess_loss_p_value,
+    lower_bound_with_missing,
+)
+from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
+from coeval.analysis.comparison.side import Side, unshared_judge_notes
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, joined, p_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.figures import difference_text, format_points
@@ -46,7 +51,7 @@ OVERALL = "overall"
 
 
 class TaskRule(TypedDict, total=False):
-    """What a policy says of one task, where that differs from the rest."""
+    """A policy's settings for one task that differ from the rest."""
 
     tier: Tier
     max_drop: Points
@@ -55,8 +60,8 @@ class TaskRule(TypedDict, total=False):
 
 
 class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a candidate may lose. A task that ``tasks`` does not name is critical; ``overall`` is supporting,
-    since what holds of all tasks holds of their mean."""
+    """The losses that a candidate is allowed. A task that ``tasks`` does not name is critical; ``overall`` is
+    supporting, since what holds for all tasks holds for their mean."""
 
     max_drop: Annotated[Points, Setting("Points of a hundred that a task may lose.", "policy")]
     min_items: Annotated[Count, Setting("Items below which a task is never GO.", "policy")] = 1
@@ -64,44 +69,39 @@ class GatePolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         dict[str, Tier | TaskRule], Setting("By task: its tier, or what else differs.", "policy")
     ] = {}
 
-    def rule(self, task: str | None) -> TaskRule:
-        """That of a task, None for overall, with nothing left open but ``metric``."""
-        usual: Tier = "supporting" if task is None else "critical"
-        own = self.tasks.get(OVERALL if task is None else task, usual)
-        said: TaskRule = {"tier": own} if isinstance(own, str) else own
-        return {"tier": usual, "max_drop": self.max_drop, "min_items": self.min_items, **said}
+    def task_rule(self, task: str | None) -> TaskRule:
+        """Return the rule of a task, None for overall, with defaults for all but ``metric``."""
+        default: Tier = "supporting" if task is None else "critical"
+        own = self.tasks.get(OVERALL if task is None else task, default)
+        rule: TaskRule = {"tier": own} if isinstance(own, str) else own
+        return {"tier": default, "max_drop": self.max_drop, "min_items": self.min_items, **rule}
 
-    @property
-    def named(self) -> set[str]:
-        """The tasks it names."""
-        return self.tasks.keys() - {OVERALL}
-
-    def small_drops(self) -> Iterator[str]:
+    def small_drop_warnings(self) -> Iterator[str]:
         """Warn of a drop that may be meant as a share of the scale."""
-        own = {
-            f" of {name}": self.rule(name)["max_drop"]
+        changed = {
+            f" of {name}": self.task_rule(name)["max_drop"]
             for name in self.tasks
             if "max_drop" in self.tasks[name]
         }
-        for place, drop in {"": self.max_drop, **own}.items():
+        for of_task, drop in {"": self.max_drop, **changed}.items():
             if 0 < drop < _SMALLEST:
                 share = f"{100 * drop:g}"
-                way = f"for {share} points write {share}"
-                yield f"max_drop{place}: {drop:g} means {drop:g} of 100 points; {way}"
+                remedy = f"for {share} points write {share}"
+                yield f"max_drop{of_task}: {drop:g} means {drop:g} of 100 points; {remedy}"
 
 
 # --- Verdicts
 
 
 class GatedTask(msgspec.Struct, frozen=True):
-    """The verdict on a task (None: over the tasks) in one metric.
+    """The verdict on a task (None: overall) in one metric.
 
-    ``difference`` is candidate − base and ``lower`` its lower bound, one-sided, were all that is ``missing``
-    as bad as it can be; both, like ``max_drop``, are shares of the metric's scale. ``items_needed`` would
-    decide it four times in five, if the difference is as seen. ``fits``: the same items, judges and recipes
-    on both sides. ``reasons`` say why it is not GO. ``place``: ``overall`` or the task, and a metric that is
-    not its score. ``other_judges``: whether a GO or NO-GO would be the same with judges as a sample, by the
-    bound or interval over items and judges; None: nobody judged, or nothing is decided.
+    ``difference`` is candidate − base and ``lower`` its one-sided lower bound if all ``missing`` items are
+    as bad as can be; both, like ``max_drop``, are shares of the metric's scale. ``items_needed`` would decide
+    it four times in five, if the difference is as observed. ``fits``: both sides have the same items, judges
+    and recipes. ``reasons``: why it is not GO. ``place``: ``overall`` or the task, and a metric that is not
+    its score. ``other_judges``: whether a GO or NO-GO would be the same with judges as a sample, by the bound
+    or interval over items and judges; None: nobody judged, or nothing is decided.
     """
 
     task: str | None
@@ -110,24 +110,24 @@ class GatedTask(msgspec.Struct, frozen=True):
     tier: Tier
     verdict: Verdict
     max_drop: float
-    difference: float | None
-    lower: float | None
-    p_adjusted: float | None
-    n: int
-    missing: int
-    items_needed: int | None
-    fits: bool
-    reasons: tuple[str, ...]
+    difference: float | None = None
+    lower: float | None = None
+    p_adjusted: float | None = None
+    n: int = 0
+    missing: int = 0
+    items_needed: int | None = None
+    fits: bool = False
+    reasons: tuple[str, ...] = ()
     sentence: str = ""
     other_judges: Literal["same", "open", "unknown"] | None = None
     lower_over_judges: float | None = None
 
     @property
-    def holds_back(self) -> bool:
-        """Whether it blocks a GO."""
+    def blocks_go(self) -> bool:
+        """Check whether the verdict keeps the candidate from a GO."""
         if self.verdict == "GO" or self.tier == "advisory":
             return False
-        # what does not fit of a mean over tasks is theirs, and holds back where they decide
+        # a mean over tasks does not fit because some task does not, and that task blocks if it decides
         unfit = self.task is not None and not (self.n and self.fits)
         return self.tier == "critical" or self.verdict == "NO-GO" or unfit
 
@@ -142,22 +142,22 @@ class GatedCandidate(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """What is shown of it, and where it is not."""
+        """State the verdict, and the tasks that decide it or stay open."""
         if self.verdict == "GO":
-            open_still = [one for one in self.tasks if one.tier == "supporting" and one.verdict != "GO"]
-            but = self._reasons(open_still)
-            tail = f"; open, and not required: it {but}" if but else ""
+            open_tasks = [task for task in self.tasks if task.tier == "supporting" and task.verdict != "GO"]
+            reasons = self._list_reasons(open_tasks)
+            tail = f"; open, and not required: it {reasons}" if reasons else ""
             return f"GO: {self.candidate} may take the place of {self.base}{tail}"
-        said = self._reasons(one for one in self.tasks if one.holds_back and one.verdict == self.verdict)
-        return f"{self.verdict}: {self.candidate} {said}"
+        blocking = [task for task in self.tasks if task.blocks_go and task.verdict == self.verdict]
+        return f"{self.verdict}: {self.candidate} {self._list_reasons(blocking)}"
 
-    def _reasons(self, tasks: Iterable[GatedTask]) -> str:
-        by_reason: dict[str, list[str]] = {}
-        for one in tasks:
-            by_reason.setdefault(self._because(one), []).append(one.place)
-        return "; ".join(f"{reason} in {join_names(places)}" for reason, places in by_reason.items())
+    def _list_reasons(self, tasks: Iterable[GatedTask]) -> str:
+        places_by_reason: dict[str, list[str]] = {}
+        for task in tasks:
+            places_by_reason.setdefault(self._task_reason(task), []).append(task.place)
+        return "; ".join(f"{reason} in {join_names(places)}" for reason, places in places_by_reason.items())
 
-    def _because(self, task: GatedTask) -> str:
+    def _task_reason(self, task: GatedTask) -> str:
         if task.verdict == "NO-GO":
             return f"loses more than allowed to {self.base}"
         if not task.n:
@@ -170,7 +170,7 @@ class GatedCandidate(msgspec.Struct, frozen=True):
 
 
 class GateReport(msgspec.Struct, frozen=True):
-    """The verdicts on all candidates, as `coeval.gate` returns them. ``level``: that of each lower bound."""
+    """The verdicts on all candidates, as `coeval.gate` returns them. ``level``: of each lower bound."""
 
     verdict: Verdict
     candidates: tuple[GatedCandidate, ...]
@@ -181,157 +181,160 @@ class GateReport(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """0 GO, 3 INCONCLUSIVE, 4 NO-GO: that of the worst candidate."""
+        """Return 0 for GO, 3 for INCONCLUSIVE, 4 for NO-GO, by the worst candidate."""
         return {"GO": 0, "INCONCLUSIVE": GAPS, "NO-GO": WORSE}[self.verdict]
 
     @property
     def unscored(self) -> tuple[GatedTask, ...]:
-        """What decides and has no score to hold against the base's."""
-        tasks = (one for each in self.candidates for one in each.tasks)
-        return tuple(one for one in tasks if one.holds_back and not one.n)
+        """Return the deciding tasks in which no item is scored on both sides."""
+        tasks = (task for candidate in self.candidates for task in candidate.tasks)
+        return tuple(task for task in tasks if task.blocks_go and not task.n)
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: what ``coeval gate --json`` prints."""
+        """Return plain data, ready for JSON: what ``coeval gate --json`` prints."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
 
 def gate_sides(
-    groups: Sequence[Sequence[Side]], policy: GatePolicy, notes: Sequence[str] = (), *, sure: bool = True
+    groups: Sequence[Sequence[Side]],
+    policy: GatePolicy,
+    notes: Sequence[str] = (),
+    *,
+    significant_only: bool = True,
 ) -> GateReport:
-    """Compare all others of each group with its first one.
+    """Gate all others of each group against its first side.
 
-    A task is NO-GO where the candidate's loss is significantly more than the allowed drop (Holm over all that
-    decides), GO where its lower bound lies above that drop, both sides fit and have enough items, and
-    INCONCLUSIVE otherwise. A candidate is NO-GO where any critical or supporting task is; GO where all
-    critical ones are and no supporting one lacks scores or does not fit.
+    A task is NO-GO if the candidate's loss is significantly more than the allowed drop (Holm over all that
+    decides), GO if its lower bound lies above that drop, both sides fit and have enough items, and
+    INCONCLUSIVE otherwise. A candidate is NO-GO if any critical or supporting task is; GO if all critical
+    ones are and no supporting one lacks scores or does not fit. ``significant_only``: a loss must be
+    significant for a NO-GO.
 
-    Raises UsageError: there is no candidate, nothing critical, or a metric of overall. ``sure``: losses need
-    be significant.
+    Raises UsageError if there is no candidate, nothing critical, or a metric of overall.
     """
-    if metric := policy.rule(None).get("metric"):
+    if metric := policy.task_rule(None).get("metric"):
         raise UsageError(f"{OVERALL} is the mean of the tasks' scores: leave out its metric, {metric}")
     bases = {group[0].label for group in groups}
-    held = [one for one in compared_pairs(groups) if one.a.label in bases]
-    if not held:
+    pairs = [pair for pair in compare_pairs(groups) if pair.a.label in bases]
+    if not pairs:
         raise UsageError("there is no candidate to hold against the base: name a second folder")
-    alpha = ONE_SIDED / len(held)
-    drafts = [list(_drafts(one, policy)) for one in held]
-    tested = [draft for of_one in drafts for draft in of_one if draft.tested]
-    looks = [joined((one.a.looks, one.b.looks)) for one in held]
-    each = zip(drafts, looks, strict=True)
-    beyond = holm([draft.p_beyond(at) for of_one, at in each for draft in of_one if draft.tested])
-    worse = {id(draft) for draft, p in zip(tested, beyond, strict=True) if p < ALPHA}
+    alpha = ONE_SIDED / len(pairs)
+    drafts = [list(_draft_tasks(pair, policy)) for pair in pairs]
+    looks = [joined((pair.a.looks, pair.b.looks)) for pair in pairs]
+    p_by_draft = {
+        id(draft): draft.excess_p_value(at)
+        for of_pair, at in zip(drafts, looks, strict=True)
+        for draft in of_pair
+        if draft.is_tested
+    }
+    worse = {draft for draft, p in holm_adjust_by_name(p_by_draft).items() if p < ALPHA}
     candidates = []
-    for one, of_one, at in zip(held, drafts, looks, strict=True):
-        level = _level(alpha, at)
-        tasks = tuple(_gated(draft, id(draft) in worse, level, sure) for draft in of_one)
+    for pair, of_pair, at in zip(pairs, drafts, looks, strict=True):
+        level = _bound_level(alpha, at)
+        tasks = tuple(_gate_task(draft, id(draft) in worse, level, significant_only) for draft in of_pair)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
-        candidates.append(GatedCandidate(one.a.label, one.b.label, _verdict(tasks), tasks))
-    verdicts = {one.verdict for one in candidates}
+        candidates.append(GatedCandidate(pair.a.label, pair.b.label, _combine_verdicts(tasks), tasks))
+    verdicts = {candidate.verdict for candidate in candidates}
     sides = [side for group in groups for side in group]
     return GateReport(
-        next(one for one in ("NO-GO", "INCONCLUSIVE", "GO") if one in verdicts),
+        next(verdict for verdict in ("NO-GO", "INCONCLUSIVE", "GO") if verdict in verdicts),
         tuple(candidates),
         1 - alpha,
-        tuple(dict.fromkeys([*notes, *pair_notes(held, sides)])),
-        tuple(doubts_of(held, groups)),
+        tuple(dict.fromkeys([*notes, *mismatch_notes(pairs, sides)])),
+        tuple(comparison_caveats(pairs, groups)),
         any(side.simulated for side in sides),
     )
 
 
-def worse_lines(found: GateReport, delta: float, *, sure: bool = True) -> Iterator[str]:
-    """State who is worse, who has no score, and the loss that is not excluded."""
-    every = [(each, one) for each in found.candidates for one in each.tasks]
-    for _, one in every:
-        if one.verdict == "NO-GO":
-            yield f"gate failed: {one.sentence.removeprefix('NO-GO: ')}"
-    if found.verdict != "NO-GO" and not found.unscored:
-        how = ", and significantly so" if sure else ", significantly or not"
+def loss_messages(report: GateReport, delta: float, *, significant_only: bool = True) -> Iterator[str]:
+    """State which candidates lose more than ``delta``, which have no score, and the loss not excluded."""
+    tasks = [(candidate.candidate, task) for candidate in report.candidates for task in candidate.tasks]
+    for _, task in tasks:
+        if task.verdict == "NO-GO":
+            yield f"gate failed: {task.sentence.removeprefix('NO-GO: ')}"
+    if report.verdict != "NO-GO" and not report.unscored:
+        how = ", and significantly so" if significant_only else ", significantly or not"
         yield f"gate passed: no side is worse by more than {100 * delta:.4g}% of the scale{how}"
-    for each, one in every:
-        if not one.n and one.holds_back:
-            why = "; ".join(reason.removeprefix(f"{one.place}: ") for reason in one.reasons)
-            yield f"the gate says nothing of {one.place} for {each.candidate}: {why}"
-    bounds = [(one.lower, each, one) for each, one in every if one.lower is not None]
-    if bounds and found.verdict != "NO-GO":
-        lower, each, one = min(bounds, key=lambda bound: bound[0])
+    for name, task in tasks:
+        if not task.n and task.blocks_go:
+            why = "; ".join(reason.removeprefix(f"{task.place}: ") for reason in task.reasons)
+            yield f"the gate says nothing of {task.place} for {name}: {why}"
+    bounds = [(task.lower, name, task.place) for name, task in tasks if task.lower is not None]
+    if bounds and report.verdict != "NO-GO":
+        lower, name, place = min(bounds, key=lambda bound: bound[0])
         if lower < -delta:
             yield (
-                f"a loss of up to {format_points(-lower)} points of {each.candidate} in {one.place} is not "
+                f"a loss of up to {format_points(-lower)} points of {name} in {place} is not "
                 "excluded; coeval gate passes only what is shown to lose less"
             )
 
 
-def _verdict(tasks: Sequence[GatedTask]) -> Verdict:
-    back = {one.verdict for one in tasks if one.holds_back}
-    return "NO-GO" if "NO-GO" in back else "INCONCLUSIVE" if back else "GO"
+def _combine_verdicts(tasks: Sequence[GatedTask]) -> Verdict:
+    blocking = {task.verdict for task in tasks if task.blocks_go}
+    return "NO-GO" if "NO-GO" in blocking else "INCONCLUSIVE" if blocking else "GO"
 
 
 # --- Tasks of one candidate
 
 
-class _Level(NamedTuple):
-    """That of a lower bound: ``claimed`` is its error at all looks together, ``alpha`` that of a single test
-    that achieves it; ``words`` name the claim."""
+class _BoundLevel(NamedTuple):
+    """The level of a lower bound: ``alpha`` is the error of a single look, and ``words`` name the confidence
+    over all looks together."""
 
-    claimed: float
     alpha: float
     words: str
 
 
-def _level(claimed: float, looks: Looks | None) -> _Level:
-    alpha = alpha_at_any_look(claimed, looks)
+def _bound_level(total_alpha: float, looks: Looks | None) -> _BoundLevel:
     at = "" if looks is None else " at any look"
-    return _Level(claimed, alpha, f"{100 * (1 - claimed):.4g}% sure{at}")
+    return _BoundLevel(alpha_at_any_look(total_alpha, looks), f"{100 * (1 - total_alpha):.4g}% sure{at}")
 
 
 class _Draft(NamedTuple):
-    """A task and its rule; ``row`` and ``found`` are None where no item is scored on both sides. ``why``:
-    what does not fit."""
+    """A task and its rule, before the verdict; ``row`` and ``comparison`` are None if no item is scored on
+    both sides. ``misfits``: what differs between the sides."""
 
     task: str | None
     metric: str
     rule: TaskRule
     row: ComparedRow | None
-    found: Comparison | None
-    why: tuple[str, ...]
+    comparison: Comparison | None
+    misfits: tuple[str, ...]
 
     @property
-    def decides(self) -> bool:
-        return self.rule["tier"] != "advisory"
+    def is_tested(self) -> bool:
+        return self.comparison is not None and self.rule["tier"] != "advisory"
 
-    @property
-    def tested(self) -> bool:
-        return self.found is not None and self.decides
-
-    def p_beyond(self, looks: Looks | None) -> float:
-        """Test that the loss is no more than allowed, or that there is none."""
-        if self.row is None or self.found is None or self.found.p is None:
+    def excess_p_value(self, looks: Looks | None) -> float:
+        """Return the p-value of "the loss is no more than allowed", and no more than none."""
+        if self.row is None or self.comparison is None or self.comparison.p is None:
             return 1.0
-        strata = [part.pairs for part in self.row.parts]
-        return max(self.found.p, p_at_any_look(beyond_p_value(strata, self.rule["max_drop"] / 100), looks))
+        p = excess_loss_p_value([part.pairs for part in self.row.parts], self.rule["max_drop"] / 100)
+        return max(self.comparison.p, p_at_any_look(p, looks))
 
     @property
     def place(self) -> str:
-        """``overall``, the task, or the task and a label or other metric that has no scores of both."""
+        """Return ``overall``, the task, or the task and a label or other metric without scores of both."""
         named = bool(self.metric) and self.metric != SCORE
         return f"{self.task}: {self.metric}" if self.task and named else self.task or OVERALL
 
 
-def _drafts(held: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
-    on_either = {item.task for side in held[:2] for item in side.items}
+def _draft_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
+    """Yield what is to be decided of a pair: overall first, then each task, its labels, and missing ones."""
+    on_either = {item.task for side in pair[:2] for item in side.items}
     of_tasks: list[_Draft] = []
     lacking: dict[str, str] = {}
-    for task in sorted(on_either | policy.named):
-        rule = policy.rule(task)
-        why = [one.said for one in held.pairing.mismatches if one.task == task]
-        why += judged_apart([one for one in held.pairing.apart if one.task == task], held[:2])
-        if why:
+    for task in sorted(on_either | (policy.tasks.keys() - {OVERALL})):
+        rule = policy.task_rule(task)
+        misfits = [mismatch.message for mismatch in pair.pairing.mismatches if mismatch.task == task]
+        unshared = [judges for judges in pair.pairing.unshared if judges.task == task]
+        misfits += unshared_judge_notes(unshared, pair[:2])
+        if misfits:
             lacking[task] = "does not fit on both sides"
         metric = rule.get("metric")
-        of_task = [row for row in held.rows if row.task == task]
+        of_task = [row for row in pair.rows if row.task == task]
         chosen = [
             row for row in of_task if (row.family == "task" if metric is None else row.metric == metric)
         ]
@@ -339,67 +342,67 @@ def _drafts(held: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
             chosen = [row for row in of_task if row.counted == "prompt"][:1]
         labels = [row for row in of_task if row.family == "label" and metric is None]
         of_tasks += (  # labels are in no score: what is lost there shows nowhere else
-            _Draft(task, row.metric, rule, row, held.comparison(row), tuple(why))
+            _Draft(task, row.metric, rule, row, pair.row_comparison(row), tuple(misfits))
             for row in (*chosen, *labels)
         )
         if not chosen:
-            lacks = f"{task}: no item has a score of both {held.a.label} and {held.b.label}"
+            lacks = f"{task}: no item has a score of both {pair.a.label} and {pair.b.label}"
             if task not in on_either:
-                near = get_close_matches(task, on_either, n=1)
-                hint = f"; did you mean {near[0]}?" if near else ""
+                close = get_close_matches(task, on_either, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
                 lacks = f"{task}: neither side has this task, which the policy names{hint}"
             elif metric is not None and of_task:
-                there = join_names(row.metric for row in of_task)
-                lacks = f"{task}: no item has a {metric} of both; there is {there}"
-            elif task in held.a.compared | held.b.compared:
+                metrics = join_names(row.metric for row in of_task)
+                lacks = f"{task}: no item has a {metric} of both; there is {metrics}"
+            elif task in pair.a.compared | pair.b.compared:
                 lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
-            of_tasks.append(_Draft(task, metric or "", rule, None, None, (*why, lacks)))
+            of_tasks.append(_Draft(task, metric or "", rule, None, None, (*misfits, lacks)))
         if metric is None:
-            of_tasks += _unpaired_labels(held, task, rule, {row.metric for row in (*chosen, *labels)})
+            of_tasks += _draft_unpaired_labels(pair, task, rule, {row.metric for row in (*chosen, *labels)})
         if not any(row.metric == SCORE and row.family == "task" for row in of_task):
             lacking[task] = "has no score of both"
-    yield from _overall(held, policy, lacking)
+    yield from _draft_overall(pair, policy, lacking)
     yield from of_tasks
 
 
-def _unpaired_labels(held: ComparedPair, task: str, rule: TaskRule, paired: Set[str]) -> Iterator[_Draft]:
-    """Labels of a task without an item that has both sides' label, next to ``paired`` scores or labels."""
-    for one in held.pairing.metrics if paired else ():
-        if one.task == task and one.measure == "label" and one.metric not in paired:
-            lacks = f"no item has the label {one.metric} of both {held.a.label} and {held.b.label}"
-            yield _Draft(task, one.metric, rule, None, None, (lacks,))
+def _draft_unpaired_labels(
+    pair: ComparedPair, task: str, rule: TaskRule, paired: Set[str]
+) -> Iterator[_Draft]:
+    """Yield the labels of a task that no item has on both sides, if other scores or labels are ``paired``."""
+    for metric in pair.pairing.metrics if paired else ():
+        if metric.task == task and metric.measure == "label" and metric.metric not in paired:
+            lacks = f"no item has the label {metric.metric} of both {pair.a.label} and {pair.b.label}"
+            yield _Draft(task, metric.metric, rule, None, None, (lacks,))
 
 
-def _overall(held: ComparedPair, policy: GatePolicy, lacking: Mapping[str, str]) -> Iterator[_Draft]:
-    """The mean over tasks, which is that of one task where only one is scored; ``lacking``: by task, why the
-    mean says nothing of it. Benchmarks' metrics have no mean."""
-    found = [(row, held.comparison(row)) for row in held.rows if row.task is None]
-    if not found and OVERALL in policy.tasks:
-        whole = [row for row in held.rows if row.family == "task" and row.metric == SCORE]
-        found = [
-            (row, msgspec.structs.replace(held.comparison(row), task=None, family="overall")) for row in whole
-        ]
+def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str, str]) -> Iterator[_Draft]:
+    """Yield the mean over tasks, which is that of one task if only one is scored; ``lacking``: by task, why
+    the mean leaves it out. Benchmarks' metrics have no mean."""
+    rows = [row for row in pair.rows if row.task is None]
+    if not rows and OVERALL in policy.tasks:
+        rows = [row for row in pair.rows if row.family == "task" and row.metric == SCORE]
     measures: dict[str, set[str]] = {}
-    for one in held.pairing.metrics:
-        measures.setdefault(one.task, set()).add(one.measure)
+    for metric in pair.pairing.metrics:
+        measures.setdefault(metric.task, set()).add(metric.measure)
     by_reason: dict[str, list[str]] = {}
     for task, reason in lacking.items():
         if "factor" in measures.get(task, {"factor"}):
             by_reason.setdefault(reason, []).append(task)
-    why = [f"{join_names(tasks)} {reason}" for reason, tasks in by_reason.items()]
-    rule = policy.rule(None)
-    for row, comparison in found:
-        yield _Draft(None, row.metric, rule, row, comparison, tuple(why))
-    if not found and OVERALL in policy.tasks:
+    misfits = [f"{join_names(tasks)} {reason}" for reason, tasks in by_reason.items()]
+    rule = policy.task_rule(None)
+    for row in rows:
+        overall = msgspec.structs.replace(pair.row_comparison(row), task=None, family="overall")
+        yield _Draft(None, row.metric, rule, row, overall, tuple(misfits))
+    if not rows and OVERALL in policy.tasks:
         none = "metrics of benchmarks and labels have no mean over tasks"
-        yield _Draft(None, SCORE, rule, None, None, tuple(why or [none]))
+        yield _Draft(None, SCORE, rule, None, None, tuple(misfits or [none]))
 
 
-def _gated(draft: _Draft, beyond: bool, level: _Level, sure: bool) -> GatedTask:
-    """``beyond``: the loss is significantly more than allowed."""
-    rule, row, found, alpha = draft.rule, draft.row, draft.found, level.alpha
+def _gate_task(draft: _Draft, beyond: bool, level: _BoundLevel, significant_only: bool) -> GatedTask:
+    """Decide a task; ``beyond``: its loss is significantly more than allowed."""
+    rule, row, comparison, alpha = draft.rule, draft.row, draft.comparison, level.alpha
     drop = rule["max_drop"] / 100
-    if row is None or found is None:
+    if row is None or comparison is None:
         return GatedTask(
             draft.task,
             draft.metric,
@@ -407,98 +410,99 @@ def _gated(draft: _Draft, beyond: bool, level: _Level, sure: bool) -> GatedTask:
             rule["tier"],
             "INCONCLUSIVE",
             drop,
-            *(None, None, None, 0, 0, None, False),
-            draft.why,
-            f"INCONCLUSIVE: {'; '.join(draft.why)}",
+            reasons=draft.misfits,
+            sentence=f"INCONCLUSIVE: {'; '.join(draft.misfits)}",
         )
     strata = [part.pairs for part in row.parts]
-    difference = found.difference / found.scale
-    lower = bound_over_all(row.parts, alpha)
-    few = found.n < rule["min_items"]
-    why = draft.why
+    difference = comparison.difference / comparison.scale
+    lower = lower_bound_with_missing(row.parts, alpha)
+    few = comparison.n < rule["min_items"]
+    reasons = draft.misfits
     if few:
-        why += (f"fewer than the {rule['min_items']:,} that the policy asks for",)
-    if beyond or (-difference > drop and not sure):
+        reasons += (f"fewer than the {rule['min_items']:,} that the policy asks for",)
+    if beyond or (-difference > drop and not significant_only):
         verdict: Verdict = "NO-GO"
     else:
-        verdict = "GO" if lower >= -drop and not why else "INCONCLUSIVE"
+        verdict = "GO" if lower >= -drop and not reasons else "INCONCLUSIVE"
     # where the sides do not fit, no number of items makes it a GO
-    open_to_items = verdict == "INCONCLUSIVE" and not draft.why
-    needed = items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
+    open_to_items = verdict == "INCONCLUSIVE" and not draft.misfits
+    needed = count_items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
     if open_to_items and (few or needed):
         needed = max(needed or 0, rule["min_items"])
     gated = GatedTask(
         draft.task,
         row.metric,
-        found.place,
+        comparison.place,
         rule["tier"],
         verdict,
         drop,
         difference,
         lower,
-        found.p_adjusted,
-        found.n,
-        found.missing,
+        comparison.p_adjusted,
+        comparison.n,
+        comparison.missing,
         needed,
-        not draft.why,
-        why,
+        not draft.misfits,
+        reasons,
     )
-    other, least = _other_judges(gated, found)
+    other, least = _verdict_over_judges(gated, comparison)
     gated = msgspec.structs.replace(gated, other_judges=other, lower_over_judges=least)
-    said = _sentence(gated, found, level, beyond) + _of_judges(gated, found)
-    return msgspec.structs.replace(gated, sentence=said)
+    sentence = _task_sentence(gated, comparison, level, beyond) + _other_judges_clause(gated, comparison)
+    return msgspec.structs.replace(gated, sentence=sentence)
 
 
-def _other_judges(
-    task: GatedTask, found: Comparison
+def _verdict_over_judges(
+    task: GatedTask, comparison: Comparison
 ) -> tuple[Literal["same", "open", "unknown"] | None, float | None]:
-    if not found.judges or task.lower is None:
+    """Return whether the verdict is the same with judges as a sample, and the lower bound over them."""
+    if not comparison.judges or task.lower is None:
         return None, None
-    over = found.ci95_over_judges
+    over = comparison.ci95_over_judges
     if over is None:
         return None if task.verdict == "INCONCLUSIVE" else "unknown", None
-    least = min(over[0] / found.scale, task.lower)
+    least = min(over[0] / comparison.scale, task.lower)
     if task.verdict == "INCONCLUSIVE":
         return None, least
     allowed = -task.max_drop
-    same = over[1] / found.scale < allowed if task.verdict == "NO-GO" else least >= allowed
+    same = over[1] / comparison.scale < allowed if task.verdict == "NO-GO" else least >= allowed
     return "same" if same else "open", least
 
 
-def _of_judges(task: GatedTask, found: Comparison) -> str:
-    """A clause on whether other judges would say the same."""
+def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
+    """Say whether other judges would agree, or why that is unknown."""
     if task.other_judges is None:
         return ""
     if task.other_judges == "unknown":
-        why = (
-            ": one judge scored both"
-            if found.judges == 1
-            else ": no item has scores from two judges for both"
-        )
-        return f"; agreement of other judges is unknown{why}"
+        two = "no item has scores from two judges for both"
+        why = "one judge scored both" if comparison.judges == 1 else two
+        return f"; agreement of other judges is unknown: {why}"
     least = f"over items and judges at least {format_points(task.lower_over_judges or 0.0)}"
-    if found.judges == 2:
+    if comparison.judges == 2:
         return f"; what other judges would say can only be guessed from two ({least})"
     if task.other_judges == "open":
         return f"; whether other judges would agree is open ({least})"
     return f"; other judges would agree ({least})"
 
 
-def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -> str:
-    """The verdict, and what it rests on, in points."""
-    where, allowed = where_of(found), format_points(task.max_drop)
-    n = pluralize(found.n, found.counted)
+def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, beyond: bool) -> str:
+    """State the verdict and its figures, in points."""
+    where, allowed = where_phrase(comparison), format_points(task.max_drop)
+    n = pluralize(comparison.n, comparison.counted)
     if task.verdict == "NO-GO":
         how = "significantly more than" if beyond else "not significantly, but more than"
-        # In points of a hundred, as what is allowed, whatever the metric's own scale.
-        by, low, high = (-100 * end / found.scale for end in (found.difference, *reversed(found.ci95)))
+        # in hundredths of the scale, as the allowed loss is, whatever the metric's own unit
+        by, low, high = (
+            -100 * end / comparison.scale for end in (comparison.difference, *reversed(comparison.ci95))
+        )
         loss = difference_text(by, low, high)
         return (
-            f"NO-GO: {found.b} is worse than {found.a} {where} by {loss} points, "
+            f"NO-GO: {comparison.b} is worse than {comparison.a} {where} by {loss} points, "
             f"{how} the allowed {allowed}; {n}"
         )
     least = f"at least {format_points(task.lower or 0.0)} ({level.words})"
-    seen = f"{found.b} − {found.a} is {format_points(task.difference or 0.0)} points {where}, {least}"
+    seen = (
+        f"{comparison.b} − {comparison.a} is {format_points(task.difference or 0.0)} points {where}, {least}"
+    )
     if task.verdict == "GO":
         return f"GO: {seen}: a loss of more than {allowed} is excluded; {n}"
     parts = list(task.reasons)
@@ -507,6 +511,6 @@ def _sentence(task: GatedTask, found: Comparison, level: _Level, beyond: bool) -
     if task.missing:
         parts.append(f"{task.missing:,} without a score on either side count as lost: fill these first")
     if task.items_needed:
-        needed = pluralize(task.items_needed, found.counted)
+        needed = pluralize(task.items_needed, comparison.counted)
         parts.append(f"about {needed} would decide it four times in five")
     return f"INCONCLUSIVE: {seen}; {n}; {'; '.join(parts)}"

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtr, ndtr, stdtr, stdtrit
-from scipy.special import stdtr as t_probability
 
 from coeval.analysis.intervals import (
     ALPHA,
@@ -43,23 +42,23 @@ from coeval.analysis.panel.mean_squares import (
 _Name = TypeVar("_Name", bound=Hashable)
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted so that one below 0.05 is a false one in at most 5 of 100 families (Holm 1979).
+def holm_adjust(p_values: Sequence[float]) -> list[float]:
+    """Adjust p-values so that one below 0.05 is false in at most 5 of 100 families (Holm 1979).
 
-    ``p'_(i) = max over j ≤ i of (m − j + 1) p_(j)``, at most 1; in the order given.
+    ``p'_(i) = max over j ≤ i of (m − j + 1) p_(j)``, at most 1; in the given order.
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
-    found = np.empty(len(p))
-    found[order] = np.minimum(raised, 1.0)
-    return found.tolist()
+    adjusted = np.empty(len(p))
+    adjusted[order] = np.minimum(raised, 1.0)
+    return adjusted.tolist()
 
 
-def holm_by_name(p_values: Mapping[_Name, float | None]) -> dict[_Name, float]:
-    """As `holm`, by name, of those that have a p-value."""
-    known = {name: p for name, p in p_values.items() if p is not None}
-    return dict(zip(known, holm(list(known.values())), strict=True))
+def holm_adjust_by_name(p_values: Mapping[_Name, float | None]) -> dict[_Name, float]:
+    """Adjust the p-values that are not None, as `holm_adjust` does; return them by name."""
+    defined = {name: p for name, p in p_values.items() if p is not None}
+    return dict(zip(defined, holm_adjust(list(defined.values())), strict=True))
 
 
 Test: TypeAlias = Literal["paired t", "exact McNemar", "sign flips"]
@@ -83,7 +82,8 @@ _ALL_FLIPS = 14
 _NO_TAIL = 0.05
 # Steps of the scale: means of up to ten scores are multiples of one of them.
 _FINEST = 5_040
-# Above the rounding of sums of thousands of scores (1e-13), far below the smallest step (1/5,040).
+# Differences by less are rounding: above that of sums of thousands of scores (1e-13), far below the smallest
+# step (1/5,040).
 _EQUAL = 1e-9
 # Share of an item: so much more scatter there may be than is seen of few items. Without it a run of 12 to 20
 # items with means near 90 finds what it promised in 62 to 75 of 100, not 80 (evidence/paired.py).
@@ -93,16 +93,16 @@ _APPROACHES = 60
 
 
 class PairedScores(NamedTuple):
-    """The scores of n items in one stratum, from 0 to 1, and how often each item counts. ``clusters``: a
-    number for each item, which those share that are no independent evidence; None: all are."""
+    """Scores of n items in one stratum, 0 to 1, and the weight of each item. ``clusters``: one number per
+    item, shared by items that are not independent evidence; None: all items are."""
 
     a: Floats
     b: Floats
     weights: Floats
     clusters: NDArray[np.integer[Any]] | None = None
 
-    def summed(self, values: Floats) -> Floats:
-        """The sums of items' values over each cluster; as they are where items are independent."""
+    def sum_by_cluster(self, values: Floats) -> Floats:
+        """Sum items' values over each cluster; without clusters return them unchanged."""
         if self.clusters is None:
             return values
         _, at = np.unique(self.clusters, return_inverse=True)
@@ -135,28 +135,28 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 class _Stratum(NamedTuple):
-    """Means, and the distances to them of each item, or cluster of such, with its weight: as in the
-    cluster-robust variance (Liang and Zeger 1986)."""
+    """Both means, and each item's (or cluster's) weighted deviation from them, as in the cluster-robust
+    variance (Liang and Zeger 1986)."""
 
     mean_a: float
     mean_b: float
-    from_a: Floats
-    from_b: Floats
+    deviations_a: Floats
+    deviations_b: Floats
 
     @property
     def items(self) -> int:
-        return len(self.from_a)
+        return len(self.deviations_a)
 
 
 class _Spread(NamedTuple):
-    """The standard error of a difference, and the degrees of freedom it rests on."""
+    """The standard error of a difference, and its degrees of freedom."""
 
     error: float
     degrees: float
 
 
-def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Difference:
-    """The mean over strata of the difference of paired means.
+def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> Difference:
+    """Compute the difference of paired means, averaged over strata, with its interval and p-value.
 
     *Interval.* In the middle of the scale ``D ± t·SE`` with the variance of the items' differences, over
     strata with Satterthwaite's degrees of freedom. Near an end of the scale (a mean closer than 0.1, by less
@@ -165,39 +165,37 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     scatter of means at opposite ends or of small differences in the middle, MOVER takes over (Zou and Donner
     2008): the intervals of both means and the correlation of the items' scores.
 
-    *p-value.* Of scores that are right or wrong, McNemar's exact test (1947); elsewhere the paired t test
-    where the interval is t's, and the sign-flip permutation test (Fisher 1935) where it is not.
+    *p-value.* For scores that are right or wrong, McNemar's exact test (1947); elsewhere the paired t test
+    if the interval is t's, and the sign-flip permutation test (Fisher 1935) if it is not.
 
-    Parameters
-    ----------
-    strata : T ≥ 1 of them, each with at least one item
-    family : how many comparisons are made at once, this one among them
+    ``family_size``: how many comparisons are made at once, this one included.
     """
-    parts = [_stratum(pairs) for pairs in strata]
+    parts = [_summarise_stratum(pairs) for pairs in strata]
     mean_a = float(np.mean([part.mean_a for part in parts]))
     mean_b = float(np.mean([part.mean_b for part in parts]))
     difference, n = mean_b - mean_a, sum(part.items for part in parts)
-    apart = [pairs.summed(pairs.b - pairs.a) for pairs in strata]
-    differing = float(sum((np.abs(values) > _EQUAL).sum() for values in apart))
+    item_differences = [pairs.sum_by_cluster(pairs.b - pairs.a) for pairs in strata]
+    differing_items = float(sum((np.abs(values) > _EQUAL).sum() for values in item_differences))
     binary = len(strata) == 1 and _is_binary(strata[0])
-    near = any(map(_near_an_end, parts))
-    # Of an item's difference, if its two scores were right or wrong by themselves.
-    spread = _spread(parts, mean_a * (1 - mean_a) + mean_b * (1 - mean_b) if near else 0.0)
-    carried = sum(map(_carrying, apart))
-    if abs(difference) > _OPPOSITE + _EQUAL if near else n >= _ENOUGH:
-        differing = min(differing, carried)
-    scarce = differing < _FEWEST_DIFFERING - _EQUAL or spread.error == 0
-    if scarce:
-        low, high = _mover(parts, mean_a, mean_b)
+    near_end = any(map(_is_near_scale_end, parts))
+    # near an end, one more item is lent, with the variance of two independent scores that are right or wrong
+    spread = _estimate_spread(parts, mean_a * (1 - mean_a) + mean_b * (1 - mean_b) if near_end else 0.0)
+    effective = sum(map(_effective_item_count, item_differences))
+    if abs(difference) > _OPPOSITE + _EQUAL if near_end else n >= _ENOUGH:
+        differing_items = min(differing_items, effective)
+    few_differ = differing_items < _FEWEST_DIFFERING - _EQUAL or spread.error == 0
+    if few_differ:
+        low, high = _mover_bounds(parts, mean_a, mean_b)
         spread = _Spread((high - low) / 2 / float(stdtrit(max(n - 1, 1), (1 + LEVEL) / 2)), max(n - 1, 1))
     else:
         half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
         low, high = max(difference - half, -1.0), min(difference + half, 1.0)
-    test: Test = "exact McNemar" if binary else "sign flips" if near or scarce else "paired t"
-    p = _p_value(test, strata, difference, spread) if n > 1 else None
+    test: Test = "exact McNemar" if binary else "sign flips" if near_end or few_differ else "paired t"
+    p = _compute_p_value(test, strata, difference, spread) if n > 1 else None
     if p is not None and p >= ALPHA:
         low, high = min(low, 0.0), max(high, 0.0)
-    detectable = _detectable(parts, mean_a, mean_b, _unlent_spread(parts, carried) or spread, family)
+    raised = _raise_observed_spread(parts, effective) or spread
+    detectable = _find_detectable_difference(parts, mean_a, mean_b, raised, family_size)
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
     return Difference(
@@ -216,148 +214,155 @@ def paired_difference(strata: Sequence[PairedScores], family: int = 1) -> Differ
     )
 
 
-def _unlent_spread(parts: Sequence[_Stratum], carried: float) -> _Spread | None:
-    """Return the spread seen, raised for what few items do not show; None where nothing differs."""
-    spread = _spread(parts, 0.0)
-    raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(carried, 1.0)))
+def _raise_observed_spread(parts: Sequence[_Stratum], effective: float) -> _Spread | None:
+    """Return the observed spread, raised for what few ``effective`` items do not show; None if no item
+    differs."""
+    spread = _estimate_spread(parts, 0.0)
+    raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(effective, 1.0)))
     return raised if spread.error else None
 
 
-def _near_an_end(stratum: _Stratum) -> bool:
-    """Whether one of the two means is so close to an end of the scale that few items tell it apart."""
+def _is_near_scale_end(stratum: _Stratum) -> bool:
+    """Check whether a mean is so close to an end of the scale that few items' worth of score separate it from
+    there."""
     room = min(stratum.mean_a, 1 - stratum.mean_a, stratum.mean_b, 1 - stratum.mean_b)
     return room < _END and stratum.items * room < _FEW_AT_END
 
 
-def _carrying(differences: Floats) -> float:
-    """How many items carry the scatter of differences around their median: of k alike, among others that are
-    all the same, k; of a normal sample a third (``(Σx²)² / Σx⁴``, the inverse participation ratio)."""
+def _effective_item_count(differences: Floats) -> float:
+    """Estimate how many items carry the scatter of differences around their median: k if k are alike and the
+    others all the same; a third of a normal sample (``(Σx²)² / Σx⁴``, the inverse participation ratio)."""
     squares = (differences - np.median(differences)) ** 2
     total = float(squares.sum())
     return total**2 / float(squares @ squares) if total > 0 else 0.0
 
 
 class AdjustedP(NamedTuple):
-    """A p-value adjusted for others, and how many times at most the adjustment multiplies it."""
+    """An adjusted p-value, and the most that the adjustment can multiply a p-value by."""
 
     p: float
     tests: int
 
 
-def adjusted_bounds(
-    by: float, found: Difference | OverJudges, adjusted: AdjustedP | None, looks: Looks | None = None
+def adjust_bounds(
+    difference: float, tested: Difference | OverJudges, adjusted: AdjustedP | None, looks: Looks | None = None
 ) -> Bounds | None:
-    """The interval of the difference ``by`` that leaves 0 out where the adjusted p-value is below 0.05: at
-    confidence 1 − 0.05/k, where the adjustment multiplied p by k.
+    """Widen the interval of ``difference`` to confidence 1 − 0.05/k, where the adjustment multiplied p by k,
+    so that it excludes 0 if the adjusted p-value is below 0.05.
 
-    Of a p-value that is capped at 1, k is the number of tests; of a test below one that is not significant,
-    what keeps 0 in. ``looks``: those that the p-value holds at. None where there is no interval.
+    If the p-value is capped at 1, k is the number of tests; if a parent test is not significant, k is what
+    keeps 0 in. ``looks``: the looks at a growing run that the p-value allows for. None if there is no
+    interval.
     """
-    if found.low is None or found.high is None:
+    if tested.low is None or tested.high is None:
         return None
-    bounds = Bounds(found.low, found.high)
-    if found.p is None or adjusted is None:
+    bounds = Bounds(tested.low, tested.high)
+    if tested.p is None or adjusted is None:
         return bounds
-    times = adjusted.p / found.p if found.p > 0 else float(adjusted.tests)
+    multiplier = adjusted.p / tested.p if tested.p > 0 else float(adjusted.tests)
     if adjusted.p < ALPHA:
-        times = min(times, adjusted.tests)
+        multiplier = min(multiplier, adjusted.tests)
     elif adjusted.p >= 1:
-        times = max(times, adjusted.tests)
-    return bounds_at_level(by, bounds, found.degrees, ALPHA / times, looks)
+        multiplier = max(multiplier, adjusted.tests)
+    return bounds_at_level(difference, bounds, tested.degrees, ALPHA / multiplier, looks)
 
 
-def _detectable(
-    parts: Sequence[_Stratum], mean_a: float, mean_b: float, spread: _Spread, family: int
+def _find_detectable_difference(
+    parts: Sequence[_Stratum], mean_a: float, mean_b: float, spread: _Spread, family_size: int
 ) -> float:
-    """The true difference X that is found with 80 % power: ``X = (t_c + t_0.8) · SE(X)``.
+    """Return the true difference X that is detected with 80% power: ``X = (t_c + t_0.8) · SE(X)``.
 
-    Where one of the two were X nearer to the middle of the scale, its scores would scatter more: by m(1 − m)
-    of its mean. So ``SE(X)² = SE² · V(m, m ∓ X) / V(m_a, m_b)`` with ``V(p, q) = p(1 − p) + q(1 − q) −
-    2r √(p(1 − p) q(1 − q))``, the mean m of both and the correlation r of their scores; never less than SE.
+    If one mean were X nearer to the middle of the scale, its scores would scatter more: by m(1 − m) of its
+    mean. So ``SE(X)² = SE² · V(m, m ∓ X) / V(m_a, m_b)`` with ``V(p, q) = p(1 − p) + q(1 − q) − 2r √(p(1 −
+    p) q(1 − q))``, the mean m of both and the correlation r of their scores; never less than SE.
     """
-    r, middle = _correlation(parts), (mean_a + mean_b) / 2
-    certainty = 1 - (1 - LEVEL) / 2 / family
-    least = float(stdtrit(spread.degrees, [certainty, POWER]).sum()) * spread.error
-    here, found = _variance_at(mean_a, mean_b, r), least
-    for _ in range(_APPROACHES if here > 0 else 0):
-        other = middle - found if middle > 0.5 else middle + found
-        more = _variance_at(middle, min(max(other, 0.0), 1.0), r) / here
-        found = min(least * float(np.sqrt(max(more, 1.0))), 1.0)
-    return found
+    correlation, middle = _correlate_means(parts), (mean_a + mean_b) / 2
+    certainty = 1 - (1 - LEVEL) / 2 / family_size
+    smallest = float(stdtrit(spread.degrees, [certainty, POWER]).sum()) * spread.error
+    variance, detectable = _difference_variance(mean_a, mean_b, correlation), smallest
+    for _ in range(_APPROACHES if variance > 0 else 0):
+        shifted_mean = middle - detectable if middle > 0.5 else middle + detectable
+        growth = _difference_variance(middle, min(max(shifted_mean, 0.0), 1.0), correlation) / variance
+        detectable = min(smallest * float(np.sqrt(max(growth, 1.0))), 1.0)
+    return detectable
 
 
-def _variance_at(p: float, q: float, r: float) -> float:
-    """Of the difference of two scores that are right or wrong, with these means and correlation."""
-    of_p, of_q = p * (1 - p), q * (1 - q)
-    return of_p + of_q - 2 * r * float(np.sqrt(max(of_p * of_q, 0.0)))
+def _difference_variance(mean_p: float, mean_q: float, correlation: float) -> float:
+    """Return the variance of the difference of two right-or-wrong scores with these means and correlation."""
+    variance_p, variance_q = mean_p * (1 - mean_p), mean_q * (1 - mean_q)
+    return variance_p + variance_q - 2 * correlation * float(np.sqrt(max(variance_p * variance_q, 0.0)))
 
 
-def mcnemar(only_a: int, only_b: int) -> float:
-    """Two-sided p-value of McNemar's exact test: how unlike a fair coin the discordant pairs fell.
-
-    Parameters
-    ----------
-    only_a, only_b : items that are right only in a, and only in b
-    """
+def mcnemar_p_value(only_a: int, only_b: int) -> float:
+    """Return the two-sided p-value of McNemar's exact test, for the numbers of items right only in a, and
+    only in b."""
     discordant = only_a + only_b
     return min(1.0, 2 * float(bdtr(min(only_a, only_b), discordant, 0.5))) if discordant else 1.0
 
 
-def sign_flips(differences: Floats) -> float:
-    """Two-sided p-value of the sum of differences under all flips of their signs.
+def sign_flip_p_value(differences: Floats) -> float:
+    """Return the two-sided p-value of the sum of differences under all flips of their signs.
 
-    Of up to 14 that are not zero, every flip is counted. Of more, the tail is that of the saddlepoint
-    approximation (Lugannani and Rice 1980; Robinson 1982) with the cumulants ``K(s) = Σ log cosh(s d_i)``;
-    where all are multiples of a step, by one step nearer: the sums lie two steps apart.
+    Up to 14 nonzero differences, every flip is counted. With more, the tail is that of the saddlepoint
+    approximation (Lugannani and Rice 1980; Robinson 1982) with the cumulants ``K(s) = Σ log cosh(s d_i)``,
+    taken one step nearer if all are multiples of a step: their sums lie two steps apart.
 
-    Parameters
-    ----------
-    differences : (n,) of items, each with the weight of its stratum
+    ``differences``: (n,) of items, each multiplied by the weight of its stratum.
     """
-    d = np.abs(differences[np.abs(differences) > _EQUAL])
-    seen = abs(float(differences.sum()))
-    if len(d) <= _ALL_FLIPS:
+    sizes = np.abs(differences[np.abs(differences) > _EQUAL])
+    total = abs(float(differences.sum()))
+    if len(sizes) <= _ALL_FLIPS:
         sums = np.zeros(1)
-        for each in d:
-            sums = np.concatenate([sums - each, sums + each])
-        return float((np.abs(sums) >= seen * (1 - _EQUAL)).mean())
-    if seen >= float(d.sum()) * (1 - _EQUAL):
-        return 2.0 ** (1 - len(d))
-    return min(1.0, 2 * _tail(d / d.max(), max(seen - _step(d), 0.0) / float(d.max())))
+        for size in sizes:
+            sums = np.concatenate([sums - size, sums + size])
+        return float((np.abs(sums) >= total * (1 - _EQUAL)).mean())
+    if total >= float(sizes.sum()) * (1 - _EQUAL):
+        return 2.0 ** (1 - len(sizes))
+    return min(
+        1.0,
+        2
+        * _flipped_sum_tail_probability(
+            sizes / sizes.max(), max(total - _largest_common_step(sizes), 0.0) / float(sizes.max())
+        ),
+    )
 
 
-def _step(d: Floats) -> float:
-    """The largest number that all of them are multiples of; 0 where it is too small to matter."""
-    counts = np.rint(d * _FINEST)
-    if np.abs(d * _FINEST - counts).max() > _EQUAL * _FINEST:
+def _largest_common_step(sizes: Floats) -> float:
+    """Return the largest number that all sizes are multiples of; 0 if it is too small to matter."""
+    counts = np.rint(sizes * _FINEST)
+    if np.abs(sizes * _FINEST - counts).max() > _EQUAL * _FINEST:
         return 0.0
     return float(np.gcd.reduce(counts.astype(np.int64))) / _FINEST
 
 
-def _tail(d: Floats, total: float) -> float:
-    """How likely the sum of ``±d_i`` is to reach ``total`` ≥ 0."""
-    z = total / float(np.sqrt(d @ d))
+def _flipped_sum_tail_probability(sizes: Floats, total: float) -> float:
+    """Return the probability that the sum of ``±size_i`` reaches ``total`` ≥ 0, by the saddlepoint
+    approximation."""
+    z = total / float(np.sqrt(sizes @ sizes))
     if z < _NO_TAIL:  # the two terms below cancel there
         return float(ndtr(-z))
     low, high = 0.0, 1.0
-    while float(d @ np.tanh(high * d)) < total:
+    while float(sizes @ np.tanh(high * sizes)) < total:
         high *= 2
     for _ in range(60):
         s = (low + high) / 2
-        low, high = (s, high) if float(d @ np.tanh(s * d)) < total else (low, s)
-    x = s * d
+        low, high = (s, high) if float(sizes @ np.tanh(s * sizes)) < total else (low, s)
+    x = s * sizes
     cumulant = float((x + np.log1p(np.exp(-2 * x)) - np.log(2)).sum())
     w = float(np.sqrt(2 * (s * total - cumulant)))
-    u = s * float(np.sqrt(np.sum((d / np.cosh(np.minimum(x, 300.0))) ** 2)))
+    u = s * float(np.sqrt(np.sum((sizes / np.cosh(np.minimum(x, 300.0))) ** 2)))
     return float(ndtr(-w) + np.exp(-(w**2) / 2) / np.sqrt(2 * np.pi) * (1 / u - 1 / w))
 
 
-def _stratum(pairs: PairedScores) -> _Stratum:
+def _summarise_stratum(pairs: PairedScores) -> _Stratum:
     share = pairs.weights / pairs.weights.mean()
     mean_a, mean_b = float((share * pairs.a).mean()), float((share * pairs.b).mean())
-    from_a, from_b = pairs.summed(share * (pairs.a - mean_a)), pairs.summed(share * (pairs.b - mean_b))
-    each = len(from_a) / len(pairs.a)
-    return _Stratum(mean_a, mean_b, from_a * each, from_b * each)
+    deviations_a, deviations_b = (
+        pairs.sum_by_cluster(share * (pairs.a - mean_a)),
+        pairs.sum_by_cluster(share * (pairs.b - mean_b)),
+    )
+    items_per_cluster = len(deviations_a) / len(pairs.a)
+    return _Stratum(mean_a, mean_b, deviations_a * items_per_cluster, deviations_b * items_per_cluster)
 
 
 def _is_binary(pairs: PairedScores) -> bool:
@@ -366,17 +371,17 @@ def _is_binary(pairs: PairedScores) -> bool:
     return alone and bool(((scores == 0) | (scores == 1)).all() and (pairs.weights == pairs.weights[0]).all())
 
 
-def _spread(parts: Sequence[_Stratum], lent: float) -> _Spread:
-    """From the items' differences; a stratum of one item takes the scatter of all. ``lent``: the variance of
-    one more observation, shared out among the strata."""
-    squares = [float(((part.from_b - part.from_a) ** 2).sum()) for part in parts]
+def _estimate_spread(parts: Sequence[_Stratum], extra_variance: float) -> _Spread:
+    """Estimate the standard error from items' differences; a stratum of one item takes the pooled scatter.
+    ``extra_variance``: that of one more observation, shared among the strata."""
+    squares = [float(((part.deviations_b - part.deviations_a) ** 2).sum()) for part in parts]
     freedom = [part.items - 1 for part in parts]
-    more = 1 / len(parts) if lent else 0.0
-    pooled = (sum(squares) + lent) / (sum(freedom) + bool(lent) or 1)
+    extra_weight = 1 / len(parts) if extra_variance else 0.0
+    pooled = (sum(squares) + extra_variance) / (sum(freedom) + bool(extra_variance) or 1)
     variances = []
     for part, square, free in zip(parts, squares, freedom, strict=True):
-        own = (square + lent * more) / (free + more) if free else pooled
-        variances.append(own / part.items / len(parts) ** 2)
+        variance = (square + extra_variance * extra_weight) / (free + extra_weight) if free else pooled
+        variances.append(variance / part.items / len(parts) ** 2)
     total = sum(variances)
     if total <= 0:
         return _Spread(0.0, max(sum(freedom), 1))
@@ -384,43 +389,49 @@ def _spread(parts: Sequence[_Stratum], lent: float) -> _Spread:
     return _Spread(float(np.sqrt(total)), total**2 / spent)
 
 
-def _mover(parts: Sequence[_Stratum], mean_a: float, mean_b: float) -> Bounds:
-    """``L = D − √((m_b − l_b)² + (u_a − m_a)² − 2r(m_b − l_b)(u_a − m_a))``, and U likewise."""
-    of_a = mean_bounds(mean_a, [Scatter(part.items, float(part.from_a @ part.from_a)) for part in parts])
-    of_b = mean_bounds(mean_b, [Scatter(part.items, float(part.from_b @ part.from_b)) for part in parts])
-    r = _correlation(parts)
-    down = _combined(mean_b - of_b.low, of_a.high - mean_a, r)
-    up = _combined(of_b.high - mean_b, mean_a - of_a.low, r)
+def _mover_bounds(parts: Sequence[_Stratum], mean_a: float, mean_b: float) -> Bounds:
+    """Combine the intervals of both means: ``L = D − √((m_b − l_b)² + (u_a − m_a)² − 2r(m_b − l_b)(u_a −
+    m_a))``, and U likewise (MOVER, Zou and Donner 2008)."""
+    bounds_a = mean_bounds(
+        mean_a, [Scatter(part.items, float(part.deviations_a @ part.deviations_a)) for part in parts]
+    )
+    bounds_b = mean_bounds(
+        mean_b, [Scatter(part.items, float(part.deviations_b @ part.deviations_b)) for part in parts]
+    )
+    correlation = _correlate_means(parts)
+    down = _combine_margins(mean_b - bounds_b.low, bounds_a.high - mean_a, correlation)
+    up = _combine_margins(bounds_b.high - mean_b, mean_a - bounds_a.low, correlation)
     return Bounds(max(mean_b - mean_a - down, -1.0), min(mean_b - mean_a + up, 1.0))
 
 
-def _correlation(parts: Sequence[_Stratum]) -> float:
-    """Of the two means. It takes one more item, a quarter of it at each corner of the scale: few items cannot
-    show that two models always score alike."""
-    both = sum(float(part.from_a @ part.from_b) / part.items**2 for part in parts)
+def _correlate_means(parts: Sequence[_Stratum]) -> float:
+    """Estimate the correlation of the two means. One more item is added, a quarter of it at each corner of
+    the scale: few items cannot show that two models always score alike."""
+    both = sum(float(part.deviations_a @ part.deviations_b) / part.items**2 for part in parts)
     square_a, square_b = (
-        sum((float(of(part) @ of(part)) + 0.25) / part.items**2 for part in parts)
-        for of in (attrgetter("from_a"), attrgetter("from_b"))
+        sum((float(deviations(part) @ deviations(part)) + 0.25) / part.items**2 for part in parts)
+        for deviations in (attrgetter("deviations_a"), attrgetter("deviations_b"))
     )
     return both / float(np.sqrt(square_a * square_b))
 
 
-def _combined(one: float, other: float, r: float) -> float:
-    return float(np.sqrt(max(one**2 + other**2 - 2 * r * one * other, 0.0)))
+def _combine_margins(margin: float, other_margin: float, correlation: float) -> float:
+    return float(np.sqrt(max(margin**2 + other_margin**2 - 2 * correlation * margin * other_margin, 0.0)))
 
 
-def _p_value(test: Test, strata: Sequence[PairedScores], difference: float, spread: _Spread) -> float:
+def _compute_p_value(test: Test, strata: Sequence[PairedScores], difference: float, spread: _Spread) -> float:
     match test:
         case "exact McNemar":
             [pairs] = strata
-            return mcnemar(int((pairs.a > pairs.b).sum()), int((pairs.b > pairs.a).sum()))
+            return mcnemar_p_value(int((pairs.a > pairs.b).sum()), int((pairs.b > pairs.a).sum()))
         case "paired t":
-            return 2 * float(t_probability(spread.degrees, -abs(difference) / spread.error))
+            return 2 * float(stdtr(spread.degrees, -abs(difference) / spread.error))
         case "sign flips":
             weighted = [
-                pairs.summed(pairs.weights / pairs.weights.sum() * (pairs.b - pairs.a)) for pairs in strata
+                pairs.sum_by_cluster(pairs.weights / pairs.weights.sum() * (pairs.b - pairs.a))
+                for pairs in strata
             ]
-            return sign_flips(np.concatenate(weighted) * sum(len(pairs.a) for pairs in strata))
+            return sign_flip_p_value(np.concatenate(weighted) * sum(len(pairs.a) for pairs in strata))
 
 
 # --- A difference, or a mean, with the judges taken as a sample as well: its second interval, and in words
@@ -428,18 +439,14 @@ def _p_value(test: Test, strata: Sequence[PairedScores], difference: float, spre
 # The first interval is over items, by these judges. Whether other judges like these would say the same is the
 # question of the second one, `coeval.analysis.panel.mean_squares.judge_spread`.
 
-# Differences by less are rounding: a judge sees neither ahead.
-_SAME = 1e-9
-
 _Pair = TypeVar("_Pair", bound=Hashable)
 
 
 class OverJudges(msgspec.Struct, frozen=True):
-    """A difference over items and judges.
+    """A difference with judges as a sample too.
 
-    ``low``, ``high`` and ``p`` are None where nothing is known, as of one judge; ``degrees`` of freedom are
-    those of its error. ``judges`` scored both; of these so many are ``agreeing``: by themselves they put
-    the same one ahead.
+    ``low``, ``high`` and ``p`` are None if unknown, as with one judge; ``degrees`` of freedom belong to
+    its error. ``judges`` scored both; ``agreeing`` of them put the same student ahead by themselves.
     """
 
     low: float | None
@@ -450,57 +457,57 @@ class OverJudges(msgspec.Struct, frozen=True):
     degrees: float = 1.0
 
 
-def one_judge(found: Difference) -> OverJudges:
-    """What one judge says of others: nothing."""
-    return OverJudges(None, None, None, 1, int(abs(found.difference) > _SAME))
+def single_judge_estimate(paired: Difference) -> OverJudges:
+    """Return the result for one judge, which says nothing about other judges."""
+    return OverJudges(None, None, None, 1, int(abs(paired.difference) > _EQUAL))
 
 
-def spread_over_judges(
-    pairs: Mapping[_Pair, Sequence[ByJudge]], others: int
+def pool_judge_scatter(
+    judge_gaps_by_pair: Mapping[_Pair, Sequence[ByJudge]], others: int
 ) -> dict[_Pair, JudgeScatter | None]:
-    """By pair, what judges add to its difference: a variance that all pairs have in common.
+    """Estimate what judges add to the error of each pair's difference: a variance that all pairs share.
 
     Parameters
     ----------
-    pairs : by task, what each judge gave the second more than the first
-    others : how many students a student is compared with
+    judge_gaps_by_pair : by pair, for each task each judge's score of the second less that of the first
+    others : how many students each student is compared with
     """
-    own = {pair: judge_scatter(tasks) for pair, tasks in pairs.items()}
-    pooled = pooled_scatter(list(own.values()), others)
+    scatters = {pair: judge_scatter(tasks) for pair, tasks in judge_gaps_by_pair.items()}
+    pooled = pooled_scatter(list(scatters.values()), others)
     return {
-        pair: None if one is None or pooled is None else pooled._replace(judges=one.judges)
-        for pair, one in own.items()
+        pair: None if own is None or pooled is None else pooled._replace(judges=own.judges)
+        for pair, own in scatters.items()
     }
 
 
-def over_judges(
-    found: Difference, tasks: Sequence[ByJudge], scatter: JudgeScatter | None
+def difference_over_judges(
+    paired: Difference, tasks: Sequence[ByJudge], scatter: JudgeScatter | None
 ) -> OverJudges | None:
-    """The second interval of a difference, never narrower than the first, and its p-value, never smaller;
-    None where no judge scored any of it."""
+    """Return a difference's interval with judges as a sample, never narrower than over items alone, and its
+    p-value, never smaller; None if no judge scored any of it."""
     if not any(task.share > 0 for task in tasks):
         return None
     means = own_means(tasks)
     means = means[np.isfinite(means)]
-    ahead = means * (1 if found.difference > 0 else -1) > _SAME
-    agreeing = int(ahead.sum()) if abs(found.difference) > _SAME else 0
-    if scatter is None or found.p is None:
+    agrees = means * (1 if paired.difference > 0 else -1) > _EQUAL
+    agreeing = int(agrees.sum()) if abs(paired.difference) > _EQUAL else 0
+    if scatter is None or paired.p is None:
         return OverJudges(None, None, None, len(means), agreeing)
-    spread = judge_spread(found.error**2, found.degrees, scatter)
-    low, high = _widened(found.difference, Bounds(found.low, found.high), spread, Bounds(-1.0, 1.0))
-    p = 2 * float(stdtr(spread.degrees, -abs(found.difference) / spread.error)) if spread.error else 1.0
-    return OverJudges(low, high, max(p, found.p), len(means), agreeing, spread.degrees)
+    spread = judge_spread(paired.error**2, paired.degrees, scatter)
+    low, high = _widen_bounds(paired.difference, Bounds(paired.low, paired.high), spread, Bounds(-1.0, 1.0))
+    p = 2 * float(stdtr(spread.degrees, -abs(paired.difference) / spread.error)) if spread.error else 1.0
+    return OverJudges(low, high, max(p, paired.p), len(means), agreeing, spread.degrees)
 
 
-def mean_over_judges(mean: float, bounds: Bounds, items: int, scatter: JudgeScatter) -> Bounds:
-    """The second interval of a mean from 0 to 1 over ``items``, whose first one is ``bounds``; what these say
-    of its error is taken for the error over items."""
+def widen_mean_bounds(mean: float, bounds: Bounds, items: int, scatter: JudgeScatter) -> Bounds:
+    """Return the interval over items and judges of a mean (0 to 1) over ``items``, whose interval over items
+    is ``bounds``; the error over items is derived from these."""
     degrees = max(items - 1, 1)
     error = (bounds.high - bounds.low) / 2 / float(stdtrit(degrees, (1 + LEVEL) / 2))
-    return _widened(mean, bounds, judge_spread(error**2, degrees, scatter), Bounds(0.0, 1.0))
+    return _widen_bounds(mean, bounds, judge_spread(error**2, degrees, scatter), Bounds(0.0, 1.0))
 
 
-def _widened(middle: float, bounds: Bounds, spread: JudgeSpread, ends: Bounds) -> Bounds:
+def _widen_bounds(middle: float, bounds: Bounds, spread: JudgeSpread, scale_ends: Bounds) -> Bounds:
     half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
     low, high = min(middle - half, bounds.low), max(middle + half, bounds.high)
-    return Bounds(max(low, ends.low), min(high, ends.high))
+    return Bounds(max(low, scale_ends.low), min(high, scale_ends.high))

@@ -1,6 +1,4 @@
-"""One of those that are compared: a student of a run, or the model of an output folder, and the grids that
-hold its scores.
-"""
+"""A side of a comparison: a student of a run or the model of an output folder, with its grids of scores."""
 
 from __future__ import annotations
 
@@ -16,8 +14,13 @@ from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of
-from coeval.analysis.measures.score_grid import ScoreGrid, grid_with_removed, is_planned_task, score_grid
-from coeval.analysis.measures.value_grid import label_grid, metric_grid
+from coeval.analysis.measures.score_grid import (
+    ScoreGrid,
+    is_planned_task,
+    read_grid_with_removed,
+    read_score_grid,
+)
+from coeval.analysis.measures.value_grid import read_label_grid, read_metric_grid
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -28,20 +31,20 @@ Measure: TypeAlias = Literal["factor", "label", "metric"]
 
 
 class RequestedItem(NamedTuple):
-    """``content``, ``reference``, ``made_for``: hashes of what was asked, of the reference answer and of the
-    attributes; None where they are not on record. ``alike``: the id of the first item of its task that it
-    nearly repeats, if it repeats any."""
+    """An item as a side was given it. ``content``, ``reference``, ``made_for``: hashes of the prompt, the
+    reference answer and the attributes; None if not on record. ``duplicate_of``: the id of the first item
+    of its task that it nearly repeats."""
 
     task: str
     id: str
     content: int | None
     reference: int | None
     made_for: int | None
-    alike: str | None = None
+    duplicate_of: str | None = None
 
 
 class MetricName(NamedTuple):
-    """What values are of, in which unit and on which scale; ``headline``: the first of a benchmark's."""
+    """A metric of a task, its unit and scale; ``headline``: the first metric of a benchmark."""
 
     task: str
     measure: Measure
@@ -56,8 +59,8 @@ class MetricName(NamedTuple):
 
 
 class AnswerCounts(NamedTuple):
-    """Of the answers that did not fail: how many there are, were cut off, these at the server's window, are
-    empty, are empty and cut off."""
+    """Counts of a side's answers that did not fail: all of them, those cut off, those cut off at the server's
+    window, empty ones, and those both empty and cut off."""
 
     good: int
     cut: int
@@ -68,15 +71,14 @@ class AnswerCounts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """``model`` is its name in the ``grids`` of its folder; the sides of one folder have the same. ``items``
+    """``model`` is its name in the ``grids`` of its folder, which all sides of the folder share. ``items``
     are those of the grids, by number.
 
-    ``methods``: by task and judge, hashes of how answers were judged. ``rubrics``: by task, what each factor
-    asks for. ``families``: of the model and its judges, by name. ``fitted``: metrics that no item has a score
-    in. ``simulated``: simulated models took part. ``looks``: as in `Reader`. ``compared``: tasks
-    judged pairwise. ``scales``: by task and factor, in words.
-    ``checks`` reads what `Reader.check_hashes` has. ``served``: by task, whose the answers are, where another
-    model gave some.
+    ``methods``: by task and judge, hashes of how answers were judged. ``rubrics``: by task, the
+    description of each factor. ``families``: by name, of the model and its judges. ``fitted``: metrics
+    that no item has a score in. ``simulated``: simulated models took part. ``looks``: as in `Reader`.
+    ``compared``: tasks judged pairwise. ``scales``: by task and factor, in words. ``checks`` reads
+    `Reader.check_hashes`. ``served``: by task, the model that answered, if it was another one.
     """
 
     label: str
@@ -98,67 +100,61 @@ class Side:
     cost: AnswerCost | None = None
     served: Mapping[str, ServedModel] = field(default_factory=dict)
 
-    def otherwise(self, other: Side, task: str, factor: str) -> str:
-        """Say how a factor of both is scored otherwise on the other side; empty: it is not."""
-        place = (task, factor)
-        here, there = self.scales.get(place), other.scales.get(place)
-        if here and there and here != there:
-            return f"the factor {factor} has the scale {there} in {other.place}, and {here} in {self.place}"
-        than = f"for {other.place} than for {self.place}"
+    def describe_factor_change(self, other: Side, task: str, factor: str) -> str:
+        """Say how the other side scores a factor of both differently; empty if it does not."""
+        key, mine, theirs = (task, factor), self.folder_label, other.folder_label
+        scale, other_scale = self.scales.get(key), other.scales.get(key)
+        if scale and other_scale and scale != other_scale:
+            return f"the factor {factor} has the scale {other_scale} in {theirs}, and {scale} in {mine}"
         if self.rubrics[task][factor] != other.rubrics[task][factor]:
-            return f"the factor {factor} is described otherwise {than}"
-        if self.folder != other.folder and self.checks().get(place) != other.checks().get(place):
-            return f"the check {factor} runs other code or options {than}"
+            return f"the factor {factor} is described otherwise for {theirs} than for {mine}"
+        if self.folder != other.folder and self.checks().get(key) != other.checks().get(key):
+            return f"the check {factor} runs other code or options for {theirs} than for {mine}"
         return ""
 
     @property
-    def place(self) -> str:
-        """Its label without the student: the same for all students of a folder."""
+    def folder_label(self) -> str:
+        """Return the label without the student: the same for all students of a folder."""
         return self.label.removesuffix(f":{self.model}")
 
     @property
-    def family(self) -> str:
-        """The family of its model; empty if the model is unknown."""
-        return self.families.get(self.model, "")
-
-    @property
     def scored_tasks(self) -> frozenset[str]:
-        """Those in which it has any score."""
+        """Return the tasks in which the side has any score."""
         return frozenset().union(*(grid.scored_tasks[self.model] for grid in self.grids.values()))
 
-    def without(self, judges: Collection[str]) -> Side:
-        """The same without the scores of some judges."""
-        grids = {measure: one.without(judges) for measure, one in self.grids.items()}
-        methods = {place: method for place, method in self.methods.items() if place[1] not in judges}
+    def excluding_judges(self, judges: Collection[str]) -> Side:
+        """Return the side without the scores of some judges."""
+        grids = {measure: grid.excluding_judges(judges) for measure, grid in self.grids.items()}
+        methods = {key: hashes for key, hashes in self.methods.items() if key[1] not in judges}
         return replace(self, grids=grids, methods=methods)
 
 
 def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, AnswerCost]) -> dict[str, Side]:
-    """By model, all that it scored in what is read, in the tasks that count; ``labels``: by model."""
-    grids = _grids(reader, labels)
+    """Read the scores of a folder's models, in the tasks that count; ``labels`` and ``costs``: by model."""
+    grids = _build_grids(reader, labels)
     whole = next(iter(grids.values())).grid
-    items = _items(reader, whole)
-    metrics = tuple(_metrics(reader, grids))
+    items = _list_items(reader, whole)
+    metrics = tuple(_list_metrics(reader, grids))
     plans = reader.planned.tasks if reader.planned is not None else {}
-    found = {}
+    sides = {}
     for model, label in labels.items():
-        mine, who = reader.of_model(model)
-        [counts] = reader.rows(_ANSWERS.format(mine=mine), who)
-        found[model] = Side(
+        condition, parameters = reader.of_model(model)
+        [counts] = reader.rows(_ANSWERS.format(condition=condition), parameters)
+        sides[model] = Side(
             label=label,
             folder=reader.folder,
             model=model,
             items=items,
             grids=grids,
             metrics=metrics,
-            methods=_methods(reader, mine, who),
+            methods=_read_methods(reader, condition, parameters),
             rubrics=reader.rubrics(),
             answers=AnswerCounts(*counts),
             families=model_families(
                 filter(None, (model, *whole.judges)),
                 reader.planned.families if reader.planned is not None else {},
             ),
-            fitted=_fitted(reader),
+            fitted=_metrics_without_item_scores(reader),
             simulated=reader.simulated,
             looks=reader.looks,
             compared=frozenset(task for task, plan in plans.items() if plan.compares),
@@ -170,55 +166,56 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             checks=lambda: reader.check_hashes,
             cost=costs.get(model),
             served={
-                str(one.task): one
-                for one in reader.served(by_task=True)
-                if one.role == "student" and one.others and (not who or one.model == model)
+                str(served.task): served
+                for served in reader.served(by_task=True)
+                if served.role == "student" and served.others and (not parameters or served.model == model)
             },
         )
-    return found
+    return sides
 
 
 @singledispatch
-def _grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:  # noqa: ARG001
-    """That of a benchmark's metrics, over the samples that its results count."""
+def _build_grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:  # noqa: ARG001
+    """Build the grid of a benchmark's metrics, over the samples that its results count."""
     samples = {runs.scored_as: runs.runs for runs in choose_runs(reader.folder) if runs.runs}
-    return {"metric": ComparedGrid(metric_grid(reader, samples))}
+    return {"metric": ComparedGrid(read_metric_grid(reader, samples))}
 
 
-@_grids.register
-def _(reader: RunReader, models: Collection[str]) -> dict[Measure, ComparedGrid]:
-    """Those of a run's scores and labels."""
-    grid = score_grid(reader)
+@_build_grids.register
+def _build_run_grids(reader: RunReader, models: Collection[str]) -> dict[Measure, ComparedGrid]:
+    """Build the grids of a run's scores and labels."""
+    grid = read_score_grid(reader)
     if not {*models} <= {*grid.students}:
-        grid = grid_with_removed(reader)
+        grid = read_grid_with_removed(reader)
         counts = np.array([is_planned_task(reader.planned, task) for task in grid.tasks], bool)
         grid = grid.select_items(counts[grid.items.task])
-    return {"factor": ComparedGrid(grid), "label": ComparedGrid(label_grid(reader, grid))}
+    return {"factor": ComparedGrid(grid), "label": ComparedGrid(read_label_grid(reader, grid))}
 
 
-def _items(reader: Reader, grid: ScoreGrid) -> tuple[RequestedItem, ...]:
-    requested = {(task, item): texts for task, item, *texts in reader.rows(_CONTENTS)}
-    found = []
-    for place, item in zip(grid.items.task.tolist(), grid.items.ids, strict=True):
-        alike = reader.twins[item].first if item in reader.twins else None
-        content, reference, made_for = requested.get((grid.tasks[place], item), (None, None, None))
-        found.append(RequestedItem(grid.tasks[place], item, content, reference, made_for, alike))
-    return tuple(found)
+def _list_items(reader: Reader, grid: ScoreGrid) -> tuple[RequestedItem, ...]:
+    hashes = {(task, item): texts for task, item, *texts in reader.rows(_CONTENTS)}
+    items = []
+    for task_index, item in zip(grid.items.task.tolist(), grid.items.ids, strict=True):
+        task = grid.tasks[task_index]
+        duplicate_of = reader.twins[item].first if item in reader.twins else None
+        content, reference, made_for = hashes.get((task, item), (None, None, None))
+        items.append(RequestedItem(task, item, content, reference, made_for, duplicate_of))
+    return tuple(items)
 
 
 _CONTENTS = "SELECT task, item, content, reference, made_for FROM contents"
 _ANSWERS = """
 SELECT count(*), count(*) FILTER (truncated), count(*) FILTER (windowed),
        count(*) FILTER (empty), count(*) FILTER (truncated AND empty)
-FROM answers WHERE {mine} AND NOT failed
+FROM answers WHERE {condition} AND NOT failed
 """
 
 
-def _metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iterator[MetricName]:
+def _list_metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iterator[MetricName]:
     units = {(figure.task, figure.metric): figure.unit for figure in reader.metrics}
     first = reader.headlines()
     for measure, compared in grids.items():
-        for task, metric in compared.parts:
+        for task, metric in compared.scored_factors:
             if measure != "metric":
                 yield MetricName(task, measure, metric)
                 continue
@@ -227,15 +224,19 @@ def _metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iterator[
             yield MetricName(task, measure, metric, unit, scale_of(unit), headline=headline)
 
 
-def _methods(reader: Reader, mine: str, who: list[str]) -> dict[tuple[str, str], frozenset[int]]:
-    found: dict[tuple[str, str], set[int]] = {}
-    for task, judge, method in reader.rows(f"SELECT task, judge, method FROM methods WHERE {mine}", who):  # noqa: S608
-        found.setdefault((task, judge), set()).add(method)
-    return {place: frozenset(methods) for place, methods in found.items()}
+def _read_methods(
+    reader: Reader, condition: str, parameters: list[str]
+) -> dict[tuple[str, str], frozenset[int]]:
+    """Read the method hashes by task and judge of the rows that meet ``condition``."""
+    methods: dict[tuple[str, str], set[int]] = {}
+    query = f"SELECT task, judge, method FROM methods WHERE {condition}"  # noqa: S608
+    for task, judge, method in reader.rows(query, parameters):
+        methods.setdefault((task, judge), set()).add(method)
+    return {key: frozenset(hashes) for key, hashes in methods.items()}
 
 
-def _fitted(reader: Reader) -> tuple[str, ...]:
-    """The metrics that no item has a score in: they come of a fit to all items."""
+def _metrics_without_item_scores(reader: Reader) -> tuple[str, ...]:
+    """Return the metrics in which no item has a score, since they are fitted to all items."""
     of_items = {(task, metric) for task, metric in reader.rows("SELECT DISTINCT task, metric FROM scores")}
     return tuple(
         dict.fromkeys(
@@ -249,82 +250,82 @@ def _fitted(reader: Reader) -> tuple[str, ...]:
 # --- Judges who scored one of two compared sides only, in sentences
 
 
-class JudgedApart(NamedTuple):
-    """Of two sides in a task, by label: who judged the one or the other only. ``nobody_both``: they have no
-    other judges. ``compared``: their scores are compared all the same, each side's by its own judges."""
+class UnsharedJudges(NamedTuple):
+    """The judges in a task who scored only the one or the other of two sides (their labels).
+    ``none_shared``: nobody scored both. ``compared``: the scores are compared all the same, each side's by
+    its own judges."""
 
     task: str
     sides: tuple[str, str]
     judges: tuple[tuple[str, ...], tuple[str, ...]]
-    nobody_both: bool
+    none_shared: bool
     compared: bool = True
 
 
-def judged_apart(found: Sequence[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
-    """Sentences on all pairs of the ``sides`` that were compared."""
+def unshared_judge_notes(unshared: Sequence[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:
+    """Report, for all compared pairs of the ``sides``, which judges scored only one of them."""
     for compared in (True, False):
-        nobody = [one for one in found if one.nobody_both and one.compared is compared]
-        so = "the difference is also one of judges" if compared else "their scores are not compared"
-        yield from (f"{said}: {so}" for said in _nobody_both(nobody, sides))
-    yield from _one_only([one for one in found if not one.nobody_both], sides)
+        separate = [pair for pair in unshared if pair.none_shared and pair.compared is compared]
+        effect = "the difference is also one of judges" if compared else "their scores are not compared"
+        yield from (f"{note}: {effect}" for note in _separate_panel_notes(separate, sides))
+    yield from _left_out_judge_notes([pair for pair in unshared if not pair.none_shared], sides)
 
 
-def _nobody_both(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
+def _separate_panel_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:
     by_task: dict[str, dict[tuple[str, ...], dict[str, None]]] = {}
-    for one in found:
-        for label, judges in zip(one.sides, one.judges, strict=True):
-            by_task.setdefault(one.task, {}).setdefault(judges, {})[label] = None
-    alike = _grouped(
+    for pair in unshared:
+        for label, judges in zip(pair.sides, pair.judges, strict=True):
+            by_task.setdefault(pair.task, {}).setdefault(judges, {})[label] = None
+    tasks_by_panels = _group_values(
         (tuple((judges, tuple(labels)) for judges, labels in judged.items()), task)
         for task, judged in by_task.items()
     )
-    for panels, tasks in alike.items():
-        each = ", ".join(
-            f"{join_names(judges)} judged {join_names(_names(labels, sides))}" for judges, labels in panels
+    for panels, tasks in tasks_by_panels.items():
+        parts = (
+            f"{join_names(judges)} judged {join_names(_short_names(labels, sides))}"
+            for judges, labels in panels
         )
         both = "both" if len(panels) == 2 else "any two of these"
-        yield f"{join_names(tasks)}: {each}, and nobody {both}"
+        yield f"{join_names(tasks)}: {', '.join(parts)}, and nobody {both}"
 
 
-def _one_only(found: Iterable[JudgedApart], sides: Sequence[Side]) -> Iterator[str]:
+def _left_out_judge_notes(unshared: Iterable[UnsharedJudges], sides: Sequence[Side]) -> Iterator[str]:
     by_judge: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
-    for one in found:
-        for place, judges in enumerate(one.judges):
+    for pair in unshared:
+        for at, judges in enumerate(pair.judges):
             for judge in judges:
-                judged, others = by_judge.setdefault((one.task, judge), ({}, {}))
-                judged[one.sides[place]] = others[one.sides[1 - place]] = None
-    of_task = _grouped(
+                judged, others = by_judge.setdefault((pair.task, judge), ({}, {}))
+                judged[pair.sides[at]] = others[pair.sides[1 - at]] = None
+    judges_by_sides = _group_values(
         ((task, tuple(judged), tuple(others)), judge) for (task, judge), (judged, others) in by_judge.items()
     )
-    alike = _grouped(((has, lacks, judges), task) for (task, has, lacks), judges in of_task.items())
+    alike = _group_values(
+        ((has, lacks, judges), task) for (task, has, lacks), judges in judges_by_sides.items()
+    )
     for (has, lacks, judges), tasks in alike.items():
-        who, whom = _names(has, sides), _names(lacks, sides)
-        so = "so they are" if len(judges) > 1 else "so it is"
-        where = (
-            "of the comparison" if len(who) == len(whom) == 1 else f"where compared with {join_names(whom)}"
-        )
-        yield (
-            f"{join_names(tasks)}: {join_names(judges)} judged {join_names(who)} but not {join_names(whom)}, "
-            f"{so} left out {where}"
-        )
+        one_side, other_side = _short_names(has, sides), _short_names(lacks, sides)
+        left_out = f"so {'they are' if len(judges) > 1 else 'it is'} left out"
+        single = len(one_side) == len(other_side) == 1
+        where = "of the comparison" if single else f"where compared with {join_names(other_side)}"
+        judged_one = f"{join_names(judges)} judged {join_names(one_side)} but not {join_names(other_side)}"
+        yield f"{join_names(tasks)}: {judged_one}, {left_out} {where}"
 
 
 _Key = TypeVar("_Key", bound=Hashable)
 
 
-def _grouped(pairs: Iterable[tuple[_Key, str]]) -> Mapping[_Key, tuple[str, ...]]:
-    """By key, what belongs to it, in order."""
-    found: dict[_Key, tuple[str, ...]] = {}
+def _group_values(pairs: Iterable[tuple[_Key, str]]) -> Mapping[_Key, tuple[str, ...]]:
+    groups: dict[_Key, tuple[str, ...]] = {}
     for key, value in pairs:
-        found[key] = (*found.get(key, ()), value)
-    return found
+        groups[key] = (*groups.get(key, ()), value)
+    return groups
 
 
-def _names(labels: Sequence[str], sides: Sequence[Side]) -> list[str]:
-    """Sides by their labels; a folder with all its students, by its name."""
-    of_place: dict[str, set[str]] = {}
+def _short_names(labels: Sequence[str], sides: Sequence[Side]) -> list[str]:
+    """Name sides by their labels, or by their folder if all its students are among them."""
+    labels_by_folder: dict[str, set[str]] = {}
     for side in sides:
-        of_place.setdefault(side.place, set()).add(side.label)
-    place_of = {side.label: side.place for side in sides}
-    names = (place_of[label] if of_place[place_of[label]] <= set(labels) else label for label in labels)
+        labels_by_folder.setdefault(side.folder_label, set()).add(side.label)
+    folder_of = {side.label: side.folder_label for side in sides}
+    names = (folder_of[name] if labels_by_folder[folder_of[name]] <= {*labels} else name for name in labels)
     return list(dict.fromkeys(names))

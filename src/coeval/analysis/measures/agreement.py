@@ -1,8 +1,9 @@
-"""How far judges agree, pair by pair.
+"""How far judges agree, pair by pair, with intervals.
 
-All is computed from tables of counts: ``T[a, b]`` units, that is (response, factor), that one judge scored at
-level a and the other at level b, K levels in all: 0 Low, 1 Medium, 2 High, unless scales are others. Every
-function takes an array of such tables, (…, K, K), and gives one number for each, NaN where it is not defined.
+All is computed from tables of counts: ``T[a, b]`` units, that is (answer, factor), that one judge scored
+at level a and the other at level b, K levels in all: 0 Low, 1 Medium, 2 High, unless scales differ. Every
+function takes an array of such tables, (…, K, K), and returns one number for each, NaN where it is
+undefined.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ LEVELS = 3
 
 
 def linear_weights(values: Floats) -> Floats:
-    """How far two of K levels agree, (K, K), by their values (0 to 1): 1 less the distance of these."""
+    """Return how far two of K levels agree, (K, K): 1 minus the distance of their values (0 to 1)."""
     return np.asarray(1 - np.abs(np.subtract.outer(values, values)), np.float64)
 
 
@@ -30,7 +31,7 @@ LINEAR: Floats = linear_weights(THREE_LEVELS)
 
 
 class Agreement(NamedTuple):
-    """Of each table: (…,)."""
+    """Strict and weighted pair agreement and κ of each table, (…,)."""
 
     spa: Floats
     wpa: Floats
@@ -38,8 +39,8 @@ class Agreement(NamedTuple):
 
 
 class LevelScale(NamedTuple):
-    """``values`` (K,), 0 to 1, of levels in rising order; ``weighted``: whether κ is the weighted one, as
-    where levels are others than High, Medium and Low."""
+    """The ``values`` (K,), 0 to 1, of levels in rising order. ``weighted``: use weighted κ, as for scales
+    other than High, Medium and Low."""
 
     values: Floats = THREE_LEVELS
     weighted: bool = False
@@ -49,51 +50,53 @@ class LevelScale(NamedTuple):
         return linear_weights(self.values)
 
     def kappa(self, tables: Floats) -> Floats:
-        return weighted_kappa(tables, self.linear) if self.weighted else kappa(tables)
+        return weighted_kappa(tables, self.linear) if self.weighted else cohen_kappa(tables)
 
 
-BY_DEFAULT = LevelScale()
+DEFAULT_LEVELS = LevelScale()
 
 
-def agreement(tables: NDArray[np.float64], scale: LevelScale = BY_DEFAULT) -> Agreement:
-    return Agreement(spa(tables), wpa(tables, scale.linear), scale.kappa(tables))
+def compute_agreement(tables: NDArray[np.float64], scale: LevelScale = DEFAULT_LEVELS) -> Agreement:
+    return Agreement(
+        strict_pair_agreement(tables), weighted_pair_agreement(tables, scale.linear), scale.kappa(tables)
+    )
 
 
-def spa(tables: Floats) -> Floats:
-    """Strict pair agreement: the share of units that both scored alike, ``Σ T[a, a] / Σ T``."""
-    return _share((tables * np.eye(tables.shape[-1])).sum(axis=(-2, -1)), tables)
+def strict_pair_agreement(tables: Floats) -> Floats:
+    """Return the share of units that both judges scored alike, ``Σ T[a, a] / Σ T``."""
+    return _share_of_units((tables * np.eye(tables.shape[-1])).sum(axis=(-2, -1)), tables)
 
 
-def wpa(tables: Floats, linear: Floats = LINEAR) -> Floats:
-    """Weighted pair agreement: the mean weight of the units, ``linear`` (K, K): 1 where levels are equal,
-    less the further their values are apart (linear weights; Cicchetti and Allison 1971)."""
-    return _share((tables * linear).sum(axis=(-2, -1)), tables)
+def weighted_pair_agreement(tables: Floats, linear: Floats = LINEAR) -> Floats:
+    """Return the mean weight of the units. ``linear`` (K, K): 1 where levels are equal, less the further
+    apart their values are (linear weights; Cicchetti and Allison 1971)."""
+    return _share_of_units((tables * linear).sum(axis=(-2, -1)), tables)
 
 
-def kappa(tables: Floats) -> Floats:
-    """Cohen's κ (1960), ``(SPA − pe) / (1 − pe)``, where ``pe = Σ p_a q_a`` is what two judges with these
-    shares of levels agree in by chance. Not defined where pe = 1."""
-    return _beyond_chance(spa(tables), tables, np.eye(tables.shape[-1]))
+def cohen_kappa(tables: Floats) -> Floats:
+    """Compute Cohen's κ (1960), ``(SPA − pe) / (1 − pe)``, where ``pe = Σ p_a q_a`` is the agreement expected
+    by chance from both judges' shares of levels. Undefined where pe = 1."""
+    return _agreement_beyond_chance(strict_pair_agreement(tables), tables, np.eye(tables.shape[-1]))
 
 
 def weighted_kappa(tables: Floats, linear: Floats = LINEAR) -> Floats:
-    """Cohen's weighted κ (1968) with linear weights: the same of the weighted agreement."""
-    return _beyond_chance(wpa(tables, linear), tables, linear)
+    """Compute Cohen's weighted κ (1968) with linear weights."""
+    return _agreement_beyond_chance(weighted_pair_agreement(tables, linear), tables, linear)
 
 
-def _beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
+def _agreement_beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
     total = tables.sum(axis=(-2, -1))
     with np.errstate(invalid="ignore", divide="ignore"):
         first, second = tables.sum(axis=-1) / total[..., None], tables.sum(axis=-2) / total[..., None]
         by_chance = (first[..., :, None] * weights * second[..., None, :]).sum(axis=(-2, -1))
-        found = (agreed - by_chance) / (1 - by_chance)
-    return np.where(by_chance < 1 - 1e-12, found, np.nan)
+        kappas = (agreed - by_chance) / (1 - by_chance)
+    return np.where(by_chance < 1 - 1e-12, kappas, np.nan)
 
 
-def pair_tables(
+def tabulate_pair_levels(
     first: NDArray[np.int8], second: NDArray[np.int8], block: Codes, blocks: int, levels: int = LEVELS
 ) -> Floats:
-    """(blocks, K, K): the units that both scored, by the block of datapoints that they belong to.
+    """Count the units that both judges scored, by block of items and both levels: (blocks, K, K).
 
     Parameters
     ----------
@@ -107,7 +110,7 @@ def pair_tables(
     return counts.reshape(blocks, levels, levels).astype(np.float64)
 
 
-def _share(part: Floats, tables: Floats) -> Floats:
+def _share_of_units(part: Floats, tables: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(part / tables.sum(axis=(-2, -1)), np.float64)
 
@@ -119,8 +122,8 @@ def _share(part: Floats, tables: Floats) -> Floats:
 
 
 class PanelSums(NamedTuple):
-    """Of units by all judges: ``coincidences`` (…, K, K); ``units``, ``squares`` Σx² and ``rows`` Σ(Σ_j x)²
-    (…,), ``columns`` Σ_i x by judge (…, k); x are values of levels."""
+    """Sums over the units that all judges scored: ``coincidences`` (…, K, K); ``units``, ``squares`` Σx² and
+    ``rows`` Σ(Σ_j x)² (…,), ``columns`` Σ_i x by judge (…, k); x are values of levels."""
 
     coincidences: Floats
     units: Floats
@@ -130,27 +133,29 @@ class PanelSums(NamedTuple):
 
 
 class Correlations(NamedTuple):
-    """Of one judge, and of the mean of all k."""
+    """Intraclass correlations of one judge, and of the mean of all k."""
 
     single: Floats
     average: Floats
 
 
-def panel_sums(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
-    """Of each unit by itself: ``levels`` is (N, k), complete; ``values`` (K,) are those of the levels."""
+def sum_by_unit(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
+    """Return the sums of each unit by itself. ``levels`` is (N, k), complete; ``values`` (K,) are those of
+    the levels."""
     judges = levels.shape[1]
-    given = (levels[:, :, None] == np.arange(len(values))).sum(axis=1)  # (N, K)
-    pairs = given[:, :, None] * given[:, None, :] - given[:, :, None] * np.eye(len(values), dtype=np.int64)
+    counts = (levels[:, :, None] == np.arange(len(values))).sum(axis=1)  # (N, K)
+    pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values), dtype=np.int64)
     x = values[levels]
     total = x.sum(axis=1)
     return PanelSums(pairs / max(judges - 1, 1), np.ones(len(x)), (x**2).sum(axis=1), total**2, x)
 
 
 def krippendorff_alpha(coincidences: Floats) -> Floats:
-    """Krippendorff's α (2011) for ordinal levels, ``1 − Do / De``, from tables of coincidences (…, K, K).
+    """Compute Krippendorff's α (2011) for ordinal levels, ``1 − Do / De``, from tables of coincidences (…, K,
+    K).
 
-    The distance of two levels is ``δ² = (Σ_{g=c…k} n_g − (n_c + n_k)/2)²``, n being the values at each level.
-    Not defined (NaN) where all values are the same.
+    The distance of two levels is ``δ² = (Σ_{g=c…k} n_g − (n_c + n_k)/2)²``, n being the values at each
+    level. NaN where all values are the same.
     """
     values = coincidences.sum(axis=-1)
     total = values.sum(axis=-1)
@@ -162,12 +167,12 @@ def krippendorff_alpha(coincidences: Floats) -> Floats:
     observed = (coincidences * squares).sum(axis=(-2, -1))
     expected = (values[..., :, None] * values[..., None, :] * squares).sum(axis=(-2, -1))
     with np.errstate(invalid="ignore", divide="ignore"):
-        found = 1 - (total - 1) * observed / expected
-    return np.where(expected > 0, found, np.nan)
+        alpha = 1 - (total - 1) * observed / expected
+    return np.where(expected > 0, alpha, np.nan)
 
 
-def correlations(sums: PanelSums) -> Correlations:
-    """ICC(2,1) and ICC(2,k), two-way random effects, absolute agreement (Shrout and Fleiss 1979).
+def intraclass_correlations(sums: PanelSums) -> Correlations:
+    """Compute ICC(2,1) and ICC(2,k): two-way random effects, absolute agreement (Shrout and Fleiss 1979).
 
     With the mean squares of units (R), judges (C) and the rest (E): ``(R − E) / (R + (k − 1)E + k(C −
     E)/n)``, and for the mean of k judges ``(R − E) / (R + (C − E)/n)``.
@@ -177,9 +182,9 @@ def correlations(sums: PanelSums) -> Correlations:
         centre = sums.columns.sum(axis=-1) ** 2 / (units * judges)
         of_units = sums.rows / judges - centre
         of_judges = (sums.columns**2).sum(axis=-1) / units - centre
-        rest = sums.squares - centre - of_units - of_judges
+        residual = sums.squares - centre - of_units - of_judges
         r, c = of_units / (units - 1), of_judges / (judges - 1)
-        e = rest / ((units - 1) * (judges - 1))
+        e = residual / ((units - 1) * (judges - 1))
         single = (r - e) / (r + (judges - 1) * e + judges * (c - e) / units)
         average = (r - e) / (r + (c - e) / units)
     return Correlations(single, average)
@@ -187,62 +192,61 @@ def correlations(sums: PanelSums) -> Correlations:
 
 # --- Intervals of agreement and reliability by Bayesian bootstrap
 #
-# Each is a function of sums over datapoints (counts of levels, sums of squares), so other weights for the
-# datapoints give its distribution: the Bayesian bootstrap (Rubin 1981), thousands of draws as one product of
-# matrices. As in `coeval.analysis.intervals`, part of an observation stands at either end, so that an
-# interval has a width where all datapoints are alike.
+# Each is a function of sums over items (counts of levels, sums of squares), so random weights for the items
+# give its distribution: the Bayesian bootstrap (Rubin 1981), thousands of draws as one matrix product. As in
+# `coeval.analysis.intervals`, part of an observation is added at either end, so that an interval has a width
+# where all items are alike.
 #
 # The bounds are quantiles of the draws, shifted by twice the bias that the draws without ends have (the bias-
 # corrected percentiles of Efron 1981): chance makes judges look less reliable than they are, in the sample as
-# much as in the draws once more. With few datapoints quantiles lie too close together, so those are taken
-# that lie half way from the normal quantile to t's of ``n − 1`` (after Hesterberg 2015): 1.2 % instead of 2.5
-# % at six datapoints.
+# much as in the draws once more. With few items quantiles lie too close together, so we take those half way
+# from the normal quantile to t's of ``n − 1`` (after Hesterberg 2015): 1.2 % instead of 2.5 % at six items.
 
 # A 2.5 % quantile of 2,000 draws rests on 50 of them, so it moves by about 0.06 of a standard error.
 DRAWS = 2000
-# Weights take 16 MB (2,000 × 1,000 floats) however many datapoints there are.
+# Weights take 16 MB (2,000 × 1,000 floats) however many items there are.
 MOST_BLOCKS = 1000
-# Half an observation at either end: the largest weight that `weight_at_ends` gives.
+# Half an observation at either end: the largest weight that `weight_of_ends` gives.
 _AT_EACH_END = 0.5
 # Half an observation, the largest weight, is 16 parts, drawn once and shared by all measures.
 _PARTS = 32
-# What stands at an end is made of so small parts of a datapoint, and of no more than so many.
+# The most parts that an end gets.
 _MOST_PARTS = 20
-# In standard errors: where a handful of datapoints decide, the draws say no more of it.
+# The largest bias corrected, in standard errors: where a handful of items decide, draws say no more.
 _MOST_BIAS = 0.8
 
 
 class Ends(NamedTuple):
-    """The sums that one datapoint at either end would have, (K,): judges who agree in all, and judges who
-    agree by chance alone. Each judge uses the levels half as it does and half alike, since levels that have
-    hardly been seen are what little is known of where nearly all scores are the same."""
+    """The sums that one item at either end would add, (K,): judges who agree in all, and judges who agree
+    only by chance. Half of their levels are as they use them and half evenly spread, since levels hardly
+    seen are what is least known where nearly all scores are the same."""
 
     best: Floats
     worst: Floats
 
 
-class Drawn(NamedTuple):
-    """Draws of one measure, (B,) each: of the datapoints ``alone``, and with what is added to them for the
-    ``low`` bound and for the ``high`` one."""
+class BootstrapDraws(NamedTuple):
+    """Bootstrap draws of one measure, (B,) each: ``plain``, and with items at the ends added for the ``low``
+    and for the ``high`` bound."""
 
-    alone: Floats
+    plain: Floats
     low: Floats
     high: Floats
 
 
-def at_ends(shares: Floats) -> Floats:
-    """The shares of levels, (…, levels), that judges have in a datapoint at either end."""
+def smooth_level_shares(shares: Floats) -> Floats:
+    """Return the shares of levels, (…, levels), for an item at either end: halfway to an even spread."""
     return np.asarray((shares + 1 / shares.shape[-1]) / 2, np.float64)
 
 
 def unseen_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> float:
-    """`unseen_share` of the weighted agreement by datapoint: near 1 where it is all or nothing or has hardly
-    been put to the test, near 0 where each datapoint shows a good deal of it.
+    """Return `unseen_share` of the weighted agreement by item: near 1 where agreement is all or nothing or
+    hardly tested, near 0 where each item shows a good deal of it.
 
     Parameters
     ----------
     tables : (blocks, K, K) units by the levels of two judges, or coincidences of several
-    items : datapoints in all blocks
+    items : number of items in all blocks
     linear : (K, K) how far two levels agree
     """
     sizes, sums = tables.sum(axis=(1, 2)), (tables * linear).sum(axis=(1, 2))
@@ -251,27 +255,26 @@ def unseen_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> flo
     return unseen_share(share, [Scatter(items, float(distances @ distances))])
 
 
-def weight_at_ends(unseen: float) -> float:
-    """How much of a datapoint is to stand at either end, at most half of one: ``φ₀^⅓ / 2``; the root was
-    found by simulation (``python -m evidence.measure_coverage``)."""
+def weight_of_ends(unseen: float) -> float:
+    """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2``. The root was found by
+    simulation (``python -m evidence.measure_coverage``)."""
     return float(_AT_EACH_END * unseen ** (1 / 3))
 
 
 class Reweighting:
-    """Draws of weights for (I,) datapoints; those of one ``cluster``, (I,), have one weight. More than
-    `MOST_BLOCKS` of them are put into so many blocks by chance, and a block is drawn as one; the draws are
-    the same in every process.
+    """Bootstrap weights for (I,) items. Items of one ``cluster``, (I,), share a weight.
 
-    ``block`` is that of each datapoint, (I,), of ``blocks``.
+    Beyond `MOST_BLOCKS` clusters, they are put into that many random blocks, and each block is drawn as
+    one. The draws are the same in every process. ``block`` (I,) is each item's, of ``blocks``.
     """
 
     def __init__(self, items: int, seed: int = 0, cluster: Codes | None = None) -> None:
         random = np.random.default_rng(seed)
         self.items = items
-        alone = items if cluster is None else int(cluster.max(initial=-1)) + 1
-        self.blocks = min(alone, MOST_BLOCKS)
-        self.block = np.arange(alone) % max(self.blocks, 1)
-        if alone > MOST_BLOCKS:
+        clusters = items if cluster is None else int(cluster.max(initial=-1)) + 1
+        self.blocks = min(clusters, MOST_BLOCKS)
+        self.block = np.arange(clusters) % max(self.blocks, 1)
+        if clusters > MOST_BLOCKS:
             self.block = random.permutation(self.block)
         if cluster is not None:
             self.block = self.block[cluster]
@@ -279,66 +282,71 @@ class Reweighting:
         parts = random.standard_gamma(1 / _PARTS, (2, _MOST_PARTS, DRAWS))
         self._ends = np.concatenate([np.zeros((2, 1, DRAWS)), parts.cumsum(axis=1)], axis=1)
 
-    def shares(self, sums: Floats, counts: Floats) -> Floats:
-        """(draws, K): means of scores from 0 to 1, of their ``sums`` and ``counts`` (blocks, K) with other
-        weights for the blocks; for each of the K half an observation stands at either end of the scale."""
+    def draw_means(self, sums: Floats, counts: Floats) -> Floats:
+        """Draw means of scores from 0 to 1, (draws, K), from their ``sums`` and ``counts`` (blocks, K); half
+        an observation is added at either end of the scale."""
         random = np.random.default_rng(1)
         low, high = random.standard_gamma(_AT_EACH_END, (2, DRAWS, sums.shape[1]))
-        there = counts.sum(axis=0) > 0
+        has_scores = counts.sum(axis=0) > 0
         with np.errstate(invalid="ignore"):
             means = (self._weights @ sums + high) / (self._weights @ counts + low + high)
-        return np.where(there, means, np.nan)
+        return np.where(has_scores, means, np.nan)
 
-    def draws(self, sums: Floats) -> Floats:
-        """(draws, K): ``sums`` (blocks, K) with other weights for the blocks."""
+    def draw_sums(self, sums: Floats) -> Floats:
+        """Draw the totals of ``sums`` (blocks, K) with random weights for the blocks: (draws, K)."""
         return self._weights @ sums
 
-    def with_ends(self, drawn: Floats, ends: Ends, best: float, worst: float) -> Floats:
-        """The same and so much of a datapoint at either end, in `_PARTS`: a gamma variable as the weights
-        are. It is the same for all measures, so that means over pairs of judges keep what these share."""
-        for end, weight, chance in zip(ends, (best, worst), self._ends, strict=True):
+    def add_ends(self, drawn: Floats, ends: Ends, best: float, worst: float) -> Floats:
+        """Add ``best`` and ``worst`` parts of an item at either end to draws of sums, as gamma variables like
+        the weights. They are the same for all measures, so that means over pairs of judges keep what these
+        share."""
+        for sums, weight, chance in zip(ends, (best, worst), self._ends, strict=True):
             parts = min(round(weight * _PARTS), _MOST_PARTS)
             if parts:
-                drawn = drawn + chance[parts][:, None] * end
+                drawn = drawn + chance[parts][:, None] * sums
         return drawn
 
 
-def spread(drawn: Drawn, found: float, items: int, level: float = LEVEL) -> Bounds | None:
-    """The interval of a measure that has been ``found`` over some datapoints; None where too few of its draws
-    have a value."""
-    alone, low, high = (draws[np.isfinite(draws)] for draws in drawn)
-    if items < 2 or min(len(low), len(high)) < len(drawn.low) / 2 or not np.isfinite(found):
+def bootstrap_interval(
+    drawn: BootstrapDraws, value: float, items: int, level: float = LEVEL
+) -> Bounds | None:
+    """Return the bias-corrected interval of a measure's ``value`` over some items; None where too few draws
+    are finite."""
+    plain, low, high = (draws[np.isfinite(draws)] for draws in drawn)
+    if items < 2 or min(len(low), len(high)) < len(drawn.low) / 2 or not np.isfinite(value):
         return None
-    near = np.abs(alone - found) < 1e-9
-    below = ((alone < found) & ~near).sum() + near.sum() / 2
-    bias = float(np.clip(ndtri((below + 0.5) / (len(alone) + 1)), -_MOST_BIAS, _MOST_BIAS))
-    reach = _reach(items, level)
-    at = ndtr(2 * bias - reach), ndtr(2 * bias + reach)
-    return Bounds(min(float(np.quantile(low, at[0])), found), max(float(np.quantile(high, at[1])), found))
+    near = np.abs(plain - value) < 1e-9
+    below = ((plain < value) & ~near).sum() + near.sum() / 2
+    bias = float(np.clip(ndtri((below + 0.5) / (len(plain) + 1)), -_MOST_BIAS, _MOST_BIAS))
+    half_width = _half_width_in_errors(items, level)
+    quantiles = ndtr(2 * bias - half_width), ndtr(2 * bias + half_width)
+    return Bounds(
+        min(float(np.quantile(low, quantiles[0])), value), max(float(np.quantile(high, quantiles[1])), value)
+    )
 
 
-def percentiles(draws: Floats, found: float, items: int) -> Bounds | None:
-    """The same of draws, (B,), that have no bias to speak of."""
+def percentile_interval(draws: Floats, value: float, items: int) -> Bounds | None:
+    """Return the percentile interval of draws, (B,), that have no notable bias."""
     values = draws[np.isfinite(draws)]
-    if items < 2 or len(values) < len(draws) / 2 or not np.isfinite(found):
+    if items < 2 or len(values) < len(draws) / 2 or not np.isfinite(value):
         return None
-    tail = float(ndtr(-_reach(items, LEVEL)))
+    tail = float(ndtr(-_half_width_in_errors(items, LEVEL)))
     low, high = np.quantile(values, [tail, 1 - tail]).tolist()
-    return Bounds(min(low, found), max(high, found))
+    return Bounds(min(low, value), max(high, value))
 
 
-def shifted_spread(draws: Floats, found: float, items: int) -> Bounds | None:
-    """The same of a measure of how far things differ, from 0 on, which chance alone makes larger: in the
-    sample by as much as in the draws once more. So what the draws have more than was found is taken off
-    twice, from the lower bound."""
-    bounds = percentiles(draws, found, items)
+def dispersion_interval(draws: Floats, value: float, items: int) -> Bounds | None:
+    """Return the interval of a measure of spread, from 0 up, that chance inflates: in the sample by as much
+    as in the draws once more. So the draws' excess over ``value`` is subtracted twice from the lower
+    bound."""
+    bounds = percentile_interval(draws, value, items)
     if bounds is None:
         return None
-    excess = 2 * (float(draws[np.isfinite(draws)].mean()) - found)
-    return Bounds(max(min(bounds.low - excess, found), 0.0), bounds.high)
+    excess = 2 * (float(draws[np.isfinite(draws)].mean()) - value)
+    return Bounds(max(min(bounds.low - excess, value), 0.0), bounds.high)
 
 
-def _reach(items: int, level: float) -> float:
-    """How many standard errors the bounds are off, where the draws are normal."""
+def _half_width_in_errors(items: int, level: float) -> float:
+    """Return the half width of the interval in standard errors, where the draws are normal."""
     probability = (1 + level) / 2
     return float(stdtrit(items - 1, probability) + ndtri(probability)) / 2

@@ -1,4 +1,4 @@
-"""The quality of the benchmark itself: of each task, and of each of its datapoints."""
+"""The quality of the benchmark itself: of each task, and of each of its items."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
-from coeval.analysis.measures.near_duplicates import Resemblance, surface_bias
+from coeval.analysis.measures.near_duplicates import Resemblance, mean_prompt_similarity
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import item_scores
-from coeval.analysis.measures.value_grid import label_grid
+from coeval.analysis.measures.student_measures import sum_item_scores
+from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.reader import Twin
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
@@ -30,7 +30,7 @@ _WITH_SCORE = "With a score of any student"
 
 
 class TaskCoverage(Entity, frozen=True):
-    """The items of a task: how much of the declared space they cover, and what they tell of students."""
+    """The items of a task: how much of the declared space they cover, and how well they separate students."""
 
     acr: Annotated[
         Measured, ShownAs("Declared values that occur, of all declared", "Values covered", "acr", "share")
@@ -65,7 +65,7 @@ class TaskCoverage(Entity, frozen=True):
 
 
 class ItemMeasures(Entity, frozen=True):
-    """One datapoint; ``students`` have a score of it."""
+    """Measures of one item; ``students`` have a score of it."""
 
     task: Annotated[str, ShownAs("Its task", "Task", kind="text")]
     teacher: Annotated[str, ShownAs("Who wrote it", "Teacher", kind="text")]
@@ -82,12 +82,12 @@ class ItemMeasures(Entity, frozen=True):
 
     @property
     def is_reversed(self) -> bool:
-        """Whether better students do worse on it."""
+        """Check whether stronger students score lower on it."""
         return self.discrimination is not None and self.discrimination < 0
 
 
 class BenchmarkMeasures(NamedTuple):
-    """By task, and by datapoint."""
+    """Measures by task, and by item."""
 
     coverage: dict[str, TaskCoverage]
     items: dict[str, ItemMeasures]
@@ -103,10 +103,12 @@ Stratum: TypeAlias = tuple[str, ...]
 
 
 class Coverage(NamedTuple):
-    """Over strata, that is ``attribute=value``: ``acr`` = those declared that occur / all declared; ``rar`` =
-    those declared that occur once or twice / those that occur at most twice (None where there are none). The
-    same over pairs of values of two attributes. None where nothing is declared. ``absent``: the strata that
-    do not occur."""
+    """How much of the declared attribute space occurs, over strata, that is ``attribute=value``.
+
+    ``acr`` = declared strata that occur / all declared; ``rar`` = those that occur once or twice / those
+    that occur at most twice (None without any). The same over pairs of values of two attributes. None
+    where nothing is declared. ``absent``: the strata that do not occur.
+    """
 
     acr: float | None
     rar: float | None
@@ -119,9 +121,9 @@ class Coverage(NamedTuple):
 _RARE = 2
 
 
-def attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Coverage:
-    """``sampled``: the strata of each datapoint, ``attribute=value``; what is not declared does not count.
-    Either may hold a ``=`` of its own: strata are compared as they stand, and never taken apart."""
+def measure_attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Coverage:
+    """Measure which declared strata occur. ``sampled``: the strata of each item; undeclared ones do not
+    count. Names and values may contain ``=``, so strata are compared whole, never split."""
     single: Counter[Stratum] = Counter()
     double: Counter[Stratum] = Counter()
     for strata_of in sampled:
@@ -132,16 +134,18 @@ def attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]) -> Cov
     ]
     pairs: list[Stratum] = [
         (min(a, b), max(a, b))
-        for one, other in combinations(sorted(declared), 2)
-        for a in (f"{one}={value}" for value in dict.fromkeys(declared[one]))
-        for b in (f"{other}={value}" for value in dict.fromkeys(declared[other]))
+        for first, second in combinations(sorted(declared), 2)
+        for a in (f"{first}={value}" for value in dict.fromkeys(declared[first]))
+        for b in (f"{second}={value}" for value in dict.fromkeys(declared[second]))
     ]
     absent = tuple(stratum[0] for stratum in strata if not single[stratum])
-    return Coverage(*_ratios(strata, single), *_ratios(pairs, double), absent)
+    return Coverage(*_coverage_ratios(strata, single), *_coverage_ratios(pairs, double), absent)
 
 
-def _ratios(declared: Sequence[Stratum], found: Counter[Stratum]) -> tuple[float | None, float | None]:
-    counts = [found[stratum] for stratum in declared]
+def _coverage_ratios(
+    declared: Sequence[Stratum], counts_by_stratum: Counter[Stratum]
+) -> tuple[float | None, float | None]:
+    counts = [counts_by_stratum[stratum] for stratum in declared]
     if not counts:
         return None, None
     scarce = [count for count in counts if count <= _RARE]
@@ -156,9 +160,9 @@ FEWEST_STUDENTS = 3
 
 
 class ItemQuality(NamedTuple):
-    """Of each datapoint of a task, (I,): ``difficulty`` = 1 − the mean over students; ``discrimination``, the
-    item–rest correlation; ``students`` who have a score; whether all of them have full marks, or none. NaN
-    where a measure is not defined."""
+    """Measures of each item of a task, (I,): ``difficulty`` = 1 − the mean over students; ``discrimination``,
+    the item–rest correlation; the number of ``students`` with a score; whether all have full marks, or
+    none. NaN where undefined."""
 
     difficulty: Floats
     discrimination: Floats
@@ -167,68 +171,70 @@ class ItemQuality(NamedTuple):
     all_fail: NDArray[np.bool_]
 
 
-def item_quality(scores: Floats) -> ItemQuality:
-    """``scores``: (S, I) of one task, 0 to 1, NaN where a student has none.
+def measure_item_quality(scores: Floats) -> ItemQuality:
+    """Measure each item of a task from ``scores``, (S, I), 0 to 1, NaN where a student has none.
 
     The discrimination of an item is Pearson's correlation, over students, of their score on it with their
-    mean over the task's other items (the corrected item–total correlation; Henrysson 1963). It is not
-    defined with fewer than `FEWEST_STUDENTS`, or where all scores are the same.
+    mean over the task's other items (the corrected item–total correlation; Henrysson 1963). It is
+    undefined with fewer than `FEWEST_STUDENTS`, or where all scores are the same.
     """
-    known = np.isfinite(scores)
-    filled = np.where(known, scores, 0.0)
-    students = known.sum(axis=0)
+    has_score = np.isfinite(scores)
+    filled = np.where(has_score, scores, 0.0)
+    students = has_score.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
         mean = filled.sum(axis=0) / students
-        others = known.sum(axis=1, keepdims=True) - known
+        others = has_score.sum(axis=1, keepdims=True) - has_score
         rest = (filled.sum(axis=1, keepdims=True) - filled) / others
-        found = _correlation(filled, np.where(others > 0, rest, 0.0), known & (others > 0))
+        discrimination = _pearson_by_column(filled, np.where(others > 0, rest, 0.0), has_score & (others > 0))
     return ItemQuality(
         difficulty=1 - mean,
-        discrimination=found,
+        discrimination=discrimination,
         students=students,
-        all_pass=(students > 0) & (np.where(known, scores, 1.0) >= 1).all(axis=0),
-        all_fail=(students > 0) & (np.where(known, scores, 0.0) <= 0).all(axis=0),
+        all_pass=(students > 0) & (np.where(has_score, scores, 1.0) >= 1).all(axis=0),
+        all_fail=(students > 0) & (np.where(has_score, scores, 0.0) <= 0).all(axis=0),
     )
 
 
-def _correlation(x: Floats, y: Floats, known: NDArray[np.bool_]) -> Floats:
-    """Pearson's, down each column."""
-    n = known.sum(axis=0)
+def _pearson_by_column(x: Floats, y: Floats, is_known: NDArray[np.bool_]) -> Floats:
+    """Compute Pearson's correlation down each column, over the known rows."""
+    n = is_known.sum(axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
-        dx = np.where(known, x - np.where(known, x, 0.0).sum(axis=0) / n, 0.0)
-        dy = np.where(known, y - np.where(known, y, 0.0).sum(axis=0) / n, 0.0)
+        dx = np.where(is_known, x - np.where(is_known, x, 0.0).sum(axis=0) / n, 0.0)
+        dy = np.where(is_known, y - np.where(is_known, y, 0.0).sum(axis=0) / n, 0.0)
         spread = np.sqrt((dx**2).sum(axis=0) * (dy**2).sum(axis=0))
-        found = (dx * dy).sum(axis=0) / spread
-    return np.where((n >= FEWEST_STUDENTS) & (spread > 1e-12), found, np.nan)
+        correlation = (dx * dy).sum(axis=0) / spread
+    return np.where((n >= FEWEST_STUDENTS) & (spread > 1e-12), correlation, np.nan)
 
 
-def benchmark_measures(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
-    """What the items of a run are worth."""
+def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
+    """Measure the items of a run: coverage, difficulty, discrimination and near duplicates."""
     texts = reader.texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores, strata = _with_labels(reader, grid, item_scores(grid).mean), _strata(grid)
+    scores, strata = _fill_with_labels(reader, grid, sum_item_scores(grid).mean), _strata_by_item(grid)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
-    for place, task in enumerate(grid.tasks):
-        mine = np.flatnonzero(grid.items.task == place)
-        of_task = [prompts[item] for item in mine]
-        twins = [reader.twins.get(grid.items.ids[item]) for item in mine.tolist()]
-        quality = item_quality(scores[:, mine])
-        covered = attribute_coverage(reader.target_attributes(task), [strata[item] for item in mine])
-        coverage[task] = _task_coverage(covered, surface_bias(of_task), quality, twins)
-        items |= _items(grid, mine, quality, twins)
+    for code, task in enumerate(grid.tasks):
+        task_items = np.flatnonzero(grid.items.task == code)
+        task_prompts = [prompts[item] for item in task_items]
+        twins = [reader.twins.get(grid.items.ids[item]) for item in task_items.tolist()]
+        quality = measure_item_quality(scores[:, task_items])
+        covered = measure_attribute_coverage(
+            reader.target_attributes(task), [strata[item] for item in task_items]
+        )
+        coverage[task] = _task_coverage(covered, mean_prompt_similarity(task_prompts), quality, twins)
+        items |= _item_measures(grid, task_items, quality, twins)
     return BenchmarkMeasures(coverage, items)
 
 
-def _with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
-    """The scores, (S, I), and in their place the share of right labels in tasks that have labels alone."""
+def _fill_with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
+    """Return the scores, (S, I), replaced by the share of right labels in tasks that have labels alone."""
     scored = np.unique(grid.items.task[np.isfinite(judged).any(axis=0)])
-    right = item_scores(label_grid(reader, grid)).mean
+    right = sum_item_scores(read_label_grid(reader, grid)).mean
     return np.where(np.isin(grid.items.task, scored), judged, right)
 
 
-def _strata(grid: ScoreGrid) -> list[list[str]]:
-    """``attribute=value`` of each datapoint."""
+def _strata_by_item(grid: ScoreGrid) -> list[list[str]]:
+    """Return the ``attribute=value`` strata of each item."""
     sampled: list[list[str]] = [[] for _ in grid.items.ids]
     for stratum, items in grid.items.attributes.items():
         for item in items.tolist():
@@ -239,12 +245,13 @@ def _strata(grid: ScoreGrid) -> list[list[str]]:
 def _task_coverage(
     covered: Coverage, alike: Resemblance, quality: ItemQuality, twins: Sequence[Twin | None]
 ) -> TaskCoverage:
+    """Combine coverage, likeness and item quality into one task's measures."""
     items = len(twins)
 
     def mean(values: Floats) -> Measured:
-        known = values[np.isfinite(values)]
-        value = float(known.mean()) if len(known) else None
-        return Measured(value, None, None, len(known), len(values) - len(known))
+        defined = values[np.isfinite(values)]
+        value = float(defined.mean()) if len(defined) else None
+        return Measured(value, None, None, len(defined), len(values) - len(defined))
 
     def ratio(value: float | None) -> Measured:
         return Measured(value, None, None, items, 0)
@@ -267,25 +274,26 @@ def _task_coverage(
     )
 
 
-def _items(
-    grid: ScoreGrid, mine: NDArray[np.int64], quality: ItemQuality, twins: Sequence[Twin | None]
+def _item_measures(
+    grid: ScoreGrid, task_items: NDArray[np.int64], quality: ItemQuality, twins: Sequence[Twin | None]
 ) -> dict[str, ItemMeasures]:
+    """Combine what is known of a task's items; ``task_items`` are their numbers in the grid."""
     return {
         grid.items.ids[item]: ItemMeasures(
             task=grid.tasks[grid.items.task[item]],
             teacher=grid.teachers[grid.items.teacher[item]],
-            difficulty=_number(quality.difficulty[at]),
-            discrimination=_number(quality.discrimination[at]),
+            difficulty=_none_if_nan(quality.difficulty[at]),
+            discrimination=_none_if_nan(quality.discrimination[at]),
             students=int(quality.students[at]),
             all_pass=bool(quality.all_pass[at]),
             all_fail=bool(quality.all_fail[at]),
             near_duplicate_of=None if (twin := twins[at]) is None else twin.of,
         )
-        for at, item in enumerate(mine.tolist())
+        for at, item in enumerate(task_items.tolist())
     }
 
 
-def _number(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
@@ -295,7 +303,7 @@ PROVENANCE = "provenance.json"
 
 
 class ExportedFile(msgspec.Struct, frozen=True):
-    """``path`` within the folder; ``rows`` of a task."""
+    """A file of an exported data set: ``path`` within its folder, and ``rows`` of a task."""
 
     path: str
     task: str
@@ -304,9 +312,9 @@ class ExportedFile(msgspec.Struct, frozen=True):
 
 
 class ExportedBenchmark(msgspec.Struct, frozen=True):
-    """What was written, as ``provenance.json`` has it. ``sources`` are those of the run's ``sources.json``:
-    where items that are no model's were taken from, and under which licence. ``simulated``: simulated models
-    took part; ``simulated_teachers`` wrote items."""
+    """An exported data set, as ``provenance.json`` has it. ``sources`` are those of the run's
+    ``sources.json``: where items that no model wrote came from, and under which licence. ``simulated``:
+    simulated models took part; ``simulated_teachers`` wrote items."""
 
     experiment: str
     created_at: str
@@ -319,11 +327,10 @@ class ExportedBenchmark(msgspec.Struct, frozen=True):
 
 
 def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: Path) -> ExportedBenchmark:
-    """Write the good datapoints that count in a run into a new folder. ``items`` are those of
-    `coeval.analysis.measures.benchmark_measures`: what was found of each stands beside it.
+    """Write the good items that count in a run into a new folder, with their measures ``items``.
 
-    Raises UsageError: the folder holds something already, or there is no datapoint; StoreError: a file cannot
-    be read or written.
+    Raises UsageError: the folder is not empty, or there is no item; StoreError: a file cannot be read or
+    written.
     """
     if not items:
         raise UsageError(f"{reader.run.path} holds no datapoints; there is nothing to export")
@@ -334,7 +341,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
         (out / "jsonl").mkdir(exist_ok=True)
     except OSError as error:
         raise store_error("write", out, error) from error
-    rows = _rows(reader, items)
+    rows = _export_rows(reader, items)
     files: list[ExportedFile] = []
     for task, of_task in rows.items():
         lines = out / "jsonl" / f"{task}.jsonl"
@@ -345,18 +352,18 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
             relative = path.relative_to(out).as_posix()
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             files.append(ExportedFile(relative, task, len(of_task), digest))
-    found = _provenance(reader, rows, files)
-    provenance = msgspec.json.format(msgspec.json.encode(found), indent=2)
+    exported = _provenance(reader, rows, files)
+    provenance = msgspec.json.format(msgspec.json.encode(exported), indent=2)
     write_bytes_atomic(out / PROVENANCE, provenance + b"\n")
-    return found
+    return exported
 
 
-def _rows(reader: RunReader, items: Mapping[str, ItemMeasures]) -> dict[str, list[dict[str, Any]]]:
-    """By task, the same columns in every row: an attribute has one of its own, named ``attribute_NAME``."""
+def _export_rows(reader: RunReader, items: Mapping[str, ItemMeasures]) -> dict[str, list[dict[str, Any]]]:
+    """Build each task's rows with the same columns: every attribute has one, named ``attribute_NAME``."""
     texts = reader.texts(items)
     attributes = {
-        item: found or {}
-        for item, found in reader.rows("SELECT item, attributes FROM items WHERE NOT failed")
+        item: values or {}
+        for item, values in reader.rows("SELECT item, attributes FROM items WHERE NOT failed")
     }
     names: dict[str, dict[str, None]] = {}
     for item, measures in items.items():
@@ -400,6 +407,7 @@ def _write_parquet(lines: Path, parquet: Path, columns: Sequence[str]) -> None:
 def _provenance(
     reader: RunReader, rows: Mapping[str, Sequence[Mapping[str, Any]]], files: Sequence[ExportedFile]
 ) -> ExportedBenchmark:
+    """Describe the exported data set: where its items come from, and the hashes of its files."""
     meta: dict[str, Any] = {}
     sources: Any = None
     try:
@@ -407,7 +415,7 @@ def _provenance(
     except FileNotFoundError:
         meta = {"experiment_id": reader.run.path.resolve().name}
     if reader.run.sources.exists():
-        sources = _without_folders(read_json(reader.run.sources))
+        sources = _strip_folders(read_json(reader.run.sources))
     teachers = tuple(sorted({row["teacher"] for of_task in rows.values() for row in of_task}))
     planned = reader.planned
     return ExportedBenchmark(
@@ -424,17 +432,17 @@ def _provenance(
     )
 
 
-def _without_folders(sources: Any) -> Any:
-    """The file's name, without the folders of this machine."""
+def _strip_folders(sources: Any) -> Any:
+    """Strip the folders of this machine from file paths, keeping names."""
     match sources:
         case dict():
             return {
                 key: Path(value).name
                 if isinstance(value, str) and (key == "path" or Path(value).is_absolute())
-                else _without_folders(value)
+                else _strip_folders(value)
                 for key, value in sources.items()
             }
         case list():
-            return [_without_folders(each) for each in sources]
+            return [_strip_folders(entry) for entry in sources]
         case _:
             return sources

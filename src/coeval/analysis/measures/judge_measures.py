@@ -15,21 +15,21 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
 from coeval.analysis.measures.agreement import (
     Agreement,
-    Drawn,
+    BootstrapDraws,
     Ends,
     LevelScale,
     PanelSums,
     Reweighting,
-    agreement,
-    at_ends,
-    correlations,
+    bootstrap_interval,
+    compute_agreement,
+    intraclass_correlations,
     krippendorff_alpha,
     linear_weights,
-    pair_tables,
-    panel_sums,
-    spread,
+    smooth_level_shares,
+    sum_by_unit,
+    tabulate_pair_levels,
     unseen_agreement,
-    weight_at_ends,
+    weight_of_ends,
 )
 from coeval.analysis.measures.measure_tree import (
     FILES,
@@ -47,7 +47,7 @@ FEWEST_COMMON = 30
 
 
 class PairAgreement(Entity, frozen=True):
-    """How far two judges agree, or one with itself where it was asked the very same again."""
+    """How far two judges agree, or one with itself where it judged the same text again."""
 
     spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "spa", "share")]
     wpa: Annotated[Measured, ShownAs("1 less the distance of the two values", "Weighted", "wpa", "share")]
@@ -59,8 +59,8 @@ class PairAgreement(Entity, frozen=True):
 
 
 class JudgeAgreement(Entity, frozen=True):
-    """A judge's means over the other judges, plain and weighted by common units; it is ``degenerate``, and
-    not ranked, with fewer than `FEWEST_COMMON` of these."""
+    """A judge's mean agreement with the other judges, plain and weighted by common units. With fewer than
+    `FEWEST_COMMON` of these it is ``degenerate``, and not ranked."""
 
     spa_mean: Annotated[
         Measured, ShownAs("Equal levels, mean over the other judges", "Equal", "spa", "share")
@@ -79,6 +79,8 @@ class JudgeAgreement(Entity, frozen=True):
 
 
 class JudgeMeasures(JudgeAgreement, frozen=True):
+    """All measures of a judge."""
+
     levels: Annotated[LevelCounts, ShownAs("Scores at each level", elsewhere="judge-levels")]
     bias: Annotated[JudgeBiases, ShownAs("What it leans on", elsewhere="biases")]
     consistency: Annotated[
@@ -88,8 +90,8 @@ class JudgeMeasures(JudgeAgreement, frozen=True):
 
 
 class PanelMeasures(Entity, frozen=True):
-    """Of all ``judges`` who scored anything, over the ``count`` of units that each of them scored; undefined
-    below `FEWEST_COMMON` of these."""
+    """Reliability of all ``judges`` who scored anything, over the ``count`` of units that each of them
+    scored; undefined below `FEWEST_COMMON` of these."""
 
     krippendorff_alpha: Annotated[
         Measured, ShownAs("Of ordinal levels (Krippendorff 2011)", kind="coefficient", elsewhere=FILES)
@@ -105,15 +107,15 @@ class PanelMeasures(Entity, frozen=True):
     ] = None
 
 
-Weighing: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
+PairWeights: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
 """What share each pair has in a mean over them: (pairs,), one in all."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgePair:
     """Two judges, named in order, and what both scored. ``units``, ``same`` and ``near`` are (blocks,): their
-    units, those with equal levels, and the sum of their agreement; ``shared`` (I,) says of which datapoints;
-    ``kappas`` are the draws of their κ; ``missing`` counts the units of which one or the other is lacking."""
+    units, those with equal levels, and the sum of their weighted agreement. ``shared`` (I,) marks the
+    items; ``kappas`` are draws of κ; ``missing`` counts the units that one of them lacks."""
 
     first: str
     second: str
@@ -121,8 +123,8 @@ class JudgePair:
     same: Floats
     near: Floats
     shared: NDArray[np.bool_]
-    found: Agreement
-    kappas: Drawn
+    agreement: Agreement
+    kappas: BootstrapDraws
     missing: int
 
     @property
@@ -134,25 +136,25 @@ def level_scale(grid: ScoreGrid) -> LevelScale:
     return LevelScale(grid.scale, weighted=not grid.has_default_scale)
 
 
-def judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
-    """Of all judges of a run."""
+def compare_judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[JudgePair]:
+    """Compare every pair of a grid's judges."""
     pairs = []
     valid, block, scale = grid.valid, reweighting.block[grid.item], level_scale(grid)
-    for one, other in combinations(range(len(grid.judges)), 2):
-        levels = grid.levels[:, one], grid.levels[:, other]
-        tables = pair_tables(*levels, block, reweighting.blocks, len(grid.scale))
+    for first, second in combinations(range(len(grid.judges)), 2):
+        levels = grid.levels[:, first], grid.levels[:, second]
+        tables = tabulate_pair_levels(*levels, block, reweighting.blocks, len(grid.scale))
         shared = np.zeros(len(grid.items.ids), bool)
-        shared[grid.item[valid[:, one] & valid[:, other]]] = True
-        judges = (grid.judges[one], grid.judges[other])
+        shared[grid.item[valid[:, first] & valid[:, second]]] = True
+        judges = (grid.judges[first], grid.judges[second])
         # Units that both were to score: those of the answers that anybody scored.
         both = np.array([design.judges >= set(judges) for design in grid.designs], bool)
         missing = int(both[grid.task].sum()) - int(tables.sum())
-        pairs.append(judge_pair(judges, PairTables(tables, shared, missing), scale, reweighting))
+        pairs.append(compare_two_judges(judges, PairTables(tables, shared, missing), scale, reweighting))
     return pairs
 
 
 class PairTables(NamedTuple):
-    """What two judges both scored: ``tables`` (blocks, K, K) of units by their levels; for the others see
+    """What two judges both scored: ``tables`` (blocks, K, K) of units by their levels; the rest as in
     `JudgePair`."""
 
     tables: Floats
@@ -160,103 +162,122 @@ class PairTables(NamedTuple):
     missing: int
 
 
-def judge_pair(
-    judges: tuple[str, str], found: PairTables, scale: LevelScale, reweighting: Reweighting
+def compare_two_judges(
+    judges: tuple[str, str], shared_tables: PairTables, scale: LevelScale, reweighting: Reweighting
 ) -> JudgePair:
-    """Of two judges, or of one with itself."""
-    tables = found.tables
+    """Compare two judges, or one with itself."""
+    tables = shared_tables.tables
     return JudgePair(
         *judges,
         tables.sum(axis=(1, 2)),
         np.trace(tables, axis1=1, axis2=2),
         (tables * scale.linear).sum(axis=(1, 2)),
-        found.shared,
-        agreement(tables.sum(axis=0), scale),
-        _kappas(tables, int(found.shared.sum()), scale, reweighting),
-        found.missing,
+        shared_tables.shared,
+        compute_agreement(tables.sum(axis=0), scale),
+        _bootstrap_kappa(tables, int(shared_tables.shared.sum()), scale, reweighting),
+        shared_tables.missing,
     )
 
 
-def pair_measures(pairs: Sequence[JudgePair]) -> dict[tuple[str, str], PairAgreement]:
-    return {(pair.first, pair.second): measures_of_pair(pair) for pair in pairs}
+def measure_judge_pairs(pairs: Sequence[JudgePair]) -> dict[tuple[str, str], PairAgreement]:
+    return {(pair.first, pair.second): measure_judge_pair(pair) for pair in pairs}
 
 
-def measures_of_pair(pair: JudgePair) -> PairAgreement:
-    return PairAgreement(*_measures([pair] if pair.count else [], _alike), count=pair.count)
+def measure_judge_pair(pair: JudgePair) -> PairAgreement:
+    return PairAgreement(*_mean_over_pairs([pair] if pair.count else [], _equal_weights), count=pair.count)
 
 
-def judge_agreement(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
-    """By judge."""
-    found = {}
+def agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
+    """Average each judge's agreement over its pairs."""
+    agreement_of_judge = {}
     for judge in grid.judges:
-        mine = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
-        common = sum(pair.count for pair in mine)
-        measures = (*_measures(mine, _alike), *_measures(mine, _by_count))
-        found[judge] = JudgeAgreement(*measures, degenerate=common < FEWEST_COMMON, count=common)
-    return found
+        own_pairs = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
+        common = sum(pair.count for pair in own_pairs)
+        measures = (
+            *_mean_over_pairs(own_pairs, _equal_weights),
+            *_mean_over_pairs(own_pairs, _weights_by_count),
+        )
+        agreement_of_judge[judge] = JudgeAgreement(*measures, degenerate=common < FEWEST_COMMON, count=common)
+    return agreement_of_judge
 
 
-def judge_measures(
+def combine_judge_measures(
     agreement: Mapping[str, JudgeAgreement],
     levels: Mapping[str, LevelCounts],
     biases: Mapping[str, JudgeBiases],
     consistency: Mapping[str, PairAgreement | None],
 ) -> dict[str, JudgeMeasures]:
-    """All that is known of each judge; the arguments go by judge."""
+    """Combine the parts of each judge's measures; the arguments are by judge."""
     return {
         name: JudgeMeasures(
-            **msgspec.structs.asdict(found),
+            **msgspec.structs.asdict(own),
             levels=levels[name],
             bias=biases[name],
             consistency=consistency[name],
         )
-        for name, found in agreement.items()
+        for name, own in agreement.items()
     }
 
 
-def _kappas(tables: Floats, items: int, scale: LevelScale, reweighting: Reweighting) -> Drawn:
-    alone = reweighting.draws(tables.reshape(len(tables), math.prod(tables.shape[1:])))
+def _bootstrap_kappa(
+    tables: Floats, items: int, scale: LevelScale, reweighting: Reweighting
+) -> BootstrapDraws:
+    plain = reweighting.draw_sums(tables.reshape(len(tables), math.prod(tables.shape[1:])))
     if not items:
-        return Drawn(*[np.full(len(alone), np.nan)] * 3)
-    weight = weight_at_ends(unseen_agreement(tables, items, scale.linear))
-    with_ends = reweighting.with_ends(alone, _ends(tables.sum(axis=0), items), weight, weight)
-    of_alone, of_both = (scale.kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (alone, with_ends))
-    return Drawn(of_alone, of_both, of_both)
+        return BootstrapDraws(*[np.full(len(plain), np.nan)] * 3)
+    weight = weight_of_ends(unseen_agreement(tables, items, scale.linear))
+    with_ends = reweighting.add_ends(plain, _pair_ends(tables.sum(axis=0), items), weight, weight)
+    plain_kappas, kappas_with_ends = (
+        scale.kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
+    )
+    return BootstrapDraws(plain_kappas, kappas_with_ends, kappas_with_ends)
 
 
-def _ends(table: Floats, items: int) -> Ends:
-    """Of a datapoint with as many units as others have: all scored alike, or each by its judge's habit."""
+def _pair_ends(table: Floats, items: int) -> Ends:
+    """Return what an item of average size would add at either end: all units scored alike, or each by its
+    judge's habit."""
     units = table.sum()
-    first, second = at_ends(table.sum(axis=1) / units), at_ends(table.sum(axis=0) / units)
-    each = units / items
-    return Ends((np.diag((first + second) / 2) * each).ravel(), (np.outer(first, second) * each).ravel())
+    first, second = (
+        smooth_level_shares(table.sum(axis=1) / units),
+        smooth_level_shares(table.sum(axis=0) / units),
+    )
+    units_per_item = units / items
+    return Ends(
+        (np.diag((first + second) / 2) * units_per_item).ravel(),
+        (np.outer(first, second) * units_per_item).ravel(),
+    )
 
 
-def _measures(pairs: Sequence[JudgePair], weigh: Weighing) -> tuple[Measured, Measured, Measured]:
-    """``spa``, ``wpa`` and ``kappa`` as the weighted mean over pairs; κ over those that have one."""
+def _mean_over_pairs(pairs: Sequence[JudgePair], weigh: PairWeights) -> tuple[Measured, Measured, Measured]:
+    """Return ``spa``, ``wpa`` and ``kappa`` as weighted means over pairs; κ over those that have one."""
     if not pairs:
         return NOT_MEASURED, NOT_MEASURED, NOT_MEASURED
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     missing = sum(pair.missing for pair in pairs)
     strict, linear = (
-        measured_with_bounds(*_mean_share(pairs, weigh(pairs), sums), items, missing)
+        measured_with_bounds(*_mean_agreement(pairs, weigh(pairs), sums), items, missing)
         for sums in ([pair.same for pair in pairs], [pair.near for pair in pairs])
     )
-    defined = [pair for pair in pairs if np.isfinite(pair.found.kappa)]
+    defined = [pair for pair in pairs if np.isfinite(pair.agreement.kappa)]
     if not defined:
         return strict, linear, measured_with_bounds(math.nan, None, items, missing)
     weights = weigh(defined)
-    value = float(weights @ [float(pair.found.kappa) for pair in defined])
-    drawn = Drawn(*(weights @ np.stack(of) for of in zip(*(pair.kappas for pair in defined), strict=True)))
-    return strict, linear, measured_with_bounds(value, spread(drawn, value, items), items, missing)
+    value = float(weights @ [float(pair.agreement.kappa) for pair in defined])
+    drawn = BootstrapDraws(
+        *(weights @ np.stack(kappas) for kappas in zip(*(pair.kappas for pair in defined), strict=True))
+    )
+    return (
+        strict,
+        linear,
+        measured_with_bounds(value, bootstrap_interval(drawn, value, items), items, missing),
+    )
 
 
-def _mean_share(
+def _mean_agreement(
     pairs: Sequence[JudgePair], weights: Floats, agreed: Sequence[Floats]
 ) -> tuple[float, Bounds]:
-    """The weighted mean over pairs of how far their units agree, of which ``agreed`` (blocks,) has the sum,
-    with the interval of a mean that is clustered by datapoint: a datapoint's distance is the weighted sum of
-    those that it has in each pair."""
+    """Return the weighted mean over pairs of their agreement, whose sums are ``agreed`` (blocks,), with its
+    interval clustered by item: an item's distance is the weighted sum of those that it has in each pair."""
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     distances = np.zeros(len(pairs[0].units))
     value = 0.0
@@ -269,104 +290,110 @@ def _mean_share(
     return value, mean_bounds(min(max(value, 0.0), 1.0), [scatter])
 
 
-def _alike(pairs: Sequence[JudgePair]) -> Floats:
+def _equal_weights(pairs: Sequence[JudgePair]) -> Floats:
     return np.full(len(pairs), 1 / len(pairs))
 
 
-def _by_count(pairs: Sequence[JudgePair]) -> Floats:
+def _weights_by_count(pairs: Sequence[JudgePair]) -> Floats:
     counts = np.array([pair.count for pair in pairs], np.float64)
     return np.asarray(counts / counts.sum(), np.float64)
 
 
 # --- Reliability of a run's judges
 
-# Numbers at a time: with three levels and judges 16 columns of some 131,000 units, 16 MB.
+# Numbers per chunk: with three levels and judges, 16 columns of some 131,000 units, 16 MB.
 _CHUNK = (1 << 17) * 16
 
 
-def panel_measures(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
-    judges = [place for place in range(len(grid.judges)) if grid.valid[:, place].any()]
+def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
+    """Measure how reliable all judges of a grid are together, with intervals."""
+    judges = [at for at in range(len(grid.judges)) if grid.valid[:, at].any()]
     levels = grid.levels[:, judges]
-    whole = (levels >= 0).all(axis=1) if judges else np.zeros(len(grid.item), bool)
-    items = len(np.unique(grid.item[whole]))
+    is_complete = (levels >= 0).all(axis=1) if judges else np.zeros(len(grid.item), bool)
+    items = len(np.unique(grid.item[is_complete]))
     missing = int((levels < 0).sum())
-    count = int(whole.sum())
-    found = [measured_with_bounds(math.nan, None, items, missing)] * 3
+    count = int(is_complete.sum())
+    measured = [measured_with_bounds(math.nan, None, items, missing)] * 3
     if len(judges) >= 2 and count >= FEWEST_COMMON:
-        block = reweighting.block[grid.item[whole]]
-        flat = _by_block(levels[whole], grid.scale, block, reweighting.blocks)
-        ends = _panel_ends(levels[whole], grid.scale, count / items)
-        drawn = _drawn(flat, grid.scale, ends, items, reweighting)
-        values = _values(flat.sum(axis=0), len(grid.scale))
-        found = [
-            measured_with_bounds(float(value), spread(of_draws, float(value), items), items, missing)
+        block = reweighting.block[grid.item[is_complete]]
+        flat = _sum_by_block(levels[is_complete], grid.scale, block, reweighting.blocks)
+        ends = _panel_ends(levels[is_complete], grid.scale, count / items)
+        drawn = _bootstrap_panel(flat, grid.scale, ends, items, reweighting)
+        values = _panel_values(flat.sum(axis=0), len(grid.scale))
+        measured = [
+            measured_with_bounds(
+                float(value), bootstrap_interval(of_draws, float(value), items), items, missing
+            )
             for value, of_draws in zip(values, drawn, strict=True)
         ]
-    alpha, single, average = found
-    names = tuple(grid.judges[place] for place in judges)
+    alpha, single, average = measured
+    names = tuple(grid.judges[at] for at in judges)
     return PanelMeasures(alpha, single, average, names, count, None if grid.has_default_scale else "linear")
 
 
-class _Values(NamedTuple):
+class _PanelValues(NamedTuple):
     alpha: Floats
     single: Floats
     average: Floats
 
 
-def _flat(sums: PanelSums) -> Floats:
-    """(…, K² + 3 + k)"""
+def _flatten_sums(sums: PanelSums) -> Floats:
+    """Return panel sums as one row of numbers, (…, K² + 3 + k)."""
     tables = sums.coincidences.reshape(*sums.coincidences.shape[:-2], -1)
     others = np.stack([sums.units, sums.squares, sums.rows], axis=-1)
     return np.concatenate([tables, others, sums.columns], axis=-1)
 
 
-def _values(flat: Floats, levels: int) -> _Values:
+def _panel_values(flat: Floats, levels: int) -> _PanelValues:
     tables = flat[..., : levels**2].reshape(*flat.shape[:-1], levels, levels)
     units, squares, rows = (flat[..., levels**2 + at] for at in range(3))
     sums = PanelSums(tables, units, squares, rows, flat[..., levels**2 + 3 :])
-    return _Values(krippendorff_alpha(tables), *correlations(sums))
+    return _PanelValues(krippendorff_alpha(tables), *intraclass_correlations(sums))
 
 
-def _drawn(
+def _bootstrap_panel(
     flat: Floats, scale: Floats, ends: Ends, items: int, reweighting: Reweighting
-) -> tuple[Drawn, Drawn, Drawn]:
-    """α, and both correlations.
+) -> tuple[BootstrapDraws, BootstrapDraws, BootstrapDraws]:
+    """Draw α and both correlations.
 
-    α takes its distances between levels from how often these occur, so a datapoint at one end would hide what
-    one at the other might do. The less has been seen, the more its lower bound knows the worse end alone (and
-    up to a quarter as much again of it, found by simulation), the upper one the better.
+    α takes its distances between levels from how often these occur, so an item at one end would hide what
+    one at the other might do. The less has been seen, the more its lower bound uses the worse end alone
+    (and up to a quarter as much again, found by simulation), its upper bound the better.
     """
     levels = len(scale)
     tables = flat[:, : levels**2].reshape(-1, levels, levels)
     unseen = unseen_agreement(tables, items, linear_weights(scale))
-    weight, seen = weight_at_ends(unseen), 1 - unseen
-    plain = reweighting.draws(flat)
-    alone, both, worse, better = (
-        _values(reweighting.with_ends(plain, ends, best * weight, worst * weight), levels)
+    weight, seen = weight_of_ends(unseen), 1 - unseen
+    drawn = reweighting.draw_sums(flat)
+    plain, both, worse, better = (
+        _panel_values(reweighting.add_ends(drawn, ends, best * weight, worst * weight), levels)
         for best, worst in ((0.0, 0.0), (1.0, 1.0), (seen, 1 + unseen / 4), (1.0, seen))
     )
     return (
-        Drawn(alone.alpha, worse.alpha, better.alpha),
-        Drawn(alone.single, both.single, both.single),
-        Drawn(alone.average, both.average, both.average),
+        BootstrapDraws(plain.alpha, worse.alpha, better.alpha),
+        BootstrapDraws(plain.single, both.single, both.single),
+        BootstrapDraws(plain.average, both.average, both.average),
     )
 
 
-def _by_block(levels: NDArray[np.int8], scale: Floats, block: NDArray[np.int64], blocks: int) -> Floats:
-    """The sums of complete units, (blocks, K² + 3 + k); so many units at a time that memory stays small."""
-    whole = np.zeros((blocks, len(scale) ** 2 + 3 + levels.shape[1]))
-    step = max(_CHUNK // whole.shape[1], 1)
+def _sum_by_block(levels: NDArray[np.int8], scale: Floats, block: NDArray[np.int64], blocks: int) -> Floats:
+    """Sum complete units by block, (blocks, K² + 3 + k), in chunks so that memory stays small."""
+    sums_by_block = np.zeros((blocks, len(scale) ** 2 + 3 + levels.shape[1]))
+    step = max(_CHUNK // sums_by_block.shape[1], 1)
     for first in range(0, len(levels), step):
-        some = slice(first, first + step)
-        columns = _flat(panel_sums(levels[some], scale)).T
-        whole += np.stack([np.bincount(block[some], column, blocks) for column in columns], axis=-1)
-    return whole
+        chunk = slice(first, first + step)
+        columns = _flatten_sums(sum_by_unit(levels[chunk], scale)).T
+        sums_by_block += np.stack([np.bincount(block[chunk], column, blocks) for column in columns], axis=-1)
+    return sums_by_block
 
 
 def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
-    """Of a datapoint of so many units: all judges give the same level, or each one of its own by chance."""
+    """Return what an item of so many units would add: all judges give the same level, or each its own by
+    chance."""
     judges = levels.shape[1]
-    shares = at_ends(np.stack([(levels == level).mean(axis=0) for level in range(len(scale))], axis=-1))
+    shares = smooth_level_shares(
+        np.stack([(levels == level).mean(axis=0) for level in range(len(scale))], axis=-1)
+    )
     x = scale
     mean, square = shares @ x, shares @ x**2
     together = shares.mean(axis=0)
@@ -385,4 +412,4 @@ def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
         np.array((square - mean**2).sum() + mean.sum() ** 2),
         mean,
     )
-    return Ends(_flat(best) * units, _flat(worst) * units)
+    return Ends(_flatten_sums(best) * units, _flatten_sums(worst) * units)

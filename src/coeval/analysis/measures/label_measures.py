@@ -1,7 +1,7 @@
-"""How often students' answers state the right label, and what they take for what.
+"""How often students' answers state the right label, and which labels they confuse.
 
-Labels stand beside the rubric, and in none of its means: each label of each task has its own accuracy, its
-own confusion table and its own order of students.
+Labels enter no mean of the rubric: each label of each task has its own accuracy, confusion table and order
+of students.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
-from coeval.analysis.measures.agreement import DRAWS, at_ends, percentiles
+from coeval.analysis.measures.agreement import DRAWS, percentile_interval, smooth_level_shares
 from coeval.analysis.measures.measure_tree import (
     Entity,
     Measured,
@@ -27,18 +27,24 @@ from coeval.analysis.measures.measure_tree import (
     measured_from_interval,
     measured_with_bounds,
 )
-from coeval.analysis.measures.ranking import Level, Ranking, family_members, ranked_by, tested_pairs
+from coeval.analysis.measures.ranking import (
+    Ranking,
+    StudentMean,
+    count_tested_pairs,
+    family_members,
+    rank_by_differences,
+)
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.value_grid import label_grid
+from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.planned_names import removed_names
 from coeval.analysis.readers.run_reader import RunReader
 
-# Numbers at once: 32 MB.
+# Numbers drawn at once: 32 MB.
 _MOST_DRAWN = 1 << 22
 
 
 class LabelStudent(Entity, frozen=True):
-    """How often a student's answers state the right label, and what they take for what."""
+    """How often a student's answers state the right label, and which labels they confuse."""
 
     accuracy: Annotated[
         Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "points")
@@ -62,20 +68,20 @@ class LabelStudent(Entity, frozen=True):
     ]
     failed: Annotated[int, ShownAs("Answers that failed", elsewhere="labels", kind="count")]
 
-    def none_of(self, label: str) -> int:
-        """Answers due a label that state none of the labels, or several."""
+    def count_unlabelled(self, label: str) -> int:
+        """Count the answers due a label that state none of the labels, or several."""
         return self.expected[label] - sum(self.confusion[label].values())
 
 
 class LabelMeasures(Record, frozen=True):
-    """One label of one task: each has its own order of students, by accuracy."""
+    """Measures of one label of one task; students are ordered by accuracy."""
 
     students: Annotated[Mapping[str, LabelStudent], ShownAs("By student", elsewhere="labels")]
     ranking: Annotated[Ranking, ShownAs("By accuracy", elsewhere="labels")]
 
     @property
     def order(self) -> list[str]:
-        """Best first; those without an answer stand last."""
+        """Return students, best first; those without an answer come last."""
         return [*self.ranking.order, *(name for name in self.students if name not in self.ranking.order)]
 
 
@@ -83,41 +89,44 @@ Labels: TypeAlias = Mapping[str, Mapping[str, LabelMeasures]]
 """By task and label attribute."""
 
 
-class _Compared(NamedTuple):
-    """The labels of a task by one attribute, (R,): ``item`` numbers datapoints, ``said`` is −1 where an
-    answer states none of the ``values``, or several; ``items`` have a value of the attribute. ``alike``: the
-    cluster of each datapoint, by its number; None where all are independent. ``samples``: by student, how
-    many answers it gave to an item."""
+class _ComparedLabels(NamedTuple):
+    """The labels of a task by one attribute, (R,): ``item`` numbers items; ``stated`` is −1 where an answer
+    states none of the ``values``, or several; ``items`` have a value of the attribute. ``cluster``: of
+    each item, by its number; None where all are independent. ``samples``: by student, how many answers it
+    gave to an item."""
 
     values: tuple[str, ...]
     item: NDArray[np.int64]
     student: NDArray[np.int64]
     expected: NDArray[np.int64]
-    said: NDArray[np.int64]
+    stated: NDArray[np.int64]
     right: NDArray[np.bool_]
     items: int
-    alike: NDArray[np.int64] | None
+    cluster: NDArray[np.int64] | None
     samples: Sequence[int]
 
 
-def label_measures(reader: RunReader, grid: ScoreGrid) -> Labels:
-    """Measure the labels of the grid's students; those that the configuration has lost are left out."""
-    kept = [place for place in _labels(reader) if not _is_removed(reader, *place)]
-    return _measured(reader, grid, dict.fromkeys(kept, grid.students))
+def measure_planned_labels(reader: RunReader, grid: ScoreGrid) -> Labels:
+    """Measure the labels of the grid's students, without those that the configuration has lost."""
+    kept = [label for label in _label_values(reader) if not _is_removed(reader, *label)]
+    return _measure_labels(reader, grid, dict.fromkeys(kept, grid.students))
 
 
-def removed_labels(reader: RunReader, everything: ScoreGrid, planned: Sequence[str]) -> Labels:
+def measure_removed_labels(reader: RunReader, everything: ScoreGrid, planned: Sequence[str]) -> Labels:
     """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
     ``planned``."""
     others = [name for name in everything.students if name not in planned]
-    chosen = {
-        place: everything.students if _is_removed(reader, *place) else others for place in _labels(reader)
+    students_by_label = {
+        label: everything.students if _is_removed(reader, *label) else others
+        for label in _label_values(reader)
     }
-    return _measured(reader, everything, {place: names for place, names in chosen.items() if names})
+    return _measure_labels(
+        reader, everything, {label: names for label, names in students_by_label.items() if names}
+    )
 
 
-def _labels(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
-    """By task and label, its values."""
+def _label_values(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
+    """Return the values of each (task, label)."""
     return {(task, attribute): values for task, attribute, values in reader.rows(_ATTRIBUTES)}
 
 
@@ -126,34 +135,43 @@ def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
     return "task" in gone or "label" in gone
 
 
-def _measured(reader: RunReader, grid: ScoreGrid, chosen: Mapping[tuple[str, str], Sequence[str]]) -> Labels:
+def _measure_labels(
+    reader: RunReader, grid: ScoreGrid, students_by_label: Mapping[tuple[str, str], Sequence[str]]
+) -> Labels:
     """Measure the labels of these students; all pairs in all labels are tested as one family."""
-    if not chosen:
+    if not students_by_label:
         return {}
-    values, compared_labels = _labels(reader), ComparedGrid(label_grid(reader, grid))
-    found: dict[tuple[str, str], dict[str, LabelStudent]] = {}
+    values, compared_labels = _label_values(reader), ComparedGrid(read_label_grid(reader, grid))
+    measured: dict[tuple[str, str], dict[str, LabelStudent]] = {}
     common: dict[tuple[str, str], dict[tuple[str, str], dict[str, PairedScores]]] = {}
-    for place, students in chosen.items():
-        compared = _compared(reader, place, students, values[place])
-        failed = dict(reader.rows(_FAILED, [place[0]]))
-        found[place] = {
-            name: _of_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
+    for label, students in students_by_label.items():
+        compared = _read_compared_labels(reader, label, students, values[label])
+        failed = dict(reader.rows(_FAILED, [label[0]]))
+        measured[label] = {
+            name: _measure_student(compared, at, failed.get(name, 0)) for at, name in enumerate(students)
         }
-        shared, known = compared_labels.cut(*place), sorted(_levels(found[place]))
-        common[place] = {pair: shared.pair_means(*pair) for pair in combinations(known, 2)}
-    tests = sum(map(tested_pairs, common.values()))
-    members = {place: family_members(of, looks=reader.looks, tests=tests) for place, of in common.items()}
-    tested = iter(adjust_family([member for of in members.values() for member in of.values()]))
+        shared, scored = compared_labels.shared_scores(*label), sorted(_student_accuracies(measured[label]))
+        common[label] = {pair: shared.pair_means(*pair) for pair in combinations(scored, 2)}
+    tests = sum(map(count_tested_pairs, common.values()))
+    members = {
+        label: family_members(strata_by_pair, looks=reader.looks, tests=tests)
+        for label, strata_by_pair in common.items()
+    }
+    tested = iter(
+        adjust_family([member for strata_by_pair in members.values() for member in strata_by_pair.values()])
+    )
     labels: dict[str, dict[str, LabelMeasures]] = {}
-    for (task, attribute), measures in found.items():
-        ranks = ranked_by(_levels(measures), {pair: next(tested) for pair in members[task, attribute]})
+    for (task, attribute), measures in measured.items():
+        ranks = rank_by_differences(
+            _student_accuracies(measures), {pair: next(tested) for pair in members[task, attribute]}
+        )
         labels.setdefault(task, {})[attribute] = LabelMeasures(measures, ranks)
     return labels
 
 
 def macro_f1(tables: Floats) -> Floats:
-    """The mean over labels of ``F1 = 2 TP / (2 TP + FP + FN)``, the harmonic mean of precision and recall
-    (van Rijsbergen 1979), over labels that occur among the expected or the stated ones; NaN without any.
+    """Average F1 over the labels that occur among the expected or the stated ones; NaN without any. ``F1 = 2
+    TP / (2 TP + FP + FN)``, the harmonic mean of precision and recall (van Rijsbergen 1979).
 
     Parameters
     ----------
@@ -163,12 +181,12 @@ def macro_f1(tables: Floats) -> Floats:
     return _mean_f1(right, tables.sum(axis=-1), tables[..., :-1].sum(axis=-2))
 
 
-def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
-    """The 95% interval of the macro-F1 ``found`` of a table, (K, K + 1), by the Bayesian bootstrap (Rubin
+def macro_f1_bounds(table: Floats, value: float) -> Bounds | None:
+    """Return the 95% interval of a table's macro-F1 ``value``, (K, K + 1), by the Bayesian bootstrap (Rubin
     1981): weights for the answers, and so for the cells they fall in.
 
-    As in `coeval.analysis.measures.agreement`, half an answer stands at either end: one that is right, and
-    one that is wrong.
+    As in `coeval.analysis.measures.agreement`, half an answer is added at either end: one that is right,
+    and one that is wrong.
     """
     n = round(float(table.sum()))
     if not n:
@@ -178,47 +196,48 @@ def macro_f1_bounds(table: Floats, found: float) -> Bounds | None:
     random = np.random.default_rng(0)
     best, worst = random.standard_gamma(0.5, (2, DRAWS, 1))
     occurs = (table.sum(axis=1) + table[:, :-1].sum(axis=0)) > 0
-    of_expected = at_ends(table.sum(axis=1)[occurs] / n)
-    of_stated = at_ends(np.append(table[:, :-1].sum(axis=0)[occurs], table[:, -1].sum()) / n)
+    of_expected = smooth_level_shares(table.sum(axis=1)[occurs] / n)
+    of_stated = smooth_level_shares(np.append(table[:, :-1].sum(axis=0)[occurs], table[:, -1].sum()) / n)
     draws = np.empty(DRAWS)
     step = max(_MOST_DRAWN // len(expected), 1)
     for first in range(0, DRAWS, step):
-        some = slice(first, min(first + step, DRAWS))
-        weights = random.standard_gamma(table[expected, stated], (some.stop - first, len(expected)))
+        chunk = slice(first, min(first + step, DRAWS))
+        weights = random.standard_gamma(table[expected, stated], (chunk.stop - first, len(expected)))
         rows = weights @ np.eye(labels)[expected]
         columns = weights @ np.eye(labels + 1)[stated]
         right = (weights * (expected == stated)) @ np.eye(labels)[expected]
-        draws[some] = _mean_f1(
-            right[:, occurs] + best[some] * of_expected,
-            rows[:, occurs] + (best[some] + worst[some]) * of_expected,
-            columns[:, :-1][:, occurs] + best[some] * of_expected + worst[some] * of_stated[:-1],
+        draws[chunk] = _mean_f1(
+            right[:, occurs] + best[chunk] * of_expected,
+            rows[:, occurs] + (best[chunk] + worst[chunk]) * of_expected,
+            columns[:, :-1][:, occurs] + best[chunk] * of_expected + worst[chunk] * of_stated[:-1],
         )
-    return percentiles(draws, found, n)
+    return percentile_interval(draws, value, n)
 
 
 def _mean_f1(right: Floats, expected: Floats, stated: Floats) -> Floats:
-    """Of how often each label is right, expected and stated: (…, K)."""
+    """Average F1 over labels, from how often each is right, expected and stated: (…, K)."""
     occurs = expected + stated > 0
     with np.errstate(invalid="ignore", divide="ignore"):
-        each = np.where(occurs, 2 * right / (expected + stated), 0.0)
-        return np.asarray(each.sum(axis=-1) / occurs.sum(axis=-1), np.float64)
+        f1 = np.where(occurs, 2 * right / (expected + stated), 0.0)
+        return np.asarray(f1.sum(axis=-1) / occurs.sum(axis=-1), np.float64)
 
 
-def _compared(
-    reader: RunReader, place: tuple[str, str], students: Sequence[str], values: Sequence[str]
-) -> _Compared:
-    task, attribute = place
+def _read_compared_labels(
+    reader: RunReader, label: tuple[str, str], students: Sequence[str], values: Sequence[str]
+) -> _ComparedLabels:
+    """Read which label each answer states, for a (task, attribute)."""
+    task, attribute = label
     columns = reader.columns(_COMPARED, [list(students), list(values), list(values), task, attribute])
-    known = ~np.ma.getmaskarray(columns["student"])
-    names, item = np.unique(np.asarray(columns["item"])[known], return_inverse=True)
+    is_known = ~np.ma.getmaskarray(columns["student"])
+    names, item = np.unique(np.asarray(columns["item"])[is_known], return_inverse=True)
     [(items,)] = reader.rows(_ITEMS, [task, attribute])
-    return _Compared(
+    return _ComparedLabels(
         tuple(values),
         item.astype(np.int64),
-        np.asarray(columns["student"])[known].astype(np.int64),
-        np.asarray(columns["expected"])[known].astype(np.int64),
-        np.ma.filled(columns["said"], -1)[known].astype(np.int64),
-        np.asarray(columns["match"])[known].astype(np.bool_),
+        np.asarray(columns["student"])[is_known].astype(np.int64),
+        np.asarray(columns["expected"])[is_known].astype(np.int64),
+        np.ma.filled(columns["said"], -1)[is_known].astype(np.int64),
+        np.asarray(columns["match"])[is_known].astype(np.bool_),
         items,
         reader.clusters_of(names.tolist()),
         [
@@ -228,24 +247,25 @@ def _compared(
     )
 
 
-def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
-    mine = compared.student == student
-    labels, n = len(compared.values), int(mine.sum())
+def _measure_student(compared: _ComparedLabels, student: int, failed: int) -> LabelStudent:
+    """Measure how often one student, by its index, states the right label."""
+    own = compared.student == student
+    labels, n = len(compared.values), int(own.sum())
     missing = max(compared.items * compared.samples[student] - n, 0)
-    correct = int(compared.right[mine].sum())
-    said = np.where(compared.said < 0, labels, compared.said)[mine]
-    cells = np.bincount(compared.expected[mine] * (labels + 1) + said, minlength=labels * (labels + 1))
+    correct = int(compared.right[own].sum())
+    stated = np.where(compared.stated < 0, labels, compared.stated)[own]
+    cells = np.bincount(compared.expected[own] * (labels + 1) + stated, minlength=labels * (labels + 1))
     table = cells.reshape(labels, labels + 1).astype(np.float64)
-    of = compared.item[mine] if compared.alike is None else compared.alike[compared.item[mine]]
-    if compared.alike is None and compared.samples[student] == 1:
-        of = None
-    share, f1 = share_of_items(compared.right[mine].tolist(), of), float(macro_f1(table))
-    alone = 1.0 if of is None or not n else len(np.unique(of)) / n
-    bounds = macro_f1_bounds(table * alone, f1) if math.isfinite(f1) else None
+    clusters = compared.item[own] if compared.cluster is None else compared.cluster[compared.item[own]]
+    if compared.cluster is None and compared.samples[student] == 1:
+        clusters = None
+    share, f1 = share_of_items(compared.right[own].tolist(), clusters), float(macro_f1(table))
+    weight = 1.0 if clusters is None or not n else len(np.unique(clusters)) / n
+    bounds = macro_f1_bounds(table * weight, f1) if math.isfinite(f1) else None
     expected = table.sum(axis=1).astype(np.int64).tolist()
-    dues = {value: compared.expected[mine] == at for at, value in enumerate(compared.values) if expected[at]}
+    dues = {value: compared.expected[own] == at for at, value in enumerate(compared.values) if expected[at]}
     recall = {
-        value: share_of_items(compared.right[mine][due].tolist(), None if of is None else of[due])
+        value: share_of_items(compared.right[own][due].tolist(), None if clusters is None else clusters[due])
         for value, due in dues.items()
     }
     return LabelStudent(
@@ -264,11 +284,11 @@ def _of_student(compared: _Compared, student: int, failed: int) -> LabelStudent:
     )
 
 
-def _levels(measures: Mapping[str, LabelStudent]) -> dict[str, Level]:
+def _student_accuracies(measures: Mapping[str, LabelStudent]) -> dict[str, StudentMean]:
     return {
-        name: Level(found.accuracy.value, found.accuracy.n or 0)
-        for name, found in measures.items()
-        if found.accuracy.value is not None
+        name: StudentMean(student.accuracy.value, student.accuracy.n or 0)
+        for name, student in measures.items()
+        if student.accuracy.value is not None
     }
 
 

@@ -1,4 +1,4 @@
-"""Who leads, what more items would show, and what follows from judges who differ, in sentences.
+"""Sentences on who leads, what more items would show, and what follows from judges who differ.
 
 ``coeval analyze``, ``coeval results`` and pages open with these.
 """
@@ -9,11 +9,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
 from coeval.analysis.comparison.comparison_report import (
-    chance_text,
+    format_difference,
+    interval_over_judges_text,
     lead_text,
-    shown_difference,
-    shown_over_judges,
-    tied_text,
+    p_value_clause,
+    tie_text,
 )
 from coeval.analysis.comparison.family import FEWEST_JUDGES, PairDifference
 from coeval.analysis.intervals import Looks
@@ -36,68 +36,68 @@ _MOST_LABELS = 3
 def leader_sentences(
     students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
 ) -> Iterator[str]:
-    """Who leads; what more items would show where nobody does for certain; what other judges might say.
-    ``looks``: those that the ranking's p-values allow for."""
+    """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those that
+    the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
     if (gap := leading_gap(ranks)) is not None:
-        yield from filter(None, (settling_sentence(gap), panel_sentence(ranks, gap)))
+        yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
 
 
 def leading_gap(ranks: Ranking) -> PairDifference | None:
-    """That of the `leading_pair`; None where they share no items, or nobody can lead."""
-    if len(ranks.order) < 2 or _without_leader(ranks):
+    """Return the difference of the `leading_pair`; None where they share no items, or nobody can lead."""
+    if len(ranks.order) < 2 or _why_no_leader(ranks):
         return None
-    return ranks.between(*leading_pair(ranks))
+    return ranks.difference(*leading_pair(ranks))
 
 
 def leader_sentence(
     students: Mapping[str, StudentScores], ranks: Ranking, *, at_any_look: bool = False
 ) -> str:
-    """Who leads, and how far ahead of the next; ``students`` are those with and without a score."""
+    """Say who leads, and how far ahead of the next. ``students``: with and without a score."""
     if len(ranks.order) < 2:
-        return _alone(students, ranks)
-    if said := _without_leader(ranks):
-        return said
-    scores = {name: shown(students[name].score) for name in ranks.order}
+        return _single_student_sentence(students, ranks)
+    if reason := _why_no_leader(ranks):
+        return reason
+    scores = {name: mean_in_points(students[name].score) for name in ranks.order}
     return _verdict_text(ranks, scores, "has the highest score", at_any_look=at_any_look)
 
 
 def _verdict_text(
-    ranks: Ranking, figures: Mapping[str, str], highest: str, where: str = "", *, at_any_look: bool = False
+    ranks: Ranking, figures: Mapping[str, str], highest: str, scope: str = "", *, at_any_look: bool = False
 ) -> str:
-    """``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036).``, or
-    ``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items.``"""
+    """Say ``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036).``, or ``A
+    (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items.``"""
     first, second = leading_pair(ranks)
-    gap = ranks.between(first, second)
+    gap = ranks.difference(first, second)
     if gap is None:
         return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
     count = pluralize(gap.n, "shared item")
     if gap.significant:
-        return f"{lead_text((first, second), gap.leading, count, where, at_any_look=at_any_look)}."
+        return f"{lead_text((first, second), gap.leading, count, scope, at_any_look=at_any_look)}."
     shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
     if is_behind(first, second, gap):
-        by = f"on {count}, {second} is ahead by {shown_difference(gap.leading)} points"
-        return f"{' and '.join(shown_pair)} are tied{where}: {by}."
-    return f"{tied_text(shown_pair, gap.leading, count, where)}."
+        lead = f"on {count}, {second} is ahead by {format_difference(gap.leading)} points"
+        return f"{' and '.join(shown_pair)} are tied{scope}: {lead}."
+    return f"{tie_text(shown_pair, gap.leading, count, scope)}."
 
 
-def shown(found: Measured) -> str:
-    return format_points(found.value or 0.0)
+def mean_in_points(measured: Measured) -> str:
+    return format_points(measured.value or 0.0)
 
 
-def _alone(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
-    """What can be said of one student, or of none."""
+def _single_student_sentence(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
+    """Say what is known of one student, or of none."""
     if not ranks.order:
         return "No student has a score yet."
     [first] = ranks.order
-    score = f"{first} scores {shown(students[first].score)}"
+    score = f"{first} scores {mean_in_points(students[first].score)}"
     if len(students) > 1:
         return f"{score}, the only student with a score so far."
     return f"{score}, the only student: add another to compare."
 
 
-def _without_leader(ranks: Ranking) -> str:
-    """Why no student leads; empty if one may."""
+def _why_no_leader(ranks: Ranking) -> str:
+    """Say why no student leads; '' if one may."""
     first = ranks.order[0]
     if first in ranks.partial:
         return "No student leads over all tasks: none does all of them. Compare students by task."
@@ -106,62 +106,61 @@ def _without_leader(ranks: Ranking) -> str:
     return ""
 
 
-def settling_sentence(gap: PairDifference) -> str:
-    """How many items would settle a gap of this size, by these judges if there are any, four times in five;
-    empty where it is settled."""
-    least, by = gap.minimum_detectable, abs(gap.difference)
+def items_needed_sentence(gap: PairDifference) -> str:
+    """Say how many items would settle a gap of this size four times in five, by these judges; '' where it is
+    settled."""
+    detectable, gap_size = gap.minimum_detectable, abs(gap.difference)
     if gap.significant:
         return ""
-    if least is None:
+    if detectable is None:
         return "One shared item cannot show a gap: more are needed."
-    if by < _LEAST_GAP:
+    if gap_size < _LEAST_GAP:
         return "The gap is too small to settle with more items."
-    if (least / by) ** 2 > _MOST_TIMES:
+    if (detectable / gap_size) ** 2 > _MOST_TIMES:
         return (
             f"The gap is too small to settle with more items: {_MOST_TIMES} times as many would not be "
             "enough."
         )
-    needed = max(int(float(f"{gap.n * (least / by) ** 2:.2g}")), gap.n + 1)
+    items = max(int(float(f"{gap.n * (detectable / gap_size) ** 2:.2g}")), gap.n + 1)
     by_whom = "" if gap.judges is None else " with these judges"
-    return f"If the gap is real, about {needed:,} items would show it{by_whom} (now {gap.n:,})."
+    return f"If the gap is real, about {items:,} items would show it{by_whom} (now {gap.n:,})."
 
 
-def _judges_must(gap: PairDifference) -> bool:
+def _items_cannot_settle(gap: PairDifference) -> bool:
     """Check whether the interval over judges includes zero even with `_MOST_TIMES` the items."""
-    wide = gap.ci95_over_judges_adjusted
-    if abs(gap.difference) < _LEAST_GAP or wide is None:
+    over_judges = gap.ci95_over_judges_adjusted
+    if abs(gap.difference) < _LEAST_GAP or over_judges is None:
         return False
-    of_items, of_both = ((high - low) / 2 for low, high in (gap.ci95_adjusted, wide))
+    of_items, of_both = ((high - low) / 2 for low, high in (gap.ci95_adjusted, over_judges))
     return gap.difference**2 <= of_both**2 - of_items**2 * (1 - 1 / _MOST_TIMES)
 
 
-def panel_sentence(ranks: Ranking, gap: PairDifference) -> str:
-    """Say whether judges agree about the `leading_pair`; empty where no judge scored."""
+def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
+    """Say whether judges agree about the `leading_pair`; '' where no judge scored."""
     if gap.judges is None:
         return ""
     first, second = leading_pair(ranks)
-    one = gap.leading
-    if one.ci95_over_judges_adjusted is None:
+    own_gap = gap.leading
+    if own_gap.ci95_over_judges_adjusted is None:
         if gap.judges == 1:
-            who = "was used" if ranks.one_judge else f"scored both {first} and {second}"
-            return f"Only one judge {who}, so agreement cannot be measured."
+            agreement = "was used" if ranks.one_judge else f"scored both {first} and {second}"
+            return f"Only one judge {agreement}, so agreement cannot be measured."
         return "Too few items have scores from two judges for both students, so agreement cannot be measured."
     ahead = second if is_behind(first, second, gap) else first
     judges, agreeing = gap.judges, gap.agreeing or 0
-    who = f"{agreeing:,} of {judges:,} judges put {ahead} ahead"
+    agreement = f"{agreeing:,} of {judges:,} judges put {ahead} ahead"
     if agreeing == judges:
-        who = f"{'Both' if judges == 2 else f'All {judges:,}'} judges put {ahead} ahead"
+        agreement = f"{'Both' if judges == 2 else f'All {judges:,}'} judges put {ahead} ahead"
     elif abs(gap.difference) <= SAME:
-        who = f"The {judges:,} judges together put neither ahead"
-    end = chance_text(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
-    if not end and _judges_must(gap):
-        end = ": more items cannot settle it, more judges can"
-    guess = "; two judges give only a rough idea" if judges == 2 else ""
-    if (by := shown_over_judges(one)) != NOT_KNOWN:
-        by = f"{format_points(one.difference)} {by} points"
-    return (
-        f"{who}; allowing for other judges, the {'lead' if gap.significant else 'gap'} is {by}{end}{guess}."
-    )
+        agreement = f"The {judges:,} judges together put neither ahead"
+    clause = p_value_clause(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
+    if not clause and _items_cannot_settle(gap):
+        clause = ": more items cannot settle it, more judges can"
+    caveat = "; two judges give only a rough idea" if judges == 2 else ""
+    if (interval := interval_over_judges_text(own_gap)) != NOT_KNOWN:
+        interval = f"{format_points(own_gap.difference)} {interval} points"
+    noun = "lead" if gap.significant else "gap"
+    return f"{agreement}; allowing for other judges, the {noun} is {interval}{clause}{caveat}."
 
 
 def partial_sentences(ranks: Ranking) -> Iterator[str]:
@@ -175,90 +174,92 @@ def partial_sentences(ranks: Ranking) -> Iterator[str]:
         )
 
 
-def place_sentences(ranks: Ranking) -> Iterator[str]:
+def significance_sentences(ranks: Ranking) -> Iterator[str]:
     """Count significant pairwise differences, and name who may lead as well."""
     order = ranks.order
     pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them
     if len(order) < 3 or not ranks.differences:
         return
-    sure = sum(gap.significant for gap in ranks.differences.values())
-    over = _over_judges(ranks, sure, pairs)
-    if sure in (0, pairs):
-        which = "All" if sure else "None of the"
-        yield f"{which} {pairs:,} pairwise differences between students are significant{over}."
+    significant = sum(gap.significant for gap in ranks.differences.values())
+    clause = _count_over_judges_text(ranks, significant, pairs)
+    if significant in (0, pairs):
+        amount = "All" if significant else "None of the"
+        yield f"{amount} {pairs:,} pairwise differences between students are significant{clause}."
         return
-    verb = "is" if sure == 1 else "are"
-    yield f"{sure:,} of {pairs:,} pairwise differences between students {verb} significant{over}."
-    near = [
-        place
-        for place, name in enumerate(order, start=1)
-        if place > 1 and name in ranks.ranges and ranks.verdict(order[0], name) == "tied"
+    verb = "is" if significant == 1 else "are"
+    yield f"{significant:,} of {pairs:,} pairwise differences between students {verb} significant{clause}."
+    ranks_tied = [
+        rank
+        for rank, name in enumerate(order, start=1)
+        if rank > 1 and name in ranks.ranges and ranks.verdict(order[0], name) == "tied"
     ]
-    if len(near) > 1:
-        yield f"Not significantly behind {order[0]}: {_places(near)}."
+    if len(ranks_tied) > 1:
+        yield f"Not significantly behind {order[0]}: {_format_ranks(ranks_tied)}."
 
 
-def _over_judges(ranks: Ranking, sure: int, pairs: int) -> str:
-    """How many of the significant differences are so over judges as well; empty where that is not known, or
-    none is significant."""
-    if not sure or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
+def _count_over_judges_text(ranks: Ranking, significant: int, pairs: int) -> str:
+    """Say how many of the significant differences stay significant with judges as a sample; '' where that is
+    unknown, or none is significant."""
+    if not significant or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
         return ""
     both = sum(gap.verdict == "leads" for gap in ranks.differences.values())
-    number = "none" if not both else "all" if both == sure == pairs else f"{both:,}"
+    number = "none" if not both else "all" if both == significant == pairs else f"{both:,}"
     return f", {number} of them also when judges are treated as a sample"
 
 
-def _places(places: Sequence[int]) -> str:
-    """``places 2 to 4, 6``"""
+def _format_ranks(numbers: Sequence[int]) -> str:
+    """Write ranks as ``places 2 to 4, 6``."""
     runs: list[list[int]] = []
-    for place in places:
-        if runs and runs[-1][-1] == place - 1:
-            runs[-1].append(place)
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
         else:
-            runs.append([place])
+            runs.append([number])
     return f"places {join_names(f'{run[0]} to {run[-1]}' if len(run) > 1 else f'{run[0]}' for run in runs)}"
 
 
-def is_behind(first: str, second: str, reported: PairDifference) -> bool:
-    """Whether the pair's own difference contradicts an order that follows from all pairs; it is that of the
-    name that comes later in the alphabet."""
-    return (reported.difference if first > second else -reported.difference) < -SAME
+def is_behind(first: str, second: str, gap: PairDifference) -> bool:
+    """Check whether the pair's own difference contradicts the order that follows from all pairs. Its sign is
+    that of the name later in the alphabet."""
+    return (gap.difference if first > second else -gap.difference) < -SAME
 
 
-def opening(measures: RunMeasures, looks: Looks | None) -> list[str]:
-    """Return what a page opens with, at most three sentences: of scores, else of comparisons or labels."""
+def opening_sentences(measures: RunMeasures, looks: Looks | None) -> list[str]:
+    """Return at most three sentences that open a page: on scores, else on comparisons or labels."""
     if measures.ranking.order or not (measures.labels or measures.pairs):
-        said = leader_sentences(measures.students, measures.ranking, looks)
+        sentences = leader_sentences(measures.students, measures.ranking, looks)
     elif measures.pairs is not None:
-        said = pair_sentences(measures.pairs)
+        sentences = pair_sentences(measures.pairs)
     else:
-        said = label_sentences(measures.labels)
-    return list(islice(said, 3))
+        sentences = label_sentences(measures.labels)
+    return list(islice(sentences, 3))
 
 
 # --- Runs without judged scores
 
 
 def label_sentences(labels: Labels) -> Iterator[str]:
-    """Of the first few labels, who is right most often; then what is missing of any."""
-    places = [(f"{task} ({name})", found) for task, names in labels.items() for name, found in names.items()]
-    for where, found in places[:_MOST_LABELS]:
-        if found.ranking.order:
-            yield label_sentence(found, where)
+    """Say for the first few labels who is right most often; then what is missing of any."""
+    labelled = [
+        (f"{task} ({name})", measures) for task, names in labels.items() for name, measures in names.items()
+    ]
+    for name_in_task, measures in labelled[:_MOST_LABELS]:
+        if measures.ranking.order:
+            yield label_sentence(measures, name_in_task)
         else:
-            yield f"No answer has been compared with the labels of {where} yet."
-    for where, found in places:
-        bounds = {one: found.students[one].bounds for one in found.ranking.order}
-        bounded = (Bounded(one, *ends) for one, ends in bounds.items() if ends is not None)
-        yield from missing_label_sentences(where, bounded)
-    if (more := len(places) - _MOST_LABELS) > 0:
+            yield f"No answer has been compared with the labels of {name_in_task} yet."
+    for name_in_task, measures in labelled:
+        bounds = {student: measures.students[student].bounds for student in measures.ranking.order}
+        bounded = (Bounded(student, *ends) for student, ends in bounds.items() if ends is not None)
+        yield from missing_label_sentences(name_in_task, bounded)
+    if (more := len(labelled) - _MOST_LABELS) > 0:
         yield f"{pluralize(more, 'more label')}: see coeval analyze labels."
 
 
-def label_sentence(found: LabelMeasures, where: str) -> str:
-    """Who states a label most often; some student has been compared with it."""
-    right = {name: shown(found.students[name].accuracy) for name in found.ranking.order}
+def label_sentence(measures: LabelMeasures, label: str) -> str:
+    """Say who states a label most often; needs a student that has been compared with it."""
+    right = {name: mean_in_points(measures.students[name].accuracy) for name in measures.ranking.order}
     if len(right) == 1:
         [(first, share)] = right.items()
-        return f"{first} states the right {where} in {share}% of its answers, the only student."
-    return _verdict_text(found.ranking, right, f"is right most often in {where}", f" in {where}")
+        return f"{first} states the right {label} in {share}% of its answers, the only student."
+    return _verdict_text(measures.ranking, right, f"is right most often in {label}", f" in {label}")

@@ -26,12 +26,12 @@ class _Field(NamedTuple):
 
 
 def measure_row(names: Mapping[str, Any], record: Record, task: str | None = None) -> MeasureRow:
-    """Make the row of a record: ``names`` stand first; ``task``: what it has of one task."""
+    """Build the row of a record: ``names`` come first. ``task``: use the values of one task."""
     return MeasureRow(**names, **dict(_cells(record, type(record), task)))
 
 
 def row_record(row: MeasureRow, record: type[_Kind]) -> _Kind:
-    """Make the record of a row again, of figures and measures; what a row does not hold has its default."""
+    """Rebuild a record from the figures of a row; absent figures take their defaults."""
     figures: dict[str, Any] = {}
     for field in _fields(record):
         values = [row[column] for column in field.columns]
@@ -41,6 +41,7 @@ def row_record(row: MeasureRow, record: type[_Kind]) -> _Kind:
 
 
 def _cells(record: Record | None, kind: type[Record], task: str | None) -> Iterator[tuple[str, Any]]:
+    """Yield each column of a record with its value; None where the record, or its value, is None."""
     for field in _fields(kind):
         value = None if record is None else _value(record, field.name, task)
         if field.within is not None:
@@ -68,21 +69,22 @@ def _value(record: Record, name: str, task: str | None) -> Any:
 
 @cache
 def _fields(record: type[Record]) -> tuple[_Field, ...]:
-    """In the order of the record; the first measure gives its interval and counts their plain names."""
-    found: list[_Field] = []
+    """List the figures of a record, in order, with their columns; the first measure gives its interval and
+    counts their plain names."""
+    fields: list[_Field] = []
     for name, hint in get_type_hints(record).items():
         kinds = _kinds(hint)
         if Measured in kinds:
-            first = not any(len(field.columns) == _MEASURED for field in found)
+            first = not any(len(field.columns) == _MEASURED for field in fields)
             ends = ("low", "high", "n", "missing") if first else (f"{name}_low", f"{name}_high")
-            found.append(_Field(name, (name, *ends)))
+            fields.append(_Field(name, (name, *ends)))
         elif name == "bounds":
-            found.append(_Field(name, ("least", "most")))
+            fields.append(_Field(name, ("least", "most")))
         elif inner := [kind for kind in kinds if isinstance(kind, type) and issubclass(kind, Record)]:
-            found.append(_Field(name, (), inner[0]))
+            fields.append(_Field(name, (), inner[0]))
         elif kinds <= _SCALARS:
-            found.append(_Field(name, (name,)))
-    return tuple(found)
+            fields.append(_Field(name, (name,)))
+    return tuple(fields)
 
 
 _MEASURED = 5
@@ -90,7 +92,7 @@ _SCALARS = {str, int, float, bool, tuple}
 
 
 def _kinds(hint: Any) -> set[Any]:
-    """The types that a field may have, None aside."""
+    """Return the types that a field may have, other than None."""
     if get_origin(hint) is Annotated:
         return _kinds(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):

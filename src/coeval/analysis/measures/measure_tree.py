@@ -1,7 +1,7 @@
-"""A number with its interval and counts; what is declared of each measure; and the one walk that writes them.
+"""The record types of measures, what each field declares of itself, and the walk that writes them to files.
 
-Measures are frozen records. Each field says by `ShownAs` what it is and where a reader finds it, beside JSON,
-which hold every field: the walk below follows the records and knows none of them.
+Measures are frozen records. Each field says by `ShownAs` what it is and where a reader finds it; JSON
+holds every field. The walk follows the records, so a new measure needs no code here.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _Figure = TypeVar("_Figure")
 
 
 class Measured(NamedTuple):
-    """A measure; None where it is not defined. ``low`` and ``high`` are its 95% interval, ``n`` the
-    datapoints that it rests on, ``missing`` the (response, factor, judge) scores that it lacks."""
+    """A value with its 95% interval; None where it is not defined. ``n``: the items it rests on; ``missing``:
+    the (answer, factor, judge) scores that it lacks."""
 
     value: float | None
     low: float | None
@@ -37,7 +37,7 @@ NOT_MEASURED = Measured(None, None, None, 0, 0)
 
 
 def measured_with_bounds(value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
-    """A measure that may not be defined (NaN), and its interval if it has one."""
+    """Return a measure with its interval, if any; a NaN value becomes None."""
     if not math.isfinite(value):
         return Measured(None, None, None, n, missing)
     low, high = bounds or (None, None)
@@ -71,8 +71,8 @@ FILES = "JSON and CSV alone"
 class ShownAs(NamedTuple):
     """What a field of a record is, and where it is shown.
 
-    ``column`` heads its column in the record's table, on the page and in the workbook, ``terminal`` that
-    in the terminal. What has neither is shown ``elsewhere``: in a table or section of that name, or `FILES`.
+    ``column`` heads its column on the page and in the workbook, ``terminal`` in the terminal. A field with
+    neither is shown ``elsewhere``: in a table or section of that name, or in `FILES`.
     """
 
     meaning: str
@@ -87,52 +87,50 @@ class ShownAs(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a part of all measures is, and which analyses show it; all but ``items`` are in ``all``."""
+    """What a part of all measures is, and which analyses show it. The analysis ``all`` shows every part but
+    ``items``."""
 
     meaning: str
     analyses: tuple[Analysis, ...] = ()
 
 
 class Record(msgspec.Struct, frozen=True):
-    """Measures that belong together. What is None by default is left out of files while it is None."""
+    """Measures that belong together. A field whose default is None is left out of files while it is None."""
 
 
 class Entity(Record, frozen=True):
-    """All measures of one thing, that often has a name. In JSON ``n``, ``missing`` and ``ci95`` stand beside
-    them with the same nested keys; in CSV its name has a column."""
+    """All measures of one thing, often with a name. In JSON, ``n``, ``missing`` and ``ci95`` are added beside
+    them, each with the same nested keys; in CSV the name has a column."""
 
 
 class ModelTasks(dict[str, Mapping[str, _Figure]]):
-    """Figures of one model by task and metric: an `Entity` whose fields are tasks. ``units``: of each task
-    and metric the unit, ``share`` where it is not there."""
+    """Figures of one model by task and metric: an `Entity` whose fields are tasks. ``units`` holds the unit
+    of each (task, metric); an absent one is ``share``."""
 
     units: Mapping[tuple[str, str], str] = MappingProxyType({})
 
 
 @cache
 def field_declarations(record: type[Record]) -> dict[str, ShownAs | Part]:
-    """By field, what is declared of it.
-
-    Raises TypeError: a field of the record declares nothing.
-    """
-    found = {}
+    """Return each field's `ShownAs` or `Part`. Raises TypeError: a field declares neither, or several."""
+    declarations = {}
     for name, hint in get_type_hints(record, include_extras=True).items():
-        reported = [one for one in getattr(hint, "__metadata__", ()) if isinstance(one, ShownAs | Part)]
-        if len(reported) != 1:
+        shown_as = [item for item in getattr(hint, "__metadata__", ()) if isinstance(item, ShownAs | Part)]
+        if len(shown_as) != 1:
             raise TypeError(f"{record.__name__}.{name} declares neither what it is nor where it is shown")
-        found[name] = reported[0]
-    return found
+        declarations[name] = shown_as[0]
+    return declarations
 
 
 # --- The walk
 
-# Fields between a part and its entities that nobody needs to tell these apart.
+# Fields between a part and its entities that add nothing to an entity's name.
 _CONTAINERS = ("students", "ranking", "differences")
 
 
 class Leaf(NamedTuple):
-    """A measure, and where it belongs: ``of`` which task, label or the like it is the ``measure`` of the
-    entity ``name``."""
+    """A measure and its address: the ``measure`` of the entity ``name`` in ``part``, further down at the keys
+    ``of``, such as a task or label."""
 
     part: str
     name: str
@@ -142,7 +140,8 @@ class Leaf(NamedTuple):
 
 
 def named_entries(node: Any) -> Iterator[tuple[str, Any]]:
-    """The fields of a record as files name them, or the keys of a mapping: two names are joined by ``|``."""
+    """Yield the fields of a record as files name them, or the keys of a mapping; a pair of names is joined by
+    ``|``."""
     if isinstance(node, msgspec.Struct):
         for field in _fields(type(node)):
             if (value := getattr(node, field.name)) is not None or field.default is not None:
@@ -155,17 +154,17 @@ def named_entries(node: Any) -> Iterator[tuple[str, Any]]:
 def iterate_leaves(
     part: str, node: Any, steps: tuple[str, ...] = (), entity: tuple[str, ...] | None = None
 ) -> Iterator[Leaf]:
-    """All numbers of a part; those that are no measures have neither interval nor n. ``steps`` lead to the
-    node from the part, or from its ``entity``, which is what this one's numbers are of, and its name."""
+    """Yield all numbers of a part; plain numbers get neither interval nor n. ``steps``: the keys from the
+    part, or from the enclosing ``entity``, to this node."""
     if entity is None and _is_entity(node):
         entity = (*(step for step in steps[:-1] if step not in _CONTAINERS), "".join(steps[-1:]))
         steps = ()
     match node:
         case Measured() | int() | float() if not isinstance(node, bool):
             measured = node if isinstance(node, Measured) else Measured(node, None, None, None, None)
-            *of, name = entity or ("",)
-            where, measure = (part, steps[0]) if steps else ("run", part)
-            yield Leaf(where, name, measure, (*of, *steps[1:]), measured)
+            *keys, name = entity or ("",)
+            top, measure = (part, steps[0]) if steps else ("run", part)
+            yield Leaf(top, name, measure, (*keys, *steps[1:]), measured)
         case (float() as low, float() as high) if steps and steps[-1].startswith("ci95"):
             yield from iterate_leaves(part, Measured(None, low, high, None, None), steps, entity)
         case msgspec.Struct() | Mapping():
@@ -174,35 +173,37 @@ def iterate_leaves(
 
 
 def part_to_json(node: Any, *, inside: bool = False) -> Any:
-    """A part as ``measures.json`` has it: an entity's measures are numbers, and ``n``, ``missing`` and
-    ``ci95`` (``[low, high]``) stand beside them with the same nested keys."""
+    """Return a part as ``measures.json`` has it: an entity's measures become numbers, and ``n``, ``missing``
+    and ``ci95`` (``[low, high]``) are added with the same nested keys."""
     match node:
         case Measured():
             return node.value
         case msgspec.Struct() | Mapping():
             entity = not inside and _is_entity(node)
-            plain = {name: part_to_json(one, inside=inside or entity) for name, one in named_entries(node)}
+            plain = {
+                name: part_to_json(inner, inside=inside or entity) for name, inner in named_entries(node)
+            }
             if entity and _holds_measures(node):
-                plain |= {beside: _beside(node, beside) for beside in ("n", "missing", "ci95")}
+                plain |= {kind: _collect_counts(node, kind) for kind in ("n", "missing", "ci95")}
             return plain
         case list() | tuple():
-            return [part_to_json(one, inside=inside) for one in node]
+            return [part_to_json(inner, inside=inside) for inner in node]
         case _:
             return node
 
 
-def _beside(node: Any, beside: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _collect_counts(node: Any, kind: str) -> dict[str, Any]:
+    counts: dict[str, Any] = {}
     for name, part in named_entries(node):
         if isinstance(part, Measured):
-            found[name] = _bounds(part) if beside == "ci95" else getattr(part, beside)
+            counts[name] = _interval_bounds(part) if kind == "ci95" else getattr(part, kind)
         elif isinstance(part, msgspec.Struct | Mapping) and (part == {} or _holds_measures(part)):
-            found[name] = _beside(part, beside)
-    return found
+            counts[name] = _collect_counts(part, kind)
+    return counts
 
 
-def _bounds(found: Measured) -> list[float] | None:
-    return None if found.low is None or found.high is None else [found.low, found.high]
+def _interval_bounds(measured: Measured) -> list[float] | None:
+    return None if measured.low is None or measured.high is None else [measured.low, measured.high]
 
 
 def _holds_measures(node: Any) -> bool:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.family import lead_verdict, rank_range
-from coeval.analysis.comparison.paired_difference import holm_by_name
+from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
 from coeval.analysis.measures.measure_tree import (
     FILES,
@@ -99,7 +99,7 @@ class PairJudge(Entity, frozen=True):
 
 
 class PairMeasures(Record, frozen=True):
-    """Of all comparisons that count."""
+    """Measures of all comparisons that count."""
 
     groups: Annotated[
         tuple[tuple[str, ...], ...],
@@ -112,49 +112,50 @@ class PairMeasures(Record, frozen=True):
     failed: Annotated[int, ShownAs("Comparisons that came to nothing", elsewhere=FILES)]
 
 
-def unlinked_group_sentences(found: PairMeasures) -> Iterator[str]:
-    """Name the groups of students between which nothing is known; nothing where comparisons link them all."""
-    if len(found.groups) > 1:
-        named = "; ".join(join_names(group) for group in found.groups)
+def unlinked_group_sentences(measures: PairMeasures) -> Iterator[str]:
+    """Name the groups of students that no comparison links; yield nothing where all are linked."""
+    if len(measures.groups) > 1:
+        named = "; ".join(join_names(group) for group in measures.groups)
         yield f"No chain of comparisons links these groups, so each is ranked separately: {named}."
 
 
-def pair_sentences(found: PairMeasures) -> Iterator[str]:
-    """Who is strongest, and which judges lean to a place."""
-    yield from unlinked_group_sentences(found)
-    for group in found.groups:
-        yield _strongest(found, group)
-    for name, judge in found.judges.items():
+def pair_sentences(measures: PairMeasures) -> Iterator[str]:
+    """Say who is strongest, and which judges favour a position."""
+    yield from unlinked_group_sentences(measures)
+    for group in measures.groups:
+        yield _strongest_student_sentence(measures, group)
+    for name, judge in measures.judges.items():
         share = judge.first_place
         if share.value is None or share.low is None or share.high is None or share.low <= 0.5 <= share.high:
             continue
-        place = "first" if share.value > 0.5 else "second"
-        lean = f"by {format_points(abs(share.value - 0.5))} points"
-        yield f"{name} favours the answer shown {place}, {lean}; judging both orders cancels it."
+        position = "first" if share.value > 0.5 else "second"
+        lead = f"by {format_points(abs(share.value - 0.5))} points"
+        yield f"{name} favours the answer shown {position}, {lead}; judging both orders cancels it."
 
 
-def _strongest(found: PairMeasures, group: Sequence[str]) -> str:
-    """Say who leads in a group of compared students: over items, by the judges that compared them."""
+def _strongest_student_sentence(measures: PairMeasures, group: Sequence[str]) -> str:
+    """Say who leads a group of compared students: over items, by the judges that compared them."""
     first, *others = group
-    lead = found.students[first]
-    of = f" of {join_names(group)}" if len(found.groups) > 1 else ""
-    wins, items = _points(lead.strength), pluralize(lead.strength.n or 0, "item")
-    tied = [name for name in others if found.students[name].ranks[0] == 1]
+    lead = measures.students[first]
+    scope = f" of {join_names(group)}" if len(measures.groups) > 1 else ""
+    wins, items = _share_in_points(lead.strength), pluralize(lead.strength.n or 0, "item")
+    tied = [name for name in others if measures.students[name].ranks[0] == 1]
     if tied or lead.ranks != (1, 1):
         tied = tied or [others[0]]
-        how = "is" if len(tied) == 1 else "are"
-        return f"{first} wins {wins} of 100{of} ({items}); {join_names(tied)} {how} tied with it."
-    verdict = lead_verdict(0.0, None, len(found.judges))
-    return f"{first} {verdict}{of}: it wins {wins} of 100 ({items})."
+        verb = "is" if len(tied) == 1 else "are"
+        return f"{first} wins {wins} of 100{scope} ({items}); {join_names(tied)} {verb} tied with it."
+    verdict = lead_verdict(0.0, None, len(measures.judges))
+    return f"{first} {verdict}{scope}: it wins {wins} of 100 ({items})."
 
 
-def _points(share: Measured) -> str:
+def _share_in_points(share: Measured) -> str:
     return score_text(share.value, share.low, share.high) or "–"
 
 
 class Comparisons(NamedTuple):
-    """Good comparisons, by place: codes of names and ``items``, numbers of clusters; ``won``: 1 where the
-    first won, ½ for a tie. ``failed``: how many others came to nothing."""
+    """Good comparisons as columns: codes of names, with ``item``, ``cluster`` and ``who``, (n, 2), the
+    students shown first and second. ``won``: 1 where the first won, ½ for a tie. ``failed``: how many more
+    comparisons failed."""
 
     tasks: list[str]
     students: list[str]
@@ -168,44 +169,44 @@ class Comparisons(NamedTuple):
     won: Floats
     failed: int
 
-    def of(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Comparisons:
-        """Some of them."""
+    def select(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Comparisons:
+        """Select some of the comparisons; names stay."""
         names = ("task", "item", "cluster", "who", "judge", "won")
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
 
 class PlannedPair(msgspec.Struct, frozen=True):
-    """A comparison that counts, and whether it came to something."""
+    """A planned comparison, and whether it succeeded."""
 
     good: bool
     part: PreferencePart
 
-    def won(self, student: str) -> float | None:
-        """1 where the student won, ½ for a tie; None where the comparison failed."""
+    def win_share(self, student: str) -> float | None:
+        """Return 1 if the student won, ½ for a tie, None if the comparison failed."""
         if not self.good:
             return None
-        first = _WON[self.part.winner or "tie"]
+        first = _WIN_SHARE[self.part.winner or "tie"]
         return first if student == self.part.first_model_id else 1 - first
 
 
-_WON = {"first": 1.0, "tie": 0.5, "second": 0.0}
+_WIN_SHARE = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
-    """Planned comparisons of existing answers; None if the run has none.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Read the planned comparisons of existing answers; None if the run has none. Raises StoreError: a file
+    cannot be read."""
     if not reader.run.files(PAIRS):
         return None
-    kept = read_planned_pairs(reader)
-    good = [each.part for each in kept if each.good]
+    pairs = read_planned_pairs(reader)
+    good = [pair.part for pair in pairs if pair.good]
     names = sorted({name for part in good for name in (part.first_model_id, part.second_model_id)})
     tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
     items = sorted({part.datapoint_id for part in good})
     clusters = reader.clusters_of(items)
     item = _codes(items, [part.datapoint_id for part in good])
-    of_item = np.arange(len(items)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    cluster_by_item = (
+        np.arange(len(items)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    )
     first = _codes(names, [part.first_model_id for part in good])
     second = _codes(names, [part.second_model_id for part in good])
     return Comparisons(
@@ -215,83 +216,81 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
         items,
         _codes(tasks, [part.task_id for part in good]),
         item,
-        of_item[item],
+        cluster_by_item[item],
         np.column_stack([first, second]),
         _codes(judges, [part.judge_model_id for part in good]),
-        np.array([_WON[part.winner or "tie"] for part in good]),
-        len(kept) - len(good),
+        np.array([_WIN_SHARE[part.winner or "tie"] for part in good]),
+        len(pairs) - len(good),
     )
 
 
 def read_planned_pairs(reader: RunReader) -> list[PlannedPair]:
-    """Planned comparisons of existing answers, those that failed too.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: a file cannot be
+    read."""
     index: Index[PlannedPair] = Index()
     index.read(reader.run.files(PAIRS), PreferencePart, lambda part: PlannedPair(is_good(part), part))
     answers = {
         (item, student)
         for item, student in reader.rows("SELECT item, model FROM answers WHERE NOT failed AND sample = 0")
     }
-    found = (index.get(key) for key in index)
-    return [pair for pair in found if pair is not None and _counts(reader, pair, answers)]
+    pairs = (index.get(key) for key in index)
+    return [pair for pair in pairs if pair is not None and _is_planned(reader, pair, answers)]
 
 
-def _counts(reader: RunReader, found: PlannedPair, answers: set[tuple[str, str]]) -> bool:
-    part, planned = found.part, reader.planned
-    pair = (part.first_model_id, part.second_model_id)
-    if any((part.datapoint_id, student) not in answers for student in pair):
+def _is_planned(reader: RunReader, pair: PlannedPair, answers: set[tuple[str, str]]) -> bool:
+    part, planned = pair.part, reader.planned
+    students = (part.first_model_id, part.second_model_id)
+    if any((part.datapoint_id, student) not in answers for student in students):
         return False
     if planned is None:
         return True
     return planned.counts(part.task_id, "judge", part.judge_model_id) and all(
-        planned.counts(part.task_id, "student", student) for student in pair
+        planned.counts(part.task_id, "student", student) for student in students
     )
 
 
-def _codes(names: Sequence[str], found: Sequence[str]) -> NDArray[np.int64]:
-    place = {name: at for at, name in enumerate(names)}
-    return np.array([place[name] for name in found], np.int64)
+def _codes(names: Sequence[str], occurrences: Sequence[str]) -> NDArray[np.int64]:
+    code_by_name = {name: at for at, name in enumerate(names)}
+    return np.array([code_by_name[name] for name in occurrences], np.int64)
 
 
-def compute_pair_measures(found: Comparisons | None) -> PairMeasures | None:
+def compute_pair_measures(comparisons: Comparisons | None) -> PairMeasures | None:
     """Measure comparisons; None where there are none."""
-    if found is None or not len(found.won):
+    if comparisons is None or not len(comparisons.won):
         return None
-    groups = [_strengths_in(group) for group in _linked(found)]
-    p_values = holm_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
+    groups = [_fit_strengths(group) for group in _split_unlinked(comparisons)]
+    p_values = holm_adjust_by_name({pair: p for group in groups for pair, p in group.p_values.items()})
     ahead = [pair for pair, p in p_values.items() if p < ALPHA]
     by_task = {
         task: {
             name: strength
-            for part in _linked(found.of(found.task == code))
-            for name, strength in _strengths_in(part).strengths.items()
+            for part in _split_unlinked(comparisons.select(comparisons.task == code))
+            for name, strength in _fit_strengths(part).strengths.items()
         }
-        for code, task in enumerate(found.tasks)
-        if len(found.tasks) > 1
+        for code, task in enumerate(comparisons.tasks)
+        if len(comparisons.tasks) > 1
     }
     students = {}
     for group in groups:
         for name in group.strengths:
-            at = found.students.index(name)
-            mine = (found.who == at).any(axis=1)
-            won = np.where(found.who[:, 0] == at, found.won, 1 - found.won)
+            at = comparisons.students.index(name)
+            mine = (comparisons.who == at).any(axis=1)
+            won = np.where(comparisons.who[:, 0] == at, comparisons.won, 1 - comparisons.won)
             students[name] = PairStudent(
                 strength=group.strengths[name],
                 ranks=rank_range(name, group.strengths, ahead),
-                win_rate=measured_from_interval(clustered_mean(won[mine], found.cluster[mine]), None),
-                ties=int((found.won[mine] == _WON["tie"]).sum()),
+                win_rate=measured_from_interval(clustered_mean(won[mine], comparisons.cluster[mine]), None),
+                ties=int((comparisons.won[mine] == _WIN_SHARE["tie"]).sum()),
                 comparisons=int(mine.sum()),
                 by_task={task: of[name] for task, of in by_task.items() if name in of},
             )
     return PairMeasures(
         groups=tuple(tuple(group.strengths) for group in groups),
         students=students,
-        rates=dict(_rates(found, list(students), p_values)),
-        judges={name: _judge(found, at) for at, name in enumerate(found.judges)},
-        items=len(np.unique(found.item)),
-        failed=found.failed,
+        rates=dict(_win_rates(comparisons, list(students), p_values)),
+        judges={name: _measure_judge(comparisons, at) for at, name in enumerate(comparisons.judges)},
+        items=len(np.unique(comparisons.item)),
+        failed=comparisons.failed,
     )
 
 
@@ -299,40 +298,40 @@ _Pairs = Mapping[tuple[str, str], float]
 
 
 class _Group(NamedTuple):
-    """Students linked by a chain of comparisons, strongest first; ``p_values``: of all their pairs, the
+    """Students linked by a chain of comparisons, strongest first; ``p_values`` of all their pairs, the
     stronger first."""
 
     strengths: dict[str, Measured]
     p_values: _Pairs
 
 
-def _linked(found: Comparisons) -> list[Comparisons]:
-    """Part comparisons so that none is between students of two parts; the largest part comes first."""
-    group = np.arange(len(found.students))
-    for one, other in np.unique(found.who, axis=0):
-        group[group == group[other]] = group[one]
-    of_rows = group[found.who[:, 0]]
+def _split_unlinked(comparisons: Comparisons) -> list[Comparisons]:
+    """Split comparisons into parts that share no students, the largest first."""
+    group = np.arange(len(comparisons.students))
+    for first, second in np.unique(comparisons.who, axis=0):
+        group[group == group[second]] = group[first]
+    of_rows = group[comparisons.who[:, 0]]
     names, counts = np.unique(of_rows, return_counts=True)
-    parts = [found.of(of_rows == name) for name in names[np.argsort(-counts, kind="stable")]]
+    parts = [comparisons.select(of_rows == name) for name in names[np.argsort(-counts, kind="stable")]]
     for at, part in enumerate(parts):
-        there, who = np.unique(part.who, return_inverse=True)
-        students = [found.students[code] for code in there]
+        codes, who = np.unique(part.who, return_inverse=True)
+        students = [comparisons.students[code] for code in codes]
         parts[at] = part._replace(students=students, who=who.reshape(part.who.shape))
     return parts
 
 
-def _strengths_in(found: Comparisons) -> _Group:
-    """Fit strengths of students that comparisons link, and test each pair."""
-    clusters, cluster = np.unique(found.cluster, return_inverse=True)
-    shape = (len(clusters), len(found.students))
-    fitted = bradley_terry(PairedSums.of(shape, cluster, found.who, found.won))
-    expected, again = fitted.expected()
-    items = len(np.unique(found.item))
+def _fit_strengths(comparisons: Comparisons) -> _Group:
+    """Fit the strengths of students that comparisons link, and test each pair."""
+    clusters, cluster = np.unique(comparisons.cluster, return_inverse=True)
+    shape = (len(clusters), len(comparisons.students))
+    fitted = bradley_terry(PairedSums.of(shape, cluster, comparisons.who, comparisons.won))
+    expected, replicates = fitted.expected()
+    items = len(np.unique(comparisons.item))
     measured = []
-    for share, replicates in zip(expected.tolist(), again.T, strict=True):
-        low, high = share_bounds(share, float(replicates.std(ddof=1)), len(clusters))
+    for share, column in zip(expected.tolist(), replicates.T, strict=True):
+        low, high = share_bounds(share, float(column.std(ddof=1)), len(clusters))
         measured.append(Measured(share, low, high, items, None))
-    names = found.students
+    names = comparisons.students
     order = sorted(range(len(names)), key=lambda at: (-(measured[at].value or 0.0), names[at]))
     return _Group(
         {names[at]: measured[at] for at in order},
@@ -340,49 +339,56 @@ def _strengths_in(found: Comparisons) -> _Group:
     )
 
 
-def _rates(
-    found: Comparisons, order: Sequence[str], p_values: _Pairs
+def _win_rates(
+    comparisons: Comparisons, order: Sequence[str], p_values: _Pairs
 ) -> Iterator[tuple[tuple[str, str], PairRate]]:
-    """Pairs of students that were compared, the stronger first."""
+    """Yield each pair of students that was compared, the stronger first, with its win rate."""
     for pair in combinations(order, 2):
-        one, other = (found.students.index(name) for name in pair)
-        rows = (found.who == one).any(axis=1) & (found.who == other).any(axis=1)
+        first, second = (comparisons.students.index(name) for name in pair)
+        rows = (comparisons.who == first).any(axis=1) & (comparisons.who == second).any(axis=1)
         if rows.any():
-            won = np.where(found.who[rows, 0] == one, found.won[rows], 1 - found.won[rows])
-            wins = measured_from_interval(clustered_mean(won, found.cluster[rows]), None)
+            won = np.where(
+                comparisons.who[rows, 0] == first, comparisons.won[rows], 1 - comparisons.won[rows]
+            )
+            wins = measured_from_interval(clustered_mean(won, comparisons.cluster[rows]), None)
             yield pair, PairRate(wins, p_values[pair], int(rows.sum()))
 
 
-def _judge(found: Comparisons, judge: int) -> PairJudge:
-    mine = found.of(found.judge == judge)
-    others = found.of(found.judge != judge)
+def _measure_judge(comparisons: Comparisons, judge: int) -> PairJudge:
+    own = comparisons.select(comparisons.judge == judge)
+    others = comparisons.select(comparisons.judge != judge)
     return PairJudge(
-        first_place=measured_from_interval(clustered_mean(mine.won, mine.cluster), None),
-        consistency=_same(mine, mine, lambda key: (key[0], key[2], key[1]), flipped=True),
-        agreement=_same(mine, others, lambda key: key),
-        ties=measured_from_interval(clustered_mean(mine.won == _WON["tie"], mine.cluster), None),
-        comparisons=len(mine.won),
+        first_place=measured_from_interval(clustered_mean(own.won, own.cluster), None),
+        consistency=_same_winner_rate(own, own, lambda key: (key[0], key[2], key[1]), flipped=True),
+        agreement=_same_winner_rate(own, others, lambda key: key),
+        ties=measured_from_interval(clustered_mean(own.won == _WIN_SHARE["tie"], own.cluster), None),
+        comparisons=len(own.won),
     )
 
 
 _Key = tuple[int, int, int]
 
 
-def _same(
-    found: Comparisons, others: Comparisons, partner: Callable[[_Key], _Key], *, flipped: bool = False
+def _same_winner_rate(
+    comparisons: Comparisons, others: Comparisons, partner: Callable[[_Key], _Key], *, flipped: bool = False
 ) -> Measured:
-    """How often comparisons name the winner that their partners, of the same item and answers, name."""
-    known: dict[_Key, list[float]] = {}
-    for key, won in zip(_keys(others), others.won.tolist(), strict=True):
-        known.setdefault(key, []).append(1 - won if flipped else won)
+    """Return how often comparisons name the same winner as their partners among ``others``. ``partner`` maps
+    a comparison's key to its partner's; ``flipped``: the partner shows the answers in the other order."""
+    partners: dict[_Key, list[float]] = {}
+    for key, won in zip(_comparison_keys(others), others.won.tolist(), strict=True):
+        partners.setdefault(key, []).append(1 - won if flipped else won)
     equal, clusters = [], []
-    for key, won, cluster in zip(_keys(found), found.won.tolist(), found.cluster.tolist(), strict=True):
-        for other in known.get(partner(key), ()):
+    for key, won, cluster in zip(
+        _comparison_keys(comparisons), comparisons.won.tolist(), comparisons.cluster.tolist(), strict=True
+    ):
+        for other in partners.get(partner(key), ()):
             equal.append(float(won == other))
             clusters.append(cluster)
     interval = clustered_mean(equal, clusters) if equal else Interval(None, None, None, 0)
     return measured_from_interval(interval, None)
 
 
-def _keys(found: Comparisons) -> Iterator[_Key]:
-    return zip(found.item.tolist(), found.who[:, 0].tolist(), found.who[:, 1].tolist(), strict=True)
+def _comparison_keys(comparisons: Comparisons) -> Iterator[_Key]:
+    return zip(
+        comparisons.item.tolist(), comparisons.who[:, 0].tolist(), comparisons.who[:, 1].tolist(), strict=True
+    )

@@ -1,7 +1,7 @@
-"""What two students of a grid have in common, item by item.
+"""The scores that two students of a grid share, item by item.
 
-A score counts only where the other has its counterpart: the same item, by the same judge in the same factor.
-So neither a hard item nor a strict judge weighs on one of the two alone.
+A score counts only where the other has its counterpart: the same item, by the same judge in the same
+factor. So neither a hard item nor a strict judge weighs on one of the two alone.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from coeval.analysis.panel.mean_squares import ByJudge, judge_cells, judged_shar
 
 
 class _SharedRows(NamedTuple):
-    """A student's rows with the scores that the other has too; and of each datapoint, (I,), the mean of these
-    (NaN: there is none) and how often it counts in the mean over datapoints."""
+    """A student's rows with the scores that the other also has; and, (I,), each item's mean of these (NaN:
+    none) and weight in the mean over items."""
 
     rows: Codes
     levels: NDArray[np.int8]
@@ -31,87 +31,94 @@ class _SharedRows(NamedTuple):
 
 
 class SharedScores:
-    """What any two students of a grid have in common."""
+    """The scores that any two students of a grid share."""
 
     def __init__(self, grid: ScoreGrid) -> None:
         self.grid = grid
-        self._place = {name: at for at, name in enumerate(grid.students)}
+        self._student_code = {name: at for at, name in enumerate(grid.students)}
         self._cell = grid.item.astype(np.int64) * max(len(grid.factors), 1) + grid.factor
         order = np.lexsort((self._cell, grid.student))
         ends = np.searchsorted(grid.student[order], np.arange(len(grid.students) + 1))
         self._rows = [order[first:last] for first, last in pairwise(ends)]
         # those who share all that they have need it once; of others, what was asked last is asked again
-        self._whole: dict[tuple[int, frozenset[str]], _SharedRows] = {}
+        self._whole_rows: dict[tuple[int, frozenset[str]], _SharedRows] = {}
         self._last: tuple[tuple[str, str, frozenset[str]], tuple[_SharedRows, _SharedRows]] | None = None
 
     def pair_means(self, first: str, second: str, without: Collection[str] = ()) -> dict[str, PairedScores]:
-        """By task, the two's means over the scores that they share of each datapoint, those of some judges
-        left out."""
-        of_a, of_b = self._shared(first, second, frozenset(without).intersection(self.grid.judges))
-        a, b, found, alike = of_a.means, of_b.means, {}, self.grid.items.alike
-        for place, task in enumerate(self.grid.tasks):
-            mine = np.isfinite(a) & (self.grid.items.task == place)
-            if mine.any():
-                found[task] = PairedScores(
-                    a[mine], b[mine], of_a.counts[mine], None if alike is None else alike[mine]
+        """Return both students' means over the scores they share of each item, by task, leaving out judges
+        ``without``."""
+        of_a, of_b = self._cached_shared_rows(
+            first, second, frozenset(without).intersection(self.grid.judges)
+        )
+        a, b, strata, alike = of_a.means, of_b.means, {}, self.grid.items.alike
+        for code, task in enumerate(self.grid.tasks):
+            is_shared = np.isfinite(a) & (self.grid.items.task == code)
+            if is_shared.any():
+                strata[task] = PairedScores(
+                    a[is_shared],
+                    b[is_shared],
+                    of_a.counts[is_shared],
+                    None if alike is None else alike[is_shared],
                 )
-        return found
+        return strata
 
     def means_by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
-        """By item, the two's means over the scores that they share of it."""
+        """Return both students' means over the scores they share, by item id."""
         a, b = self.item_means(first, second)
         ids = self.grid.items.ids
         return {ids[at]: (float(a[at]), float(b[at])) for at in np.flatnonzero(np.isfinite(a)).tolist()}
 
     def item_means(self, first: str, second: str) -> tuple[Floats, Floats]:
-        """(I,) of each, NaN where they share no score."""
-        of_a, of_b = self._shared(first, second, frozenset())
+        """Return both students' means per item, (I,) each; NaN where they share no score."""
+        of_a, of_b = self._cached_shared_rows(first, second, frozenset())
         return of_a.means, of_b.means
 
     def differences_by_judge(
         self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
     ) -> list[ByJudge]:
-        """Of each of the ``tasks``, what each judge gave the second more than the first, by item, over the
-        factors in which it scored both."""
-        a, b = self._place[first], self._place[second]
-        judges = [place for place, name in enumerate(self.grid.judges) if name not in without]
+        """Return, for each of ``tasks``, second minus first student by item and judge, over the factors in
+        which the judge scored both."""
+        a, b = self._student_code[first], self._student_code[second]
+        judges = [code for code, name in enumerate(self.grid.judges) if name not in without]
         cells = self.cells
-        if self._kinds[a] != self._kinds[b] or self.grid.is_weighted:
+        if self._coverage_codes[a] != self._coverage_codes[b] or self.grid.is_weighted:
             cells, a, b = self._shared_cells(first, second), 0, 1
         return [
-            ByJudge(cells[place][:, b][:, judges] - cells[place][:, a][:, judges], share)
-            for place, (task, share) in enumerate(zip(self.grid.tasks, self._shares, strict=True))
+            ByJudge(cells[code][:, b][:, judges] - cells[code][:, a][:, judges], share)
+            for code, (task, share) in enumerate(zip(self.grid.tasks, self._shares, strict=True))
             if task in tasks
         ]
 
     def recorded_means(self, student: str) -> tuple[Floats, Floats]:
-        """(I,): its means over all scores on record, NaN where there is none, and how much of a whole score
-        these count; below 1 where factors are weighed and some are missing."""
-        grid, rows = self.grid, self._rows[self._place[student]]
-        sums, items = grid.sum_scores(rows, complete_only=False), len(grid.items.ids)
+        """Return, (I,) each, a student's means over all recorded scores, NaN where there is none, and the
+        share of a whole score that they cover: below 1 where factors are weighted and some are missing."""
+        grid, rows = self.grid, self._rows[self._student_code[student]]
+        sums, items = grid.select_rows(rows).sum_scores(complete_only=False), len(grid.items.ids)
         total, share = (np.bincount(grid.item[rows], column, items) for column in sums[:2])
-        every = np.array([sum(design.weights.values()) for design in grid.designs])[grid.items.task]
+        total_weights = np.array([sum(design.weights.values()) for design in grid.designs])[grid.items.task]
         with np.errstate(invalid="ignore", divide="ignore"):
-            there = np.where(every > 0, np.minimum(share / every, 1.0), 1.0)
-            return np.asarray(total / share, np.float64), np.asarray(there, np.float64)
+            weight_share = np.where(total_weights > 0, np.minimum(share / total_weights, 1.0), 1.0)
+            return np.asarray(total / share, np.float64), np.asarray(weight_share, np.float64)
 
     def have_same_scores(self, names: Collection[str]) -> bool:
-        """Whether all of these students who have any score have the very same ones, in each answer."""
-        known = [there for name in names if len(there := self._patterns[self._place[name]])]
-        return all(map(np.array_equal, known, known[1:]))
+        """Check whether all of these students who have any score have the very same ones, in each answer."""
+        patterns = [
+            pattern for name in names if len(pattern := self._score_patterns[self._student_code[name]])
+        ]
+        return all(map(np.array_equal, patterns, patterns[1:]))
 
     @cached_property
-    def _patterns(self) -> list[NDArray[np.int64]]:
-        grid, found = self.grid, []
+    def _score_patterns(self) -> list[NDArray[np.int64]]:
+        grid, patterns = self.grid, []
         for rows in self._rows:
             scored = rows[grid.scored[rows]]
-            there = np.c_[self._cell[scored], grid.valid[scored]]
-            found.append(there if grid.sample is None else np.unique(there, axis=0))
-        return found
+            pattern = np.c_[self._cell[scored], grid.valid[scored]]
+            patterns.append(pattern if grid.sample is None else np.unique(pattern, axis=0))
+        return patterns
 
     @cached_property
     def cells(self) -> list[Floats]:
-        """By task, `judge_cells` of all that is on record."""
+        """Return `judge_cells` of all recorded scores, by task."""
         return [judge_cells(self.grid, task) for task in range(len(self.grid.tasks))]
 
     @cached_property
@@ -119,78 +126,90 @@ class SharedScores:
         return [judged_share(design) for design in self.grid.designs]
 
     @cached_property
-    def _kinds(self) -> list[int]:
-        """By student, a number that those share who have the very same scores on record."""
+    def _coverage_codes(self) -> list[int]:
+        """Return a number for each student, the same for those who have the very same scores on record."""
         kinds: dict[tuple[bytes, bytes], int] = {}
-        keys = ((self._cell[rows].tobytes(), np.packbits(self._given(rows)).tobytes()) for rows in self._rows)
+        keys = (
+            (self._cell[rows].tobytes(), np.packbits(self._valid_scores(rows)).tobytes())
+            for rows in self._rows
+        )
         return [kinds.setdefault(key, len(kinds)) for key in keys]
 
     def _shared_cells(self, first: str, second: str) -> list[Floats]:
-        """As `judge_cells`, of the two's shared scores."""
-        both = self._shared(first, second, frozenset())
-        mine = self.grid.select_rows(np.concatenate([one.rows for one in both]))._replace(
-            levels=np.concatenate([one.levels for one in both]),
-            student=np.repeat(np.arange(2), [len(one.rows) for one in both]),
+        """Return `judge_cells` of the scores that both students share, by task."""
+        both = self._cached_shared_rows(first, second, frozenset())
+        pair_grid = self.grid.select_rows(np.concatenate([side.rows for side in both]))._replace(
+            levels=np.concatenate([side.levels for side in both]),
+            student=np.repeat(np.arange(2), [len(side.rows) for side in both]),
             students=(first, second),
         )
-        return [judge_cells(mine, task) for task in range(len(mine.tasks))]
+        return [judge_cells(pair_grid, task) for task in range(len(pair_grid.tasks))]
 
-    def _shared(self, first: str, second: str, without: frozenset[str]) -> tuple[_SharedRows, _SharedRows]:
-        asked = first, second, without
-        if self._last is None or self._last[0] != asked:
-            self._last = asked, self._shared_of(*asked)
+    def _cached_shared_rows(
+        self, first: str, second: str, without: frozenset[str]
+    ) -> tuple[_SharedRows, _SharedRows]:
+        key = first, second, without
+        if self._last is None or self._last[0] != key:
+            self._last = key, self._find_shared_rows(*key)
         return self._last[1]
 
-    def _shared_of(self, first: str, second: str, without: frozenset[str]) -> tuple[_SharedRows, _SharedRows]:
-        a, b = self._place[first], self._place[second]
-        if self._kinds[a] == self._kinds[b]:
-            return self._all_of(a, without), self._all_of(b, without)
+    def _find_shared_rows(
+        self, first: str, second: str, without: frozenset[str]
+    ) -> tuple[_SharedRows, _SharedRows]:
+        a, b = self._student_code[first], self._student_code[second]
+        if self._coverage_codes[a] == self._coverage_codes[b]:
+            return self._rows_of_student(a, without), self._rows_of_student(b, without)
         of_a, of_b = self._rows[a], self._rows[b]
         cells = self._cell[of_a], self._cell[of_b]
         if self.grid.sample is None and not np.array_equal(*cells):
             _, in_a, in_b = np.intersect1d(*cells, assume_unique=True, return_indices=True)
             of_a, of_b = of_a[in_a], of_b[in_b]
-        given = [self._given(of_a), self._given(of_b)]
-        to_a, to_b = given[::-1] if self.grid.sample is None else _given_by_the_other(cells, given)
-        return self._counted(of_a, without, to_a), self._counted(of_b, without, to_b)
+        valid = [self._valid_scores(of_a), self._valid_scores(of_b)]
+        to_a, to_b = valid[::-1] if self.grid.sample is None else _valid_in_other(cells, valid)
+        return self._select_counted(of_a, without, to_a), self._select_counted(of_b, without, to_b)
 
-    def _given(self, rows: Codes) -> NDArray[np.bool_]:
-        """(R, J), and a column more where there are checks: which scores rows have."""
+    def _valid_scores(self, rows: Codes) -> NDArray[np.bool_]:
+        """Return which scores rows have, (R, J), with a further column if there are checks."""
         valid, checked = self.grid.levels[rows] >= 0, self.grid.checked
         return valid if checked is None else np.c_[valid, np.isfinite(checked[rows])]
 
-    def _all_of(self, place: int, without: frozenset[str]) -> _SharedRows:
-        if (place, without) not in self._whole:
-            rows = self._rows[place]
-            self._whole[place, without] = self._counted(rows, without, self._given(rows))
-        return self._whole[place, without]
+    def _rows_of_student(self, student: int, without: frozenset[str]) -> _SharedRows:
+        if (student, without) not in self._whole_rows:
+            rows = self._rows[student]
+            self._whole_rows[student, without] = self._select_counted(rows, without, self._valid_scores(rows))
+        return self._whole_rows[student, without]
 
-    def _counted(self, rows: Codes, without: frozenset[str], other: NDArray[np.bool_]) -> _SharedRows:
-        """``other``: which scores the other has, as `_given`."""
+    def _select_counted(
+        self, rows: Codes, without: frozenset[str], in_other: NDArray[np.bool_]
+    ) -> _SharedRows:
+        """Average a student's rows by item, over the scores that the other has too: ``in_other`` is shaped as
+        in `_valid_scores`."""
         grid, items = self.grid, len(self.grid.items.ids)
-        counts = other[:, : len(grid.judges)] & np.array([name not in without for name in grid.judges], bool)
+        counts = in_other[:, : len(grid.judges)] & np.array(
+            [name not in without for name in grid.judges], bool
+        )
         levels = np.where(counts, grid.levels[rows], UNSCORED)
-        checked = None if grid.checked is None else np.where(other[:, -1], grid.checked[rows], np.nan)
-        sums = grid.sum_scores(rows, levels, checked)
+        checked = None if grid.checked is None else np.where(in_other[:, -1], grid.checked[rows], np.nan)
+        sums = grid.select_rows(rows)._replace(levels=levels, checked=checked).sum_scores()
         levels[sums.units == 0] = UNSCORED  # of an answer that lacks a factor
-        item, times = grid.item[rows], np.ones(items)
+        item, item_weights = grid.item[rows], np.ones(items)
         share = np.bincount(item, sums.share, items)
         with np.errstate(invalid="ignore"):
             means = np.asarray(np.bincount(item, sums.total, items) / share, np.float64)
             if grid.weight is not None:
                 weighted = np.bincount(item, grid.weight[rows] * sums.share, items)
-                times = np.asarray(weighted / share, np.float64)
-        return _SharedRows(rows, levels, means, times)
+                item_weights = np.asarray(weighted / share, np.float64)
+        return _SharedRows(rows, levels, means, item_weights)
 
 
-def _given_by_the_other(
-    cells: tuple[NDArray[np.int64], NDArray[np.int64]], given: Sequence[NDArray[np.bool_]]
+def _valid_in_other(
+    cells: tuple[NDArray[np.int64], NDArray[np.int64]], valid: Sequence[NDArray[np.bool_]]
 ) -> list[NDArray[np.bool_]]:
-    """For the rows of two students, which of the scores any row of the other has in the same cell; of several
-    answers to a datapoint a cell has several rows."""
-    known, place = np.unique(np.concatenate(cells), return_inverse=True)
-    of_a, of_b = place[: len(cells[0])], place[len(cells[0]) :]
-    there = [np.zeros((len(known), own.shape[1]), bool) for own in given]
-    for found, rows, own in zip(there, (of_a, of_b), given, strict=True):
-        np.logical_or.at(found, rows, own)
-    return [there[1][of_a], there[0][of_b]]
+    """Return, for the rows of two students, which scores any row of the other has in the same cell; with
+    several answers to an item, a cell has several rows."""
+    unique_cells, position = np.unique(np.concatenate(cells), return_inverse=True)
+    of_a, of_b = position[: len(cells[0])], position[len(cells[0]) :]
+    any_valid = [np.zeros((len(unique_cells), own_valid.shape[1]), bool) for own_valid in valid]
+    for target, rows, own_valid in zip(any_valid, (of_a, of_b), valid, strict=True):
+        np.logical_or.at(target, rows, own_valid)
+    return [any_valid[1][of_a], any_valid[0][of_b]]

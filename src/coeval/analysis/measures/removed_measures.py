@@ -1,4 +1,4 @@
-"""What a run's records count besides scores, and the students and tasks that its configuration has lost."""
+"""Counts of answers, and measures of the students and tasks that the configuration has lost."""
 
 from __future__ import annotations
 
@@ -7,52 +7,58 @@ from collections import defaultdict
 import msgspec
 import numpy as np
 
-from coeval.analysis.measures.label_measures import removed_labels
+from coeval.analysis.measures.label_measures import measure_removed_labels
 from coeval.analysis.measures.measure_rows import BY_TASK
 from coeval.analysis.measures.run_measures import RemovedMeasures
-from coeval.analysis.measures.score_grid import ScoreGrid, grid_with_removed, is_planned_task
+from coeval.analysis.measures.score_grid import ScoreGrid, is_planned_task, read_grid_with_removed
 from coeval.analysis.measures.student_measures import (
     StudentAnswers,
     StudentCounts,
     StudentMeasures,
-    item_scores,
-    mean_scores,
-    student_measures,
+    measure_students,
+    sum_item_scores,
+    unadjusted_scores,
 )
 from coeval.analysis.readers.run_reader import RunReader
 
 
-def answer_counts(reader: RunReader) -> StudentCounts:
-    """Count the answers of all students on record, those that are removed included."""
-    found: defaultdict[str, dict[str, StudentAnswers]] = defaultdict(dict)
+def count_answers(reader: RunReader) -> StudentCounts:
+    """Count the answers of all students on record, removed ones included."""
+    counts_by_student: defaultdict[str, dict[str, StudentAnswers]] = defaultdict(dict)
     for task, student, *counts in reader.rows(_COUNTS):
-        found[student][task] = StudentAnswers(*counts)
-    return found
+        counts_by_student[student][task] = StudentAnswers(*counts)
+    return counts_by_student
 
 
-def removed_measures(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
-    """Measure what ``grid`` leaves out of a run, by the plain means; None where nothing is removed."""
-    everything = grid_with_removed(reader)
-    students = {} if everything is grid else _students(reader, everything, counts)
-    labels = removed_labels(reader, everything, grid.students)
+def measure_removed(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
+    """Measure what ``grid`` leaves out of a run, by plain means; None where nothing is removed."""
+    everything = read_grid_with_removed(reader)
+    students = {} if everything is grid else _measure_removed_students(reader, everything, counts)
+    labels = measure_removed_labels(reader, everything, grid.students)
     return RemovedMeasures(students, labels) if students or labels else None
 
 
-def _students(reader: RunReader, everything: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
-    """A removed task is in no overall score."""
-    due = [place for place, task in enumerate(everything.tasks) if is_planned_task(reader.planned, task)]
-    whole = _measured(everything.select_items(np.isin(everything.items.task, due)), counts)
+def _measure_removed_students(
+    reader: RunReader, everything: ScoreGrid, counts: StudentCounts
+) -> dict[str, StudentMeasures]:
+    """Measure all students, removed tasks included by task but not in overall scores."""
+    planned = [at for at, task in enumerate(everything.tasks) if is_planned_task(reader.planned, task)]
+    whole = _unadjusted_measures(everything.select_items(np.isin(everything.items.task, planned)), counts)
     return {
         name: msgspec.structs.replace(
             whole[name],
-            **{field: getattr(one, field) for field in one.__struct_fields__ if field.endswith(BY_TASK)},
+            **{
+                field: getattr(student, field)
+                for field in student.__struct_fields__
+                if field.endswith(BY_TASK)
+            },
         )
-        for name, one in _measured(everything, counts).items()
+        for name, student in _unadjusted_measures(everything, counts).items()
     }
 
 
-def _measured(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
-    return student_measures(grid, mean_scores(grid, item_scores(grid)), counts)
+def _unadjusted_measures(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
+    return measure_students(grid, unadjusted_scores(grid, sum_item_scores(grid)), counts)
 
 
 _COUNTS = """

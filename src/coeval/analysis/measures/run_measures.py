@@ -1,6 +1,7 @@
-"""All measures of a folder, as files, terminal and reports take them: a run's, and those of an output folder.
+"""The records that hold all measures of a run, and of an output folder of ``eval-framework``; and their JSON.
 
-Each part says by `Part` what it is and which analyses show it, each field of its records by `ShownAs` where.
+Each part says by `Part` what it is and which analyses show it, each field of its records by `ShownAs`
+where.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from coeval.analysis.measures.measure_tree import (
     part_to_json,
 )
 from coeval.analysis.measures.pair_measures import PairMeasures
-from coeval.analysis.measures.ranking import OthersAlone, Ranking
+from coeval.analysis.measures.ranking import ExcludingSelfJudgments, Ranking
 from coeval.analysis.measures.robust_set import RobustMeasures
 from coeval.analysis.measures.student_measures import CheckMeasures, StudentMeasures
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
@@ -53,7 +54,8 @@ _Panel: TypeAlias = Annotated[
 
 
 class RemovedMeasures(Record, frozen=True):
-    """Students, tasks and labels on record that the configuration no longer names: in no other part."""
+    """Measures of the recorded students, tasks and labels that the configuration no longer names; no other
+    part has them."""
 
     students: Annotated[
         Mapping[str, StudentMeasures],
@@ -63,7 +65,7 @@ class RemovedMeasures(Record, frozen=True):
 
 
 class RunMeasures(Record, frozen=True):
-    """Of a run. ``units`` counts the valid (response, factor, judge) scores."""
+    """All measures of a run. ``units`` counts the valid (answer, factor, judge) scores."""
 
     findings: Annotated[tuple[str, ...], Part("What it comes to, in sentences")]
     simulated: Annotated[bool, Part("Whether simulated models took part", _ALL)]
@@ -85,7 +87,7 @@ class RunMeasures(Record, frozen=True):
     students: Annotated[Mapping[str, StudentMeasures], Part("Of each student", ("students",))]
     ranking: Annotated[Ranking, Part("Who stands before whom", ("students",))]
     labels: Annotated[Labels, Part("How often labels are right", ("labels",))]
-    without_own: Annotated[OthersAlone, Part("Students by the scores of others", ("students",))]
+    without_own: Annotated[ExcludingSelfJudgments, Part("Students by the scores of others", ("students",))]
     robust: Annotated[RobustMeasures, Part("Where the best-agreeing judges agree", ("robust",))]
     coverage: Annotated[Mapping[str, TaskCoverage], Part("Of each task", ("coverage", "items"))]
     items: Annotated[Mapping[str, ItemMeasures], Part("Of each datapoint", ("items",))]
@@ -118,8 +120,8 @@ class SampleSpread(Record, frozen=True):
 
 
 class OutputMeasures(Record, frozen=True):
-    """Of an output folder of ``eval-framework``: ``metrics`` in their own units, of a task with several
-    samples of each prompt over these, with what else is to be known of them in ``samples``."""
+    """All measures of an output folder of ``eval-framework``. ``metrics`` are in their own units, averaged
+    over samples where a task has several; ``samples`` then says how they spread."""
 
     findings: Annotated[tuple[str, ...], Part("What it comes to, in sentences")]
     units: Annotated[int, Part("Scores that count", _ALL)]
@@ -136,23 +138,25 @@ Measures: TypeAlias = RunMeasures | OutputMeasures
 
 
 def analysis_part_names(measures: type[Measures], analysis: Analysis) -> set[str]:
-    """The fields that an analysis shows."""
-    named = {
-        name: where.analyses
-        for name, where in field_declarations(measures).items()
-        if isinstance(where, Part)
+    """Name the fields of `measures` that an analysis shows."""
+    analyses_by_part = {
+        name: part.analyses for name, part in field_declarations(measures).items() if isinstance(part, Part)
     }
-    return {name for name, of in named.items() if analysis in of or (analysis == "all" and name != "items")}
+    return {
+        name
+        for name, analyses in analyses_by_part.items()
+        if analysis in analyses or (analysis == "all" and name != "items")
+    }
 
 
 def select_parts(measures: Measures, analysis: Analysis) -> Iterator[tuple[str, Any]]:
-    """The parts that an analysis shows, by name, in order."""
+    """Yield the name and value of each part that an analysis shows, in the order of the record."""
     names = analysis_part_names(type(measures), analysis)
     return ((name, part) for name, part in named_entries(measures) if name in names)
 
 
 def measures_to_json(measures: Measures, analysis: Analysis = "all") -> dict[str, Any]:
-    """As ``measures.json`` has them; a part that is None is an empty object there."""
+    """Return measures as ``measures.json`` has them; a part that is None becomes an empty object."""
     return {
         name: {} if part is None else part_to_json(part) for name, part in select_parts(measures, analysis)
     }

@@ -1,6 +1,6 @@
 """A choice of a run's scores: those of some tasks, teachers, judges, factors, variants and attribute values.
 
-Whatever is measured of a choice is measured as of a run to which only these had ever belonged.
+Whatever is measured of a choice is measured as if the run had only these.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _NAMES: Mapping[str, Callable[[ScoreGrid], Iterable[str]]] = {
 }
 
 
-def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoice:
+def read_score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoice:
     """Read a choice from pairs of a dimension and a name.
 
     Raises UsageError: there is no such dimension or name in the grid.
@@ -56,9 +56,9 @@ def score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoi
     return choice
 
 
-def chosen_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
+def select_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
     """Return the scores of a choice; names of tasks, teachers and factors stay."""
-    chosen = grid.select_items(chosen_items(grid, choice))
+    chosen = grid.select_items(select_chosen_items(grid, choice))
     if judges := choice.get("judge"):
         chosen = chosen.select_judges([name for name in grid.judges if name in judges])
     if factors := choice.get("factor"):
@@ -68,7 +68,7 @@ def chosen_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
     return chosen
 
 
-def chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
+def select_chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
     """Return which items are chosen, (I,)."""
     items = np.ones(len(grid.items.ids), bool)
     for dimension, names, of_items in (
@@ -92,9 +92,9 @@ def chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
 _MOST_VALUES = 12
 
 
-def single_choices(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
-    """Return the choices of one name that a report offers, as pairs of a dimension and a name: all names
-    where there are two or more, and values of attributes that have at most 12."""
+def list_single_choices(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
+    """List the choices of one name that a report offers, as (dimension, name): all names where there are two
+    or more, and values of attributes that have at most 12."""
     names = {dimension: tuple(named(grid)) for dimension, named in _NAMES.items()}
     counts = Counter(map(attribute_of, names["attribute"]))
     names["attribute"] = tuple(v for v in names["attribute"] if 1 < counts[attribute_of(v)] <= _MOST_VALUES)

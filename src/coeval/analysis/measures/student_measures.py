@@ -1,8 +1,8 @@
-"""What students scored: their score, which is the mean over tasks of the item-first mean, and the mean over
-their units overall and by task, factor, judge, teacher and attribute value.
+"""Scores of students: the mean over tasks of item means, and means over units by task, factor, judge, teacher
+and attribute value.
 
-A unit is a score of a judge, or of a check. In tasks with weights or checks each factor of an answer counts
-by its weight, once: by the mean over the judges who scored it.
+A unit is a score of a judge, or of a check. In tasks with weights or checks each factor of an answer
+counts by its weight, once: by the mean over the judges who scored it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.paired_difference import mean_over_judges
+from coeval.analysis.comparison.paired_difference import widen_mean_bounds
 from coeval.analysis.intervals import (
     NOTHING,
     Bounds,
@@ -40,7 +40,7 @@ from coeval.analysis.measures.score_grid import (
     LevelCounts,
     RowSums,
     ScoreGrid,
-    levels_by_student,
+    count_levels_by_student,
 )
 from coeval.analysis.panel.mean_squares import (
     ByJudge,
@@ -53,31 +53,31 @@ from coeval.analysis.panel.mean_squares import (
 Named: TypeAlias = Mapping[str, Measured]
 LeastAndMost: TypeAlias = tuple[float, float]
 
-_OVER_JUDGES = "The score with judges as a sample too; without an interval: not known"
-_SCORE = (
+_OVER_JUDGES_MEANING = "The score with judges as a sample too; without an interval: not known"
+_SCORE_MEANING = (
     "Mean over tasks, of the mean over items, of the mean over judges and factors; with its 95% interval. "
     "Adjusted where a student lacks judges or items that others have"
 )
 
 
 class StudentScores(Entity, frozen=True):
-    """A student's score, and those of its tasks. Where judges or items are unequally covered, it is the mean
-    of what is recorded, moved so that scores differ as students do on what they share."""
+    """A student's score, and those of its tasks. Where judges or items are unequally covered, it is the
+    recorded mean, adjusted so that scores differ as students do on the scores they share."""
 
-    score: Annotated[Measured, ShownAs(_SCORE, "Score", "score")]
+    score: Annotated[Measured, ShownAs(_SCORE_MEANING, "Score", "score")]
     score_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere="standings")]
     mean_recorded: Annotated[
         Measured, ShownAs("The score before it is adjusted", terminal="mean of recorded")
     ]
     mean_recorded_by_task: Annotated[Named, ShownAs("The same of one task", elsewhere=FILES)]
     over_judges: Annotated[
-        Measured | None, ShownAs(_OVER_JUDGES, "Over items and judges", "over items, judges")
+        Measured | None, ShownAs(_OVER_JUDGES_MEANING, "Over items and judges", "over items, judges")
     ] = None
 
 
 class StudentAnswers(Record, frozen=True):
-    """A student's answers. ``failed`` are also failed judgments, and factors that a judge or check was asked
-    for and did not score."""
+    """Counts of a student's answers. ``failed`` includes failed judgments, and factors that a judge or check
+    did not score."""
 
     answers: Annotated[int, ShownAs("Answers that did not fail", kind="count", elsewhere=FILES)] = 0
     failed: Annotated[
@@ -94,7 +94,7 @@ class StudentAnswers(Record, frozen=True):
 
 
 class StudentMeasures(StudentScores, frozen=True, kw_only=True):
-    """What a student scored. Each mean has what it lacks of the scores that the datapoints, judges and
+    """All measures of a student. Each mean's ``missing`` counts against the scores that the items, judges and
     factors of its tasks make possible."""
 
     overall: Annotated[Measured, ShownAs("Mean over all single scores", elsewhere=FILES)]
@@ -123,7 +123,7 @@ class StudentMeasures(StudentScores, frozen=True, kw_only=True):
 
 
 class CheckMeasures(Entity, frozen=True):
-    """What students reached in a factor that a check scores; of checks that pass or fail, how often they
+    """What students reached in a factor that a check scores: for checks that pass or fail, how often they
     passed."""
 
     mean: Annotated[Named, ShownAs("Mean over items, by student", elsewhere="checks")]
@@ -137,13 +137,15 @@ class CheckMeasures(Entity, frozen=True):
 # numbers of halves, all sums are exact.
 
 
-def group_means(group: Codes, item: Codes, groups: int, cluster: Codes, sums: RowSums) -> list[Interval]:
-    """The mean of each group, 0 to 1, with its datapoints, or groups of such, as clusters.
+def compute_group_means(
+    group: Codes, item: Codes, groups: int, cluster: Codes, sums: RowSums
+) -> list[Interval]:
+    """Compute the mean of each group, 0 to 1, with an interval clustered by item.
 
     Parameters
     ----------
-    group, item : (R,) of each row, below 0 where it is in no group
-    cluster : (I,) of each datapoint
+    group, item : (R,) of each row; a group below 0 is none
+    cluster : (I,) of each item
     """
     counts = (group >= 0) & (sums.units > 0)
     most = max(len(cluster), int(cluster.max(initial=0)) + 1)
@@ -154,18 +156,22 @@ def group_means(group: Codes, item: Codes, groups: int, cluster: Codes, sums: Ro
     clusters, which = np.unique(own + cluster[item[counts]], return_inverse=True)
     total = np.bincount(which, sums.total[counts], len(clusters)).astype(np.float64)
     count = np.bincount(which, sums.share[counts], len(clusters)).astype(np.float64)
-    of = clusters // most
+    group_of_cluster = clusters // most
 
-    def summed(values: Floats) -> Floats:
-        return np.bincount(of, values, groups).astype(np.float64)
+    def sum_by_group(values: Floats) -> Floats:
+        return np.bincount(group_of_cluster, values, groups).astype(np.float64)
 
-    units, found = summed(count), np.bincount(of, minlength=groups)
+    units, cluster_counts = sum_by_group(count), np.bincount(group_of_cluster, minlength=groups)
     with np.errstate(invalid="ignore", divide="ignore"):
-        mean = summed(total) / units
-        squares = summed(total**2) - 2 * mean * summed(total * count) + mean**2 * summed(count**2)
-        squares = np.maximum(squares, 0.0) * (found / units) ** 2
+        mean = sum_by_group(total) / units
+        squares = (
+            sum_by_group(total**2) - 2 * mean * sum_by_group(total * count) + mean**2 * sum_by_group(count**2)
+        )
+        squares = np.maximum(squares, 0.0) * (cluster_counts / units) ** 2
     return [
-        mean_of_clusters(float(mean[at]), Scatter(int(found[at]), float(squares[at])), int(items[at]))
+        mean_of_clusters(
+            float(mean[at]), Scatter(int(cluster_counts[at]), float(squares[at])), int(items[at])
+        )
         if units[at]
         else NOTHING
         for at in range(groups)
@@ -175,72 +181,74 @@ def group_means(group: Codes, item: Codes, groups: int, cluster: Codes, sums: Ro
 Counts = NDArray[np.int64]
 
 
-def item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True) -> RowSums:
-    """Of each student and datapoint, (S, I), over all judges and checks, or by one judge; several answers are
-    pooled. ``complete_only`` as in `ScoreGrid.sum_scores`."""
-    own = None if judge is None else grid.levels[:, judge : judge + 1]
-    sums = grid.sum_scores(levels=own, complete_only=complete_only and judge is None)
+def sum_item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True) -> RowSums:
+    """Sum the scores of each student and item, (S, I), of all judges and checks, or of one judge; several
+    answers are pooled. ``complete_only`` as in `ScoreGrid.sum_scores`."""
+    own = grid if judge is None else grid._replace(levels=grid.levels[:, judge : judge + 1], checked=None)
+    sums = own.sum_scores(complete_only=complete_only and judge is None)
     place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
     total, share, units = (np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in sums)
     return RowSums(np.asarray(total, np.float64), np.asarray(share, np.float64), units.astype(np.int64))
 
 
-def _recorded(grid: ScoreGrid, scores: RowSums) -> RowSums:
-    """All scores that are there, those of answers that lack a factor among them."""
-    return item_scores(grid, complete_only=False) if grid.is_weighted else scores
+def _recorded_scores(grid: ScoreGrid, scores: RowSums) -> RowSums:
+    """Sum all recorded scores, those of answers that lack a factor included."""
+    return sum_item_scores(grid, complete_only=False) if grid.is_weighted else scores
 
 
-def student_measures(
-    grid: ScoreGrid, own: Mapping[str, StudentScores], counts: StudentCounts | None = None
+def measure_students(
+    grid: ScoreGrid, ranked_scores: Mapping[str, StudentScores], counts: StudentCounts | None = None
 ) -> dict[str, StudentMeasures]:
-    """By student; ``own`` are their scores, as `ranking` has them, ``counts`` those of their answers."""
-    scores = item_scores(grid)
-    every = _recorded(grid, scores)
+    """Compute all measures of each student. ``ranked_scores``: as `ranking` computes them; ``counts``: of
+    their answers."""
+    scores = sum_item_scores(grid)
+    recorded = _recorded_scores(grid, scores)
     everything = np.zeros(len(grid.items.ids), np.int32)
 
-    def grouped(group: Codes, names: Sequence[str]) -> list[_Named]:
-        needed = _needed(grid, group, len(names), grid.scores_due)
-        return _by_item_group(grid, group, names, needed, scores, every.units)
+    def means_by_group(group: Codes, names: Sequence[str]) -> list[_Named]:
+        needed = _count_due_scores(grid, group, len(names), grid.scores_due)
+        return _means_by_item_group(grid, group, names, needed, scores, recorded.units)
 
-    overall, by_task = grouped(everything, ("all",)), grouped(grid.items.task, grid.tasks)
-    by_teacher = grouped(grid.items.teacher, grid.teachers)
-    by_factor, by_part = _by_factor(grid)
-    by_judge = _joined(grid, (_by_one_judge(grid, place) for place in range(len(grid.judges))))
-    by_value = _joined(grid, (grouped(*values) for values in _attribute_values(grid.items)))
-    bounds, levels = score_bounds(grid, every), levels_by_student(grid)
-    units = every.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
+    overall, by_task = means_by_group(everything, ("all",)), means_by_group(grid.items.task, grid.tasks)
+    by_teacher = means_by_group(grid.items.teacher, grid.teachers)
+    by_factor, by_part = _means_by_factor(grid)
+    by_judge = _merge_mappings(grid, (_means_by_judge(grid, at) for at in range(len(grid.judges))))
+    by_value = _merge_mappings(grid, (means_by_group(*values) for values in _attribute_values(grid.items)))
+    bounds, levels = bound_scores(grid, recorded), count_levels_by_student(grid)
+    units = recorded.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
     partial = np.logical_not(grid.is_assigned[:, np.unique(grid.task)].all(axis=1)).tolist()
     return {
         student: StudentMeasures(
-            **{name: getattr(own[student], name) for name in StudentScores.__struct_fields__},
-            overall=overall[place].get("all", NOT_MEASURED),
-            by_task=by_task[place],
-            by_aspect=by_factor[place],
-            by_task_aspect=by_part[place],
-            by_judge=by_judge[place],
-            by_teacher=by_teacher[place],
-            by_attr_value=by_value[place],
-            valid_evals=int(units[place].sum()),
-            valid_evals_by_task=dict(zip(grid.tasks, units[place].tolist(), strict=True)),
-            levels=levels[place],
-            bounds=_around(bounds[place].overall, own[student].score),
+            **{name: getattr(ranked_scores[student], name) for name in StudentScores.__struct_fields__},
+            overall=overall[at].get("all", NOT_MEASURED),
+            by_task=by_task[at],
+            by_aspect=by_factor[at],
+            by_task_aspect=by_part[at],
+            by_judge=by_judge[at],
+            by_teacher=by_teacher[at],
+            by_attr_value=by_value[at],
+            valid_evals=int(units[at].sum()),
+            valid_evals_by_task=dict(zip(grid.tasks, units[at].tolist(), strict=True)),
+            levels=levels[at],
+            bounds=_widen_to_score(bounds[at].overall, ranked_scores[student].score),
             bounds_by_task={
                 task: ends
-                for task, score in own[student].score_by_task.items()
-                if (ends := _around(bounds[place].by_task.get(task), score)) is not None
+                for task, score in ranked_scores[student].score_by_task.items()
+                if (ends := _widen_to_score(bounds[at].by_task.get(task), score)) is not None
             },
-            samples=int(grid.answers_per_item[place]),
-            partial=partial[place],
-            counts=None if counts is None else _counted(counts.get(student, {}), grid.tasks),
+            samples=int(grid.answers_per_item[at]),
+            partial=partial[at],
+            counts=None if counts is None else _total_counts(counts.get(student, {}), grid.tasks),
             counts_by_task=None if counts is None else counts.get(student, {}),
         )
-        for place, student in enumerate(grid.students)
+        for at, student in enumerate(grid.students)
     }
 
 
 def _attribute_values(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
-    """Which of some values each datapoint sampled, below 0: none; as many at once as exclude each other."""
+    """Yield groups of attribute values that exclude each other: which of them each item sampled (below 0:
+    none), and their names."""
     group, names = np.full(len(items.ids), -1), list[str]()
     for value, sampled in items.attributes.items():
         if (group[sampled] >= 0).any():
@@ -258,48 +266,50 @@ StudentCounts: TypeAlias = Mapping[str, Mapping[str, StudentAnswers]]
 """By student and task."""
 
 
-def _counted(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
+def _total_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
     """Sum the counts of some tasks."""
-    each = [msgspec.structs.astuple(one) for task, one in by_task.items() if task in tasks]
-    return StudentAnswers(*map(sum, zip(*each, strict=True)))
+    rows = [msgspec.structs.astuple(counts) for task, counts in by_task.items() if task in tasks]
+    return StudentAnswers(*map(sum, zip(*rows, strict=True)))
 
 
-def _around(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
-    """The bounds of a score; the score itself where nothing is missing, None where there is none."""
+def _widen_to_score(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
+    """Return the bounds of a score: the score itself where nothing is missing, None where there is none."""
     if ends is None or score.value is None:
         return None
     return ends if ends[1] - ends[0] > _ROUNDING else (score.value, score.value)
 
 
-def check_measures(
+def measure_checks(
     grid: ScoreGrid, students: Mapping[str, StudentMeasures]
 ) -> dict[tuple[str, str], CheckMeasures] | None:
-    """By task and check; None where a run has none. ``students`` are those of the grid."""
-    found = {
+    """Compute each student's mean by task and check; None where a run has no checks."""
+    means = {
         (task, name): CheckMeasures(
-            {student: one.by_task_aspect[task][name] for student, one in students.items()}
+            {student: measures.by_task_aspect[task][name] for student, measures in students.items()}
         )
         for task, design in zip(grid.tasks, grid.designs, strict=True)
         for name in sorted(design.checks)
-        if all(name in one.by_task_aspect[task] for one in students.values())
+        if all(name in measures.by_task_aspect[task] for measures in students.values())
     }
-    return found or None
+    return means or None
 
 
 _Named = dict[str, Measured]
 _Name = TypeVar("_Name", str, tuple[str, str])
 
 
-def _needed(grid: ScoreGrid, group: Codes, groups: int, each: Counts) -> Counts:
-    """(students, groups): how many scores there might be, the sums of ``each`` datapoint, (I,), over groups;
-    below 0 it is in none."""
-    inside, tasks = group >= 0, len(grid.tasks)
-    cells = grid.items.task[inside].astype(np.int64) * groups + group[inside]
-    needed = np.bincount(cells, each[inside], tasks * groups).astype(np.int64)
-    return np.asarray(grid.is_assigned @ needed.reshape(tasks, groups), np.int64)
+def _count_due_scores(grid: ScoreGrid, group: Codes, groups: int, due_by_item: Counts) -> Counts:
+    """Count the scores that each student might have, (students, groups): ``due_by_item``, (I,), summed over
+    groups."""
+    in_group, tasks = group >= 0, len(grid.tasks)
+    cells = grid.items.task[in_group].astype(np.int64) * groups + group[in_group]
+    due = np.bincount(cells, due_by_item[in_group], tasks * groups).astype(np.int64)
+    return np.asarray(grid.is_assigned @ due.reshape(tasks, groups), np.int64)
 
 
 class _Bounds(NamedTuple):
+    """The lowest and highest score, overall and by task, that missing scores could make."""
+
     overall: LeastAndMost | None
     by_task: Mapping[str, LeastAndMost]
 
@@ -307,9 +317,13 @@ class _Bounds(NamedTuple):
 _NO_BOUNDS = _Bounds(None, {})
 
 
-def score_bounds(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
-    """By student, of its tasks in which anybody has a score: every datapoint might have one by each judge and
-    factor that anybody has one of; where factors are weighted, each factor that anybody has a score of."""
+def bound_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
+    """Bound each student's score over the tasks in which anybody has a score, with missing scores at 0, and
+    at 1.
+
+    Every item might have a score by each judge and factor that anybody has one of; where factors are
+    weighted, by each factor that anybody has a score of.
+    """
     valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
     possible = np.zeros(len(tasks))
     for task, design in enumerate(grid.designs):
@@ -319,32 +333,32 @@ def score_bounds(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
         if design.weights:
             units = sum(design.weights.get(grid.factors[factor], 0.0) for factor in factors)
         possible[task] = (grid.items.task == task).sum() * units
-    there = np.flatnonzero(possible)
-    if not len(there):
+    scored_tasks = np.flatnonzero(possible)
+    if not len(scored_tasks):
         return [_NO_BOUNDS] * len(grid.students)
-    inside = (grid.items.task == there[:, None]).astype(np.float64)
-    found = []
-    of_students: list[NDArray[np.bool_]] = list(grid.is_assigned[:, there])
-    for total, known, times, mine in zip(
-        scores.total, scores.share, grid.answers_per_item, of_students, strict=True
+    inside = (grid.items.task == scored_tasks[:, None]).astype(np.float64)
+    bounds = []
+    assigned_by_student: list[NDArray[np.bool_]] = list(grid.is_assigned[:, scored_tasks])
+    for total, share, answers, assigned in zip(
+        scores.total, scores.share, grid.answers_per_item, assigned_by_student, strict=True
     ):
-        if not mine.any():
-            found.append(_NO_BOUNDS)
+        if not assigned.any():
+            bounds.append(_NO_BOUNDS)
             continue
-        of_tasks, owed = inside[mine], possible[there[mine]] * times
-        each = np.stack(bounds_of_missing(of_tasks @ total, of_tasks @ known, owed), axis=-1)
+        task_items, possible_units = inside[assigned], possible[scored_tasks[assigned]] * answers
+        ends = np.stack(bounds_of_missing(task_items @ total, task_items @ share, possible_units), axis=-1)
         by_task = {
             grid.tasks[task]: (least, most)
-            for task, (least, most) in zip(there[mine], each.tolist(), strict=True)
+            for task, (least, most) in zip(scored_tasks[assigned], ends.tolist(), strict=True)
         }
-        least, most = each.mean(axis=0).tolist()
-        found.append(_Bounds((least, most), by_task))
-    return found
+        least, most = ends.mean(axis=0).tolist()
+        bounds.append(_Bounds((least, most), by_task))
+    return bounds
 
 
 class _ScoredRows(NamedTuple):
-    """Student, datapoint and group of each row, (R,), below 0 where it is in none; the sums of its scores,
-    and how many are there, those of answers that lack a factor among them."""
+    """Student, item and group of each row, (R,), below 0 where a row is in no group; the sums of its scores,
+    and their number, including answers that lack a factor."""
 
     student: Codes
     item: Codes
@@ -353,14 +367,14 @@ class _ScoredRows(NamedTuple):
     units: Counts
 
 
-def _means_of(
+def _student_group_means(
     grid: ScoreGrid, rows: _ScoredRows, names: Sequence[_Name], needed: Counts
 ) -> list[dict[_Name, Measured]]:
-    """By student, the mean of each group; ``needed`` (S, groups) are the scores of one answer to each
-    datapoint. A name of which nobody needs a score is left out."""
+    """Compute each student's mean of each named group. ``needed`` (S, groups): the scores of one answer to
+    each item; a group in which nobody needs a score is left out."""
     groups, inside = len(names), rows.group >= 0
     which = np.where(inside, rows.student.astype(np.int64) * groups + rows.group, -1)
-    means = group_means(which, rows.item, needed.size, grid.items.cluster, rows.sums)
+    means = compute_group_means(which, rows.item, needed.size, grid.items.cluster, rows.sums)
     units = np.bincount(which[inside], rows.units[inside], needed.size).astype(np.int64)
     missing = grid.answers_per_item[:, None] * needed - units.reshape(needed.shape)
     possible = np.asarray(needed.any(axis=0), bool)
@@ -374,98 +388,102 @@ def _means_of(
     ]
 
 
-def _by_item_group(
+def _means_by_item_group(
     grid: ScoreGrid, group: Codes, names: Sequence[str], needed: Counts, scores: RowSums, units: Counts
 ) -> list[_Named]:
-    """By student: the groups that datapoints fall in (below 0: none)."""
+    """Compute each student's means over groups of items; a ``group`` below 0 is none."""
     students, items = units.shape
     student, item = np.repeat(np.arange(students), items), np.tile(np.arange(items), students)
     sums = RowSums(scores.total.ravel(), scores.share.ravel(), scores.units.ravel())
     rows = _ScoredRows(student, item, np.tile(group, students), sums, units.ravel())
-    return _means_of(grid, rows, names, needed)
+    return _student_group_means(grid, rows, names, needed)
 
 
-def _by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Named]]]:
-    """By student: the factors, and those of each task."""
+def _means_by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Named]]]:
+    """Compute each student's means by factor, and by task and factor."""
     students, tasks, factors = len(grid.students), len(grid.tasks), len(grid.factors)
     sums = grid.sum_scores(equal_weights=True)
     items = np.bincount(grid.items.task, minlength=tasks)
-    each = [[design.count_scores(name) for name in grid.factors] for design in grid.designs]
+    scores_per_answer = [[design.count_scores(name) for name in grid.factors] for design in grid.designs]
     needed = grid.is_assigned[:, :, None] * (
-        items[:, None] * np.array(each, np.int64).reshape(tasks, factors)
+        items[:, None] * np.array(scores_per_answer, np.int64).reshape(tasks, factors)
     )
     part = grid.task.astype(np.int64) * factors + grid.factor
     parts = [(task, factor) for task in grid.tasks for factor in grid.factors]
     rows = _ScoredRows(grid.student, grid.item, part, sums, sums.units)
     by_part: list[dict[str, _Named]] = []
-    for mine in _means_of(grid, rows, parts, needed.reshape(students, len(parts))):
+    for by_part_name in _student_group_means(grid, rows, parts, needed.reshape(students, len(parts))):
         by_part.append({task: {} for task in grid.tasks})
-        for (task, factor), one in mine.items():
-            by_part[-1][task][factor] = one
-    return _means_of(grid, rows._replace(group=grid.factor), grid.factors, needed.sum(axis=1)), by_part
+        for (task, factor), measured in by_part_name.items():
+            by_part[-1][task][factor] = measured
+    return _student_group_means(
+        grid, rows._replace(group=grid.factor), grid.factors, needed.sum(axis=1)
+    ), by_part
 
 
-def _by_one_judge(grid: ScoreGrid, place: int) -> list[_Named]:
-    scores, judge = item_scores(grid, place), grid.judges[place]
+def _means_by_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
+    scores, judge = sum_item_scores(grid, judge_code), grid.judges[judge_code]
     due = np.array(
         [len(design.judged_factors) * (judge in design.judges) for design in grid.designs], np.int64
     )
     everything = np.zeros(len(grid.items.ids), np.int32)
-    needed = _needed(grid, everything, 1, due[grid.items.task])
-    return _by_item_group(grid, everything, (judge,), needed, scores, scores.units)
+    needed = _count_due_scores(grid, everything, 1, due[grid.items.task])
+    return _means_by_item_group(grid, everything, (judge,), needed, scores, scores.units)
 
 
-def _joined(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
-    """By student: all of several mappings of each."""
-    found: list[_Named] = [{} for _ in grid.students]
+def _merge_mappings(grid: ScoreGrid, parts: Iterable[list[_Named]]) -> list[_Named]:
+    """Merge several mappings per student into one."""
+    merged: list[_Named] = [{} for _ in grid.students]
     for part in parts:
-        for student, measures in zip(found, part, strict=True):
+        for student, measures in zip(merged, part, strict=True):
             student.update(measures)
-    return found
+    return merged
 
 
-def mean_scores(grid: ScoreGrid, scores: RowSums) -> dict[str, StudentScores]:
-    """By student, before they are adjusted."""
+def unadjusted_scores(grid: ScoreGrid, scores: RowSums) -> dict[str, StudentScores]:
+    """Compute each student's recorded scores, before adjustment for unequal coverage."""
     tasks, means = len(grid.tasks), scores.mean
-    needed = _needed(grid, grid.items.task, tasks, grid.scores_due)
-    units = _recorded(grid, scores).units
+    needed = _count_due_scores(grid, grid.items.task, tasks, grid.scores_due)
+    units = _recorded_scores(grid, scores).units
     inside = grid.items.task[:, None] == np.arange(tasks)
     missing = grid.answers_per_item[:, None] * needed - units @ inside
-    found = {}
-    for place, name in enumerate(grid.students):
+    scores_by_student = {}
+    for student, name in enumerate(grid.students):
         by_task = {
-            task: measured_from_interval(_mean_of_task(grid, means[place], at), int(missing[place, at]))
+            task: measured_from_interval(_mean_of_task(grid, means[student], at), int(missing[student, at]))
             for at, task in enumerate(grid.tasks)
             if needed[:, at].any()
         }
-        score = measured_from_interval(mean_over_tasks(grid, means[place]), int(missing[place].sum()))
-        found[name] = StudentScores(score, by_task, score, by_task)
-    return found
+        score = measured_from_interval(mean_over_tasks(grid, means[student]), int(missing[student].sum()))
+        scores_by_student[name] = StudentScores(score, by_task, score, by_task)
+    return scores_by_student
 
 
 def _mean_of_task(grid: ScoreGrid, means: Floats, task: int, shift: float = 0.0) -> Interval:
     return mean_over_tasks(grid, np.where(grid.items.task == task, means, np.nan), shift)
 
 
-def student_score(
+def adjust_student_score(
     grid: ScoreGrid,
     means: Floats,
     recorded: StudentScores,
     shifts: Mapping[str, float],
 ) -> StudentScores:
-    """Adjust one student's scores.
+    """Shift one student's recorded scores.
 
     Parameters
     ----------
     means : (I,), of its items, NaN where there is none
-    recorded : its scores before
-    shifts : by task, and overall under "": by how much scores are moved, with their intervals
+    recorded : its scores before adjustment
+    shifts : by task, and overall under "": by how much scores and their intervals move
     """
     by_task = {
-        task: measured_from_interval(_mean_of_task(grid, means, grid.tasks.index(task), shift), one.missing)
+        task: measured_from_interval(
+            _mean_of_task(grid, means, grid.tasks.index(task), shift), measured.missing
+        )
         if (shift := shifts.get(task, 0.0))
-        else one
-        for task, one in recorded.score_by_task.items()
+        else measured
+        for task, measured in recorded.score_by_task.items()
     }
     score = recorded.score
     if shift := shifts.get("", 0.0):
@@ -473,40 +491,44 @@ def student_score(
     return msgspec.structs.replace(recorded, score=score, score_by_task=by_task)
 
 
-def score_scatters(grid: ScoreGrid, means: Floats, cells: Sequence[Floats]) -> dict[str, JudgeScatter | None]:
-    """By student whom any judge scored: what judges add, in severity and in leaning. That is one variance
-    for all students; None if it cannot be estimated, as with one judge. ``means`` (S, I) are those of items,
-    NaN where there is none; ``cells`` are by task, as `judge_cells`."""
+def estimate_judge_scatters(
+    grid: ScoreGrid, means: Floats, cells: Sequence[Floats]
+) -> dict[str, JudgeScatter | None]:
+    """Estimate how much judges, in severity and leaning, add to each judged student's error.
+
+    One variance is pooled over students; None if it cannot be estimated, as with one judge. ``means`` (S,
+    I) are those of items, NaN where there is none; ``cells`` are by task, as `judge_cells`.
+    """
     shares = [judged_share(design) for design in grid.designs]
-    own: dict[str, JudgeScatter | None] = {}
-    for place, name in enumerate(grid.students):
-        mine = [ByJudge(values[:, place], share) for values, share in zip(cells, shares, strict=True)]
-        scored = np.unique(grid.items.task[np.isfinite(means[place])])
-        tasks = [mine[task] for task in scored]
+    scatters: dict[str, JudgeScatter | None] = {}
+    for student, name in enumerate(grid.students):
+        own_cells = [ByJudge(values[:, student], share) for values, share in zip(cells, shares, strict=True)]
+        scored = np.unique(grid.items.task[np.isfinite(means[student])])
+        tasks = [own_cells[task] for task in scored]
         if any(task.share > 0 for task in tasks):
-            own[name] = judge_scatter(tasks)
-    pooled = pooled_scatter(list(own.values()), 1)
+            scatters[name] = judge_scatter(tasks)
+    pooled = pooled_scatter(list(scatters.values()), 1)
     return {
-        name: None if one is None or pooled is None else pooled._replace(judges=one.judges)
-        for name, one in own.items()
+        name: None if scatter is None or pooled is None else pooled._replace(judges=scatter.judges)
+        for name, scatter in scatters.items()
     }
 
 
-def over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured:
-    """A student's score with what judges add to its error."""
+def score_over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured:
+    """Widen a student's score by what judges add to its error."""
     if scatter is None or score.value is None or score.low is None or score.high is None or score.n is None:
         return Measured(None, None, None, score.n, None)
-    bounds = mean_over_judges(score.value, Bounds(score.low, score.high), score.n, scatter)
+    bounds = widen_mean_bounds(score.value, Bounds(score.low, score.high), score.n, scatter)
     return Measured(score.value, *bounds, score.n, None)
 
 
 def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
-    """The mean over tasks of the mean over datapoints; ``means`` (I,) with NaN where there is none. ``shift``
-    moves it, within the scale."""
-    known = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
-    clusters = [grid.items.cluster[mine] for mine in known] if grid.items.alike is not None else None
-    found = mean_over_strata([means[mine] for mine in known], clusters=clusters)
-    if not shift or found.mean is None:
-        return found
-    shift = min(max(found.mean + shift, 0.0), 1.0) - found.mean
-    return mean_over_strata([means[mine] + shift for mine in known], clusters=clusters)
+    """Average over tasks the mean over items. ``means`` (I,) is NaN where there is none; ``shift`` moves the
+    result, within the scale."""
+    has_score = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
+    clusters = [grid.items.cluster[rows] for rows in has_score] if grid.items.alike is not None else None
+    interval = mean_over_strata([means[rows] for rows in has_score], clusters=clusters)
+    if not shift or interval.mean is None:
+        return interval
+    shift = min(max(interval.mean + shift, 0.0), 1.0) - interval.mean
+    return mean_over_strata([means[rows] + shift for rows in has_score], clusters=clusters)

@@ -1,6 +1,6 @@
-"""Grids of what is no level of a factor: labels beside the scores of a run, and a benchmark's metrics.
+"""Grids of values that are not levels of a factor: labels of a run, and a benchmark's metrics.
 
-A value without a judge stands where the score of a check does, on the scale of its metric.
+A value without a judge is stored where a check's score would be, on the scale of its metric.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.score_grid import Codes, GridItems, ScoreGrid, TaskDesign, no_levels
+from coeval.analysis.measures.score_grid import Codes, GridItems, ScoreGrid, TaskDesign, unscored_levels
 from coeval.analysis.readers.reader import Reader
 
 _VALUES = """
@@ -44,7 +44,7 @@ _METRICS = {
 
 
 class _Names(NamedTuple):
-    """What the codes of a grid stand for."""
+    """The names that the codes of a grid stand for."""
 
     students: tuple[str, ...]
     judges: tuple[str, ...]
@@ -52,48 +52,55 @@ class _Names(NamedTuple):
     teachers: tuple[str, ...] = ()
 
 
-def label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
-    """Whether each label was matched, 0 or 1, of the items and students of a run's ``grid``."""
-    return _value_grid(reader, _LABELS, grid.items, _Names(grid.students, (), grid.tasks, grid.teachers))
+def read_label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
+    """Read whether each label was matched, 0 or 1, for the items and students of a run's ``grid``."""
+    return _read_value_grid(reader, _LABELS, grid.items, _Names(grid.students, (), grid.tasks, grid.teachers))
 
 
-def metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> ScoreGrid:
-    """The scores of a benchmark's items, each on its metric's scale; ``samples``: by task, what counts."""
-    found = reader.rows("SELECT DISTINCT task, item FROM items ORDER BY task, item")
-    tasks = tuple(dict.fromkeys(task for task, _ in found))
-    number = {task: place for place, task in enumerate(tasks)}
-    task = np.array([number[task] for task, _ in found], np.int32)
-    items = GridItems([item for _, item in found], task, np.zeros(len(found), np.int32), {})
+def read_metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> ScoreGrid:
+    """Read the scores of a benchmark's items, each on its metric's scale. ``samples``: by task, those that
+    count."""
+    item_keys = reader.rows("SELECT DISTINCT task, item FROM items ORDER BY task, item")
+    tasks = tuple(dict.fromkeys(task for task, _ in item_keys))
+    codes = {task: code for code, task in enumerate(tasks)}
+    task = np.array([codes[task] for task, _ in item_keys], np.int32)
+    items = GridItems([item for _, item in item_keys], task, np.zeros(len(item_keys), np.int32), {})
     judges = tuple(sorted(name for (name,) in reader.rows("SELECT DISTINCT judge FROM scores") if name))
-    return _value_grid(reader, _METRICS, items, _Names(reader.models(), judges, tasks), samples)
+    return _read_value_grid(reader, _METRICS, items, _Names(reader.models(), judges, tasks), samples)
 
 
-def _value_grid(
+def _read_value_grid(
     reader: Reader,
     source: dict[str, str],
     items: GridItems,
     names: _Names,
     samples: Mapping[str, Sequence[int]] | None = None,
 ) -> ScoreGrid:
+    """Read the grid of a view. ``source`` fills `_VALUES`; ``samples``: by task, those that count."""
     metrics = reader.rows("SELECT DISTINCT {metric} FROM {view} ORDER BY 1".format_map(source))
     factors = tuple(name for (name,) in metrics)
-    of_task = [names.tasks[place] for place in items.task.tolist()]
+    item_tasks = [names.tasks[code] for code in items.task.tolist()]
     columns = reader.columns(
         _VALUES.format_map(source),
-        [list(factors), list(names.judges), list(names.students), of_task, list(items.ids), len(items.ids)],
+        [
+            list(factors),
+            list(names.judges),
+            list(names.students),
+            item_tasks,
+            list(items.ids),
+            len(items.ids),
+        ],
     )
-    known = np.asarray(columns["student"]) >= 0
+    is_known = np.asarray(columns["student"]) >= 0
     if samples is not None:
-        places = zip(
-            np.asarray(columns["item"]).tolist(), np.asarray(columns["sample"]).tolist(), strict=True
-        )
-        known &= np.array([sample in samples.get(of_task[item], ()) for item, sample in places], bool)
-    value = np.ma.filled(columns["value"].astype(np.float64), np.nan)[known]
+        pairs = zip(np.asarray(columns["item"]).tolist(), np.asarray(columns["sample"]).tolist(), strict=True)
+        is_known &= np.array([sample in samples.get(item_tasks[item], ()) for item, sample in pairs], bool)
+    value = np.ma.filled(columns["value"].astype(np.float64), np.nan)[is_known]
     item, student, factor, judge, sample, weight = (
-        np.asarray(columns[name])[known]
+        np.asarray(columns[name])[is_known]
         for name in ("item", "student", "factor", "judge", "sample", "weight")
     )
-    scale, levels = _levels(value, judge, len(names.judges))
+    scale, levels = _code_levels(value, judge, len(names.judges))
     cells = np.unique((item * max(len(names.students), 1) + student) * max(len(factors), 1) + factor)
     return ScoreGrid(
         item=item,
@@ -107,8 +114,8 @@ def _value_grid(
         tasks=names.tasks,
         teachers=names.teachers,
         designs=tuple(
-            _design(names.judges, factors, judge[rows], factor[rows])
-            for rows in (items.task[item] == place for place in range(len(names.tasks)))
+            _task_design(names.judges, factors, judge[rows], factor[rows])
+            for rows in (items.task[item] == code for code in range(len(names.tasks)))
         ),
         scale=scale,
         checked=np.where(judge < 0, value, np.nan),
@@ -117,19 +124,19 @@ def _value_grid(
     )
 
 
-def _levels(value: Floats, judge: Codes, judges: int) -> tuple[Floats, NDArray[np.int8]]:
-    """The values that judges gave, rising, and (C, J) the place of each among them."""
+def _code_levels(value: Floats, judge: Codes, judges: int) -> tuple[Floats, NDArray[np.int8]]:
+    """Return the values that judges gave, rising, and (C, J) the index of each score among them."""
     judged = (judge >= 0) & np.isfinite(value)
-    scale, place = np.unique(value[judged], return_inverse=True)
-    levels = no_levels((len(value), judges), len(scale))
-    levels[judged, judge[judged]] = place
+    scale, codes = np.unique(value[judged], return_inverse=True)
+    levels = unscored_levels((len(value), judges), len(scale))
+    levels[judged, judge[judged]] = codes
     return scale, levels
 
 
-def _design(judges: Sequence[str], factors: Sequence[str], judge: Codes, factor: Codes) -> TaskDesign:
-    """Of a task, by its rows."""
+def _task_design(judges: Sequence[str], factors: Sequence[str], judge: Codes, factor: Codes) -> TaskDesign:
+    """Return the judges, factors and checks that occur in a task's rows."""
     return TaskDesign(
-        frozenset(judges[place] for place in np.unique(judge[judge >= 0])),
-        frozenset(factors[place] for place in np.unique(factor)),
-        frozenset(factors[place] for place in np.unique(factor[judge < 0])),
+        frozenset(judges[code] for code in np.unique(judge[judge >= 0])),
+        frozenset(factors[code] for code in np.unique(factor)),
+        frozenset(factors[code] for code in np.unique(factor[judge < 0])),
     )

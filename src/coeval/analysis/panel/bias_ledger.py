@@ -11,16 +11,17 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
 from itertools import combinations
-from typing import Annotated, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
-from coeval.analysis.comparison.paired_difference import holm_by_name
+from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import Codes, ScoreGrid, consecutive
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, renumber_codes
 from coeval.core.figures import format_points, score_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
@@ -110,7 +111,7 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 def adjusted(biases: Mapping[_Name, Bias]) -> dict[_Name, Leaning]:
     """With Holm's p-values, over those of whom it can be told."""
-    p = holm_by_name({name: bias.p for name, bias in biases.items()})
+    p = holm_adjust_by_name({name: bias.p for name, bias in biases.items()})
     return {
         name: Leaning(
             bias.value, None if bias.low is None or bias.high is None else (bias.low, bias.high), p.get(name)
@@ -153,7 +154,7 @@ def severities(grid: ScoreGrid) -> dict[str, Bias]:
         rows = (judges > 1) & valid[:, place]
         own = grid.values[grid.levels[rows, place]]
         others = (total[rows] - own) / (judges[rows] - 1)
-        measured[judge] = _severity(others - own, consecutive(grid.cluster[rows]))
+        measured[judge] = _severity(others - own, renumber_codes(grid.cluster[rows]))
     return measured
 
 
@@ -228,16 +229,16 @@ def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tupl
     both = grid.valid[:, first] & grid.valid[:, second] & np.isfinite(lengths)
     if not both.any():
         return UNKNOWN, 0
-    answer = consecutive(grid.answer[both])
+    answer = renumber_codes(grid.answer[both])
     start = np.empty(int(answer.max()) + 1, np.int64)
     start[answer[::-1]] = np.arange(len(answer))[::-1]  # of each answer the first row
     more = grid.values[grid.levels[both, first]] - grid.values[grid.levels[both, second]]
     apart = np.bincount(answer, more) / np.bincount(answer)
     task, student = grid.task[both][start].astype(np.int64), grid.student[both][start]
-    group = consecutive(task * len(grid.students) + student)
-    cluster = consecutive(grid.cluster[both][start])
-    longer = _within(np.log2(lengths[both][start] + 1), group)
-    apart = _within(apart, group)
+    group = renumber_codes(task * len(grid.students) + student)
+    cluster = renumber_codes(grid.cluster[both][start])
+    longer = _center_by_group(np.log2(lengths[both][start] + 1), group)
+    apart = _center_by_group(apart, group)
     both_ways, squares = np.bincount(cluster, longer * apart), np.bincount(cluster, longer**2)
     items = int((squares > NEARLY).sum())
     if items < FEWEST_ITEMS:
@@ -248,8 +249,8 @@ def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tupl
     return bias_of(float(both_ways.sum() / squares.sum()), error, items - 1), items
 
 
-def _within(values: Floats, group: Floats) -> Floats:
-    """Less the mean of each one's group."""
+def _center_by_group(values: Floats, group: NDArray[np.integer[Any]]) -> Floats:
+    """Subtract from each value the mean of its group."""
     means = np.bincount(group, values) / np.bincount(group)
     return np.asarray(values - means[group], np.float64)
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
-from coeval.analysis.measures.ranking import Ranking, difference_between, leading_pair
+from coeval.analysis.measures.ranking import Ranking, compare_two_students, leading_pair
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
@@ -168,10 +168,10 @@ def family_judges(grid: ScoreGrid, ranks: Ranking, families: Mapping[str, str]) 
         return
     first, second = leading_pair(ranks)
     found = related_judges(model_of(first), model_of(second), grid.judges, families)
-    if found is None or ranks.between(first, second) is None:
+    if found is None or ranks.difference(first, second) is None:
         return
     others = [judge for judge in grid.judges if judge not in found.apart]
-    without = difference_between(grid.select_judges(others), first, second) if others else None
+    without = compare_two_students(grid.select_judges(others), first, second) if others else None
     yield related_sentence(first, found, outcome(first, second, without) if without else "")
 
 

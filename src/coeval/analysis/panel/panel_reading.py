@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.agreement import BY_DEFAULT, LevelScale, Reweighting
+from coeval.analysis.measures.agreement import DEFAULT_LEVELS, LevelScale, Reweighting
 from coeval.analysis.measures.judge_measures import (
     PairAgreement,
     PairTables,
-    judge_pair,
+    compare_two_judges,
     level_scale,
-    measures_of_pair,
+    measure_judge_pair,
 )
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid
 from coeval.analysis.panel.bias_ledger import (
@@ -276,7 +276,7 @@ def consistency(
     judges: Sequence[str],
     requested: RequestedTwice,
     reweighting: Reweighting,
-    scale: LevelScale = BY_DEFAULT,
+    scale: LevelScale = DEFAULT_LEVELS,
 ) -> dict[str, PairAgreement | None]:
     """By judge, over the pairs of repeats; of a question that was put N times these are N(N − 1)/2. None
     where nothing was asked twice."""
@@ -304,7 +304,9 @@ def _of_judge(
     np.add.at(tables, reweighting.block[item], of_questions)
     shared = np.zeros(reweighting.items, bool)
     shared[item[several]] = True
-    return measures_of_pair(judge_pair((judge, judge), PairTables(tables, shared, 0), scale, reweighting))
+    return measure_judge_pair(
+        compare_two_judges((judge, judge), PairTables(tables, shared, 0), scale, reweighting)
+    )
 
 
 # --- Model families, by name

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats, Scale, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import PairAgreement, judge_pairs, measures_of_pair
+from coeval.analysis.measures.judge_measures import PairAgreement, compare_judge_pairs, measure_judge_pair
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, grid_level_names
 from coeval.core.records import SAMPLE, item_number, response_id
@@ -171,7 +171,7 @@ def _against(
     levels: tuple[NDArray[np.int8], NDArray[np.int8]],
 ) -> AgainstPeople:
     names = grid_level_names(grid)
-    human, own = (names.place[grid.task, grid.factor, column] for column in levels)
+    human, own = (names.positions[grid.task, grid.factor, column] for column in levels)
     used = [at for at in range(len(names.names)) if (human == at).any() or (own == at).any()]
     return AgainstPeople(
         bias=measured_from_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
@@ -222,8 +222,8 @@ def _agreed(
     names = (one[0], other[0])
     designs = tuple(design._replace(judges=frozenset(names)) for design in grid.designs)
     both = grid._replace(levels=np.c_[one[1], other[1]], judges=names, designs=designs)
-    [pair] = judge_pairs(both, reweighting)
-    return measures_of_pair(pair)
+    [pair] = compare_judge_pairs(both, reweighting)
+    return measure_judge_pair(pair)
 
 
 def _nearest(grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None) -> NDArray[np.int8]:

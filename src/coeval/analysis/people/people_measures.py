@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated
 
-from coeval.analysis.comparison.comparison_report import half_text
+from coeval.analysis.comparison.comparison_report import interval_text
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measure_tree import Measured, Record, ShownAs
@@ -179,7 +179,7 @@ def _bias(panel: AgainstPeople) -> Iterator[str]:
     more = "more" if value > 0 else "less"
     if value < 0:
         value, low, high = -value, -high, -low
-    how = f"({half_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa(panel.kappa)})"
+    how = f"({interval_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa(panel.kappa)})"
     doubt = "Judges show no significant bias: they give" if low <= 0 else "Judges give"
     yield f"{doubt} {format_points(value)} points {more} than people {how}."
 

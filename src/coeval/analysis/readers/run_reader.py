@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.doubtful_answers import SampleCopies, marked_labels
-from coeval.analysis.measures.near_duplicates import groups, near_duplicates
+from coeval.analysis.measures.near_duplicates import find_near_duplicates, group_duplicates
 from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import (
     EMPTY_SQL,
@@ -376,8 +376,8 @@ class RunReader(Reader):
             of_task.setdefault(task, []).append(item)
         found: dict[str, Twin] = {}
         for ids in of_task.values():
-            alike = near_duplicates([prompts.get(item, "") for item in ids])
-            first = groups(alike, len(ids))
+            alike = find_near_duplicates([prompts.get(item, "") for item in ids])
+            first = group_duplicates(alike, len(ids))
             found |= {ids[one.place]: Twin(ids[one.of], ids[first[one.place]]) for one in alike}
         return found
 

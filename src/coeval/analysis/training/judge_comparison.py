@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.analysis.comparison.comparison_report import format_difference
 from coeval.analysis.comparison.family import FamilyMember, PairDifference, adjust_family
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import LEVEL, Floats, Scale
@@ -316,7 +316,7 @@ def _sentences(one: TaskJudges) -> Iterator[str]:
     apart = [step for step in one.steps if step.significant]
     milder = {one.b if step.difference > 0 else one.a for step in apart}
     largest = max(one.steps, key=lambda step: abs(step.difference))
-    gap = f"{one.b} − {one.a} is {shown_difference(largest, one.unit)} points"
+    gap = f"{one.b} − {one.a} is {format_difference(largest, one.unit)} points"
     if len(one.steps) > 1:
         gap += f" at step {largest.step}, where it is largest"
     if not apart:

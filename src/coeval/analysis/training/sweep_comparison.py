@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Self
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.analysis.comparison.comparison_report import format_difference
 from coeval.analysis.comparison.family import (
     FamilyMember,
     LeadVerdict,
@@ -22,7 +22,7 @@ from coeval.analysis.comparison.family import (
     adjust_family,
     lead_verdict,
 )
-from coeval.analysis.comparison.paired_difference import Difference, holm, one_judge
+from coeval.analysis.comparison.paired_difference import Difference, holm_adjust, single_judge_estimate
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, side_by_side_runs
 from coeval.analysis.training.training_curves import TrainingRun, training_curves
@@ -80,9 +80,9 @@ class CheckpointDifference(PairDifference, frozen=True):
     identical: bool
 
     @property
-    def turned(self) -> Self:
+    def swapped(self) -> Self:
         return msgspec.structs.replace(
-            super().turned, a=self.b, b=self.a, mean_a=self.mean_b, mean_b=self.mean_a
+            super().swapped, a=self.b, b=self.a, mean_a=self.mean_b, mean_b=self.mean_a
         )
 
     @property
@@ -204,7 +204,7 @@ def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
     gaps = [shared.difference(one, best) for one in others]
     # Holm over all pairs: which of them are the best one's is known only once the scores are.
     untested = [1.0] * (count * (count - 1) // 2 - len(others))
-    adjusted = holm([1.0 if gap.p is None else gap.p for gap in gaps] + untested)
+    adjusted = holm_adjust([1.0 if gap.p is None else gap.p for gap in gaps] + untested)
     peers = [
         one
         for one, gap, p in zip(others, gaps, adjusted, strict=False)
@@ -255,7 +255,7 @@ def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDiffere
     members = [
         FamilyMember(
             each.found,
-            None if each.shared.judges is None else one_judge(each.found),
+            None if each.shared.judges is None else single_judge_estimate(each.found),
             branch=each.shared.task is None,
             width=each.shared.scale.width,
         )
@@ -358,9 +358,9 @@ def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> 
     where = "" if found[0].task is None else f" {where_text(found[0].task)}"
     if not several:
         one = found[0]
-        gap = f"step {one.b.step} − step {one.a.step} is {shown_difference(one, one.unit)} points"
+        gap = f"step {one.b.step} − step {one.a.step} is {format_difference(one, one.unit)} points"
         return f"{one.trend[:1].upper()}{one.trend[1:]} at the last step{where}: {gap}."
-    parts = [f"{one.b.run} {one.trend} ({shown_difference(one, one.unit)} points)" for one in found]
+    parts = [f"{one.b.run} {one.trend} ({format_difference(one, one.unit)} points)" for one in found]
     head = f"Last step against the one before{where}"
     rising = sum(one.trend == "rising" for one in found)
     return _fitting(f"{head}: {join_names(parts, most)}." for most in range(len(parts), 0, -1)) or (
@@ -377,7 +377,7 @@ def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
     }
     where = "" if task is None else f" {where_text(task)}"
     largest = max(rows, key=lambda row: abs(row.difference))
-    by = f"{shown_difference(largest, largest.unit)} points"
+    by = f"{format_difference(largest, largest.unit)} points"
     gap = f"{b} − {a} is {by} at step {largest.b.step}, the largest gap"
     better, worse = sorted(ahead, key=lambda run: -sum(ahead[run]))
     if not any(ahead[better]):

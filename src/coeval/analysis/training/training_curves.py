@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparison_report import shown_difference
+from coeval.analysis.comparison.comparison_report import format_difference
 from coeval.analysis.comparison.family import FamilyMember, PairDifference, adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.training.aggregate import (
@@ -70,7 +70,7 @@ def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | N
             f"{gap_text(least, found.unit)} points would be detected four times in five"
         )
     else:
-        by = shown_difference(tested[step], found.unit)
+        by = format_difference(tested[step], found.unit)
         sentence = (
             f"step {step} is the first significantly better than step {base}: by {by} points "
             f"({p_value_text(tested[step].p_adjusted or 0.0)} over all checkpoints), {items}"

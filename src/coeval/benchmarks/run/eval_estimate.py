@@ -10,7 +10,7 @@ from coeval.benchmarks.run.runner import Prepared, requested_specs, usage_file
 from coeval.benchmarks.run.task_run import TaskRun
 from coeval.core.records import Request, is_good
 from coeval.engine.model_work import Asking
-from coeval.engine.terms import ModelFacts, output_limit, refuse_least
+from coeval.engine.terms import ModelFacts, find_output_limit, require_budget
 from coeval.models.metering.account_file import read_accounts
 from coeval.pricing.estimate import CallShape, Estimate, PricedModel, estimate_calls
 from coeval.pricing.lengths import LATIN_PER_TOKEN, RULE_OF_THUMB, Cell, Lengths, Span, exact, measure_prompts
@@ -50,13 +50,13 @@ def _call_shapes(
     benchmark, tested, judge, asking = task_run.benchmark, task_run.tested, task_run.judge, Asking({}, 0)
     texts = {"answer": exact(0)}
     if tested is not None:
-        limit = output_limit(tested.sampling)
+        limit = find_output_limit(tested.sampling)
         length = answers[Cell(task_run.task, tested.name)]
         texts = {"answer": length.cap_at(None if limit is None else limit * LATIN_PER_TOKEN)}
     asks = task_run.given is None and tested is not None
     owed = [work.item for work in task_run.list_answer_works(asking)] if asks else []
     if tested is not None and tested.name:
-        requested, calls = facts.requested_in("response_collection", tested), exact(len(owed))
+        requested, calls = facts.price_model("response_collection", tested), exact(len(owed))
         prompts = [Request(item.messages) for item in _thin_out(owed or task_run.items)]
         yield _make_call_shape(task_run, requested, calls, prompts, texts, texts["answer"])
     if judge is None:
@@ -72,7 +72,7 @@ def _call_shapes(
         least, most = needed, most - (least - needed)
     met |= {id(benchmark)} if least else set()
     requested, reply = (
-        facts.requested_in("evaluation", judge),
+        facts.price_model("evaluation", judge),
         RULE_OF_THUMB.span_around(benchmark.judgment_characters),
     )
     requests = [ask.request() for ask in _thin_out([*owed_asks, *to_come])]
@@ -144,4 +144,4 @@ def refuse_too_dear(prepared: Prepared) -> None:
     estimate = estimate_evaluation(prepared, PriceBook())
     cost = estimate.total.cost_usd
     if cost is not None and not estimate.unpriced:
-        refuse_least(cost.low, budget, accounts, "the same command with --estimate-only")
+        require_budget(cost.low, budget, accounts, "the same command with --estimate-only")

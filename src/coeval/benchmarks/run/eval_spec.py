@@ -25,7 +25,7 @@ from coeval.core.options import BATCH
 from coeval.core.records import Purpose, Role, SamplingParameters, sample_seed
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest
-from coeval.engine.model_work import Recipe, RoleModel, base_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, make_recipe
 from coeval.engine.probing import Probing
 from coeval.models.batch.job_list import Batching, BatchMode
 from coeval.models.catalog import HOSTS
@@ -232,14 +232,14 @@ def _make_role_model(
     parts: Mapping[str, Any],
 ) -> RoleModel:
     """Make a model in its role, with the recipe and seed of this sample."""
-    sample, seed = task_run.run or 0, base_seed(spec, sampling, evaluation.seed)
+    sample, seed = task_run.run or 0, choose_base_seed(spec, sampling, evaluation.seed)
     seeded = {} if seed is None else {"seed": sample_seed(seed, sample)}
     return RoleModel(
         name=spec.name,
         model=evaluation.tested_as if spec is evaluation.tested else spec.model,
         role=role,
         sampling=sampling,
-        recipe=recipe(spec, role, sampling, None, {**parts, **seeded}),
+        recipe=make_recipe(spec, role, sampling, None, {**parts, **seeded}),
         seed=seed,
         sample=sample,
         droppable=evaluation.droppable

@@ -33,14 +33,14 @@ from coeval.core.records import Kept, Purpose, Usage, is_good
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.probing import probe_models
 from coeval.engine.progress import Board, Calls, Watcher, WorkCounts
-from coeval.engine.session import Accounts, Session, SessionContext, opened, unless_interrupted
+from coeval.engine.session import Accounts, Session, SessionContext, await_unless_interrupted, open_session
 from coeval.engine.terms import (
     Ceiling,
     RequestedUnder,
-    batched_at_full_price,
-    counted_as_free,
-    refuse_boundless,
-    terms_of,
+    make_terms,
+    require_bounded_costs,
+    warn_models_counted_free,
+    warn_undiscounted_batches,
 )
 from coeval.engine.work import Work
 from coeval.models.answer_store import AnswerStore
@@ -138,19 +138,19 @@ async def ask_owed(
         interrupt or asyncio.Event(),
         Http(hosts=hosts),
         evaluation.batching(),
-        AnswerStore.named(None, os.environ, without=tested, seed=evaluation.seed or 0),
+        AnswerStore.open_named(None, os.environ, without=tested, seed=evaluation.seed or 0),
     )
     accounts = locate_accounts(evaluation, _read_recorded_usage(evaluation, task_runs))
     specs = requested_specs(prepared)
     prices = PriceBook()
-    terms = terms_of(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
-    for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
+    terms = make_terms(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
+    for sentence in warn_undiscounted_batches(specs, context.batching.phases, terms, prices):
         watcher.warn(sentence)
-    for sentence in counted_as_free(specs, terms, evaluation.budget_usd):
+    for sentence in warn_models_counted_free(specs, terms, evaluation.budget_usd):
         watcher.note(sentence)
-    refuse_boundless(_models_by_role(specs, task_runs), terms, evaluation.budget_usd)
+    require_bounded_costs(_models_by_role(specs, task_runs), terms, evaluation.budget_usd)
     board = Board(task_runs_by_phase(task_runs), {task_run.judging: task_run.label for task_run in task_runs})
-    async with opened(accounts, specs, board, context, terms) as session:
+    async with open_session(accounts, specs, board, context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
         asking.read_recorded()
         try:
@@ -284,7 +284,7 @@ class EvalSession:
         Raises as `probe_models`.
         """
         counts = count_work(map(self._list_owed, self._task_runs))
-        await probe_models(self._session, self._evaluation.probing, counts.owing(), requested)
+        await probe_models(self._session, self._evaluation.probing, counts.owing_makers(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark
         for task_run in self._task_runs:
             judge = task_run.judge
@@ -293,7 +293,7 @@ class EvalSession:
             if counts.total(task=task_run.label, model=judge.name).owed:
                 met.add(id(task_run.benchmark))
                 meeting = self._probe_judge(task_run, judge)
-                await unless_interrupted(meeting, self._session.context.interrupt, "nothing was asked")
+                await await_unless_interrupted(meeting, self._session.context.interrupt, "nothing was asked")
         for task_run in self._task_runs:
             self._update_judge_recipe(task_run)
 
@@ -331,7 +331,7 @@ class EvalSession:
                 recorded, calls = count.planned - count.owed, Calls(count.calls, count.calls)
                 self._session.board.expect(phase, recorded=recorded, owed=count.owed, calls=calls)
         await self._run_round()
-        while await self._session.another_round():
+        while await self._session.await_next_round():
             await self._run_round()
         self._session.clears_batches = True
 
@@ -345,7 +345,7 @@ class EvalSession:
             if isinstance(done.work, AnswerWork) and (done.record is None or not is_good(done.record)):
                 task_run = self._run_by_phase[done.work.phase]
                 to_come = task_run.count_future_judgments(done.work.item)
-                self._session.board.cut_off(task_run.judging, to_come)
+                self._session.board.count_cut_off(task_run.judging, to_come)
 
     async def _yield_works(self) -> AsyncIterator[Work]:
         for task_run in self._task_runs:
@@ -379,7 +379,7 @@ class EvalSession:
             return ()
         works = task_run.list_judgment_works(self._asking, [work.item])
         if is_good(task_run.answers[work.item.id]):
-            self._session.board.correct(
+            self._session.board.adjust_owed(
                 task_run.judging, len(works) - task_run.count_future_judgments(work.item)
             )
         return works
@@ -398,11 +398,11 @@ def count_work(owed: Iterable[Owed]) -> WorkCounts:
     counts = WorkCounts()
     for task_run, answers, judgments in owed:
         tested = task_run.tested.name if task_run.tested is not None else ""
-        count = counts.of("response_collection", task_run.label, tested)
+        count = counts.count_for("response_collection", task_run.label, tested)
         count.planned, count.owed, count.calls = len(task_run.items), len(answers), len(answers)
         if task_run.judge is not None:
             to_come = sum(task_run.count_future_judgments(work.item) for work in answers)
-            count = counts.of("evaluation", task_run.label, task_run.judge.name)
+            count = counts.count_for("evaluation", task_run.label, task_run.judge.name)
             count.planned = len(task_run.needed) + to_come
             count.owed = count.calls = len(judgments) + to_come
     return counts

@@ -23,7 +23,7 @@ from coeval.core.foreign import decode, make_decoder
 from coeval.core.records import Completion, Kept, Message, Request, choose_counting, is_good
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest, join_names, pluralize
-from coeval.engine.model_work import ModelWork, RoleModel, differences, spoken
+from coeval.engine.model_work import ModelWork, RoleModel, answer_text, differing_parts
 from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir
@@ -52,11 +52,11 @@ class AnswerWork(ModelWork[Answer]):
     def question(self, _: int) -> Request:
         return Request(self.item.messages, labels=self.item.labels)
 
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         sent = self.role_model.sampling.without(completion.dropped).to_dict()
         return {"response": completion.text or completion.refusal or "", "sampling": sent}
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         return {
             "id": self.key,
             "prompt": last_message(self.item),
@@ -83,11 +83,11 @@ class JudgmentWork(ModelWork[Judgment]):
         requested = self.needed.request()
         return msgspec.structs.replace(requested, shared=0) if self.alone and requested.shared else requested
 
-    def read(self, completion: Completion) -> dict[str, Any]:
-        spoken(completion, "the judge")
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+        answer_text(completion, "the judge")
         return {"value": self.needed.parse(completion)}
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         last = self.tally.last
         return {
             "id": self.key,
@@ -250,7 +250,7 @@ class TaskFolder:
 
     def _describe_difference(self, answer: Answer, tested: RoleModel) -> str:
         parts = self.recipe_parts(answer.recipe)
-        names = differences(parts, tested.recipe.parts) if parts else []
+        names = differing_parts(parts, tested.recipe.parts) if parts else []
         keys = [name.removeprefix("parameters.").removesuffix(" (student)") for name in names]
         return f"other settings ({join_names(keys)})" if keys else "other settings"
 

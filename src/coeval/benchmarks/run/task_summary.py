@@ -26,7 +26,7 @@ from coeval.core.errors import GAPS, INTERRUPTED
 from coeval.core.records import Kept, Usage, is_good
 from coeval.core.text import pluralize
 from coeval.engine.model_work import Recipe
-from coeval.engine.session import logged
+from coeval.engine.session import write_log
 from coeval.models.batch.job_list import PendingJob
 from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.rundir import now
@@ -375,7 +375,7 @@ def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[
     made = [path for path in (output, *output.parents) if not path.exists()]
     output.mkdir(parents=True, exist_ok=True)
     try:
-        with logged(output / "run.log", log_level), lock_task_folders(prepared):
+        with write_log(output / "run.log", log_level), lock_task_folders(prepared):
             refuse_too_dear(prepared)
             yield
     finally:

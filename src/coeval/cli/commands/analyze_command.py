@@ -243,14 +243,14 @@ def _export_items(folder: Path, out: Path | None, report_format: ReportFormat | 
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
     if report_format is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
-    from coeval.analysis.measures.benchmark_measures import benchmark_measures, export_benchmark
-    from coeval.analysis.measures.score_grid import score_grid
+    from coeval.analysis.measures.benchmark_measures import export_benchmark, measure_benchmark
+    from coeval.analysis.measures.score_grid import read_score_grid
 
     messages = streams.messages()
     with open_run_reader(run) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
-        items = benchmark_measures(reader, score_grid(reader)).items
+        items = measure_benchmark(reader, read_score_grid(reader)).items
         exported = export_benchmark(reader, items, out)
     rows = pluralize(sum(file.rows for file in exported.files if file.path.endswith(".jsonl")), "datapoint")
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
@@ -279,12 +279,12 @@ def _write_report(
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures; print their paths."""
     from coeval.reports.files import describe_written_files, write_report_files
-    from coeval.reports.folder_report import reported
+    from coeval.reports.folder_report import make_folder_report
     from coeval.reports.site.report_file import PAGE, write_report_page
 
-    report, section, written = reported(reader, notes, options), NAMES[name].section, list[Path]()
+    report, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
     if files.excel is not None or files.figures is not None:
-        cut_report = report.cut_to(section) if section else report.report
+        cut_report = report.keep_section(section) if section else report.report
         if not cut_report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
         written += write_report_files(cut_report, files)

@@ -10,14 +10,14 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, worse_lines
+from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, loss_messages
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, split_names
 from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
-from coeval.reports.compared_sides import sides_of
+from coeval.reports.compared_sides import open_sides
 from coeval.reports.content import Report
 from coeval.reports.files import ReportFiles, describe_written_files, write_report_files
 from coeval.store.jsonl import write_bytes_atomic
@@ -97,15 +97,15 @@ def compare(
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     significant_only = not any_difference
-    with sides_of(folders, split_names(students)) as (groups, notes):
+    with open_sides(folders, split_names(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
-        policy = None if threshold is None else GatePolicy(max_drop=100 * threshold)
-        gate_report = None if policy is None else gate_sides(groups, policy, sure=significant_only)
-    gate = (
-        [*worse_lines(gate_report, threshold or 0.0, sure=significant_only)]
-        if gate_report is not None
-        else []
-    )
+        gate_report = None
+        if threshold is not None:
+            policy = GatePolicy(max_drop=100 * threshold)
+            gate_report = gate_sides(groups, policy, significant_only=significant_only)
+    gate: list[str] = []
+    if gate_report is not None:
+        gate += loss_messages(gate_report, threshold or 0.0, significant_only=significant_only)
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page

@@ -19,7 +19,7 @@ from coeval.cli.views.table_view import say_names, show_each
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
-from coeval.models.answer_store import estimated_without
+from coeval.models.answer_store import note_paid_answers
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.catalog import HOSTS
 from coeval.models.metering.account_file import read_accounts
@@ -66,7 +66,7 @@ def estimate_and_print(
     assumed = EstimateInputs(prices, lengths, options.phase_barriers)
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
-    store_note = estimated_without(config.experiment.store, os.environ)
+    store_note = note_paid_answers(config.experiment.store, os.environ)
     notes = (*_describe_shortfalls(start), *filter(None, [store_note]))
     estimate = msgspec.structs.replace(estimate, notes=notes)
     path = run_folder(config).cost_estimate
@@ -91,12 +91,12 @@ def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
     """Say how many human labels give ± 3 points, if the run has some already."""
     if (folder.path / LABELS_FILE).exists() and folder.is_run():
         # Here, because they load duckdb and numpy.
-        from coeval.analysis.measures.score_grid import score_grid
+        from coeval.analysis.measures.score_grid import read_score_grid
         from coeval.analysis.people.people_measures import goal_sentences, people_measures
         from coeval.pipeline.plan.run_reading import open_run_reader
 
         with open_run_reader(folder) as (reader, _):
-            found = people_measures(reader, score_grid(reader))
+            found = people_measures(reader, read_score_grid(reader))
         if found is not None and found.whole is not None:
             yield from goal_sentences(found.whole)
 

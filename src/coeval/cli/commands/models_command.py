@@ -15,8 +15,8 @@ from coeval.cli.views.progress_view import with_progress
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.core.model import ModelSpec
-from coeval.engine.probing import HostReport, at_hosts, everywhere, survey
-from coeval.engine.session import unless_interrupted
+from coeval.engine.probing import HostReport, keep_hosted, specs_with_credentials, survey_hosts
+from coeval.engine.session import await_unless_interrupted
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
@@ -94,17 +94,17 @@ def _find_specs(
         settled = load_config(config)
         options = RunOptions.continue_if_started(settled)
         resolved = resolve_hosts(settled, options, keys, prices).config
-        return at_hosts(model.spec() for model in resolved.models)
+        return keep_hosted(model.spec() for model in resolved.models)
     if interface is not None:
         if interface not in HOSTS:
             raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
-        at_interface = at_hosts(
+        at_interface = keep_hosted(
             [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
         )
         if not at_interface:
             raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
         return at_interface
-    return everywhere(keys)
+    return specs_with_credentials(keys)
 
 
 def _list_models(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
@@ -116,7 +116,10 @@ def _list_models(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[
 
     stopped = "stopped while listing the hosts' models"
     return with_progress(
-        keys, lambda context: unless_interrupted(survey(specs, keys, prices), context.interrupt, stopped)
+        keys,
+        lambda context: await_unless_interrupted(
+            survey_hosts(specs, keys, prices), context.interrupt, stopped
+        ),
     )
 
 

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from coeval.analysis.breakdown import breakdown
-from coeval.analysis.comparison.comparisons import compare_sides, line_up
+from coeval.analysis.comparison.comparisons import compare_sides, match_sides
 from coeval.analysis.load import need_run
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import training_curves
@@ -22,8 +22,7 @@ from coeval.cli.views.results_view import names_of
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
-from coeval.reports.result_tables import paper_table, sweep_paper_table
-from coeval.reports.result_tables import results as scores_of
+from coeval.reports.result_tables import paper_table, read_results, sweep_paper_table
 from coeval.reports.writers.markup import as_latex, as_markdown
 from coeval.store.output_folder import existing_results, is_sweep
 from coeval.store.rundir import RunDir
@@ -70,7 +69,7 @@ def results(
         with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (run_reader, _):
             parts = breakdown(run_reader, by)
     with open_folder_reader(folder, shown=True) as (reader, notes):
-        found = scores_of(reader, notes)
+        found = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
     missing = find_missing_records(RunDir(folder))
     found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
@@ -98,9 +97,9 @@ def print_paper_table(folder: Path, *, latex: bool) -> None:
         table = sweep_paper_table(run, compare_runs([run]))
     else:
         with open_folder_reader(folder, shown=True) as (reader, notes):
-            found = scores_of(reader, notes)
+            found = read_results(reader, notes)
             students = [one.student for one in found.students if one.task is None and one.score is not None]
-            compared = compare_sides(line_up([reader], ())).comparisons if len(students) > 1 else ()
+            compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
         table = names_of(found, labels).shorten_in(paper_table(found, compared))
         for note in found.notes:

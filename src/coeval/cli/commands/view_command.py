@@ -17,7 +17,7 @@ from coeval.cli.command_names import NoToken, OpenIt, Port
 from coeval.cli.loop import run_async
 from coeval.cli.views.folder_status import status_of
 from coeval.core.errors import UsageError
-from coeval.reports.compared_sides import sides_of
+from coeval.reports.compared_sides import open_sides
 from coeval.reports.comparison_page import comparison_page
 from coeval.reports.site.page import write_page
 from coeval.reports.view.view_app import ViewToken, make_view_app
@@ -117,7 +117,7 @@ def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) 
     of each."""
 
     def render(students: Sequence[str]) -> bytes:
-        with sides_of(folders, students) as (groups, notes):
+        with open_sides(folders, students) as (groups, notes):
             return write_page(comparison_page(compare_sides(groups, notes)))
 
     try:

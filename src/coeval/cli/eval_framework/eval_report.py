@@ -42,7 +42,7 @@ from coeval.core.options import BUDGET
 from coeval.core.shown_names import ShownNames
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.models.metering.account_file import read_accounts
-from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, throttle_of
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
 from coeval.pricing.estimate import check_budget_fit
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import ReportTable, make_columns
@@ -234,7 +234,7 @@ def evaluate_and_print(settings: EvalSettings, output: EvalOutput) -> int:
     logging.getLogger("coeval").setLevel(output.log_level)  # what shows a traceback, see cli.ending
     messages = streams.messages()
     keys = load_keys(settings.keys)
-    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
+    throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
     evaluation, log_to = make_evaluation(settings, keys), parse_destinations(settings.log_to)
     with Terminal(messages) as terminal:
         if sentence := describe_idle_options(settings, {task.name for task in evaluation.tasks}):

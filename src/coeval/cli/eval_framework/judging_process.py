@@ -19,9 +19,9 @@ from coeval.cli.eval_framework.worker_process import watch_lifeline
 from coeval.cli.loop import run_async, run_interruptible
 from coeval.core.errors import Draining, UsageError
 from coeval.core.options import Frontend
-from coeval.engine.session import logged, unless_interrupted
+from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
-from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, throttle_of
+from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, read_throttle
 from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
 
 
@@ -34,8 +34,8 @@ def _judge() -> None:
         raise UsageError("coeval.cli.eval_framework.judging_process takes its log and a file of keys")
     key_file = Path(sys.argv[2]) if len(sys.argv) == 3 else None
     keys = Keys.load(key_file, env=os.environ, cwd=Path.cwd(), home=Path.home())
-    throttle = throttle_of(os.environ, default_s=DEFAULT_INTERVAL_S)
-    with logged(Path(sys.argv[1]), "INFO"):
+    throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
+    with write_log(Path(sys.argv[1]), "INFO"):
         run_async(
             run_interruptible(lambda interrupt: _judge_orders(keys, interrupt, throttle), lambda _: None)
         )
@@ -51,7 +51,7 @@ async def _read_orders(lines: asyncio.Queue[bytes], interrupt: asyncio.Event) ->
     """Yield orders until the input ends (the starting process is gone) or ``interrupt`` is set."""
     with suppress(Draining):
         while True:
-            line = await unless_interrupted(lines.get(), interrupt, "there are no more orders")
+            line = await await_unless_interrupted(lines.get(), interrupt, "there are no more orders")
             yield read_order(line)
 
 

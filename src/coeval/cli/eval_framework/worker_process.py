@@ -24,7 +24,7 @@ from coeval.cli.loop import run_async, run_interruptible
 from coeval.core.errors import Draining, StoreError, UsageError
 from coeval.core.foreign import decode
 from coeval.core.options import Frontend
-from coeval.engine.session import logged, unless_interrupted
+from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
 from coeval.sweeps.server_log import LOG
 from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_worker
@@ -46,7 +46,7 @@ def _worker() -> None:
         run_async(run_interruptible(lambda interrupt: _run_workers_from_stdin(keys, interrupt), log.info))
         return
     worker = _read_worker_folder(Path(sys.argv[1]))
-    with logged(worker.folder / WORKER_LOG, "INFO"):
+    with write_log(worker.folder / WORKER_LOG, "INFO"):
         run_async(run_interruptible(lambda interrupt: _run_one_worker(worker, keys, interrupt), log.info))
 
 
@@ -70,9 +70,9 @@ async def _run_workers_from_stdin(keys: Keys, interrupt: asyncio.Event) -> None:
     with watch_lifeline(interrupt, folders), suppress(Draining):
         async with aclosing(KeptServer()) as kept:
             while not interrupt.is_set():
-                line = await unless_interrupted(folders.get(), interrupt, "there are no more workers")
+                line = await await_unless_interrupted(folders.get(), interrupt, "there are no more workers")
                 worker = _read_worker_folder(Path(decode(line, str)))
-                with logged(worker.folder / WORKER_LOG, "INFO"):
+                with write_log(worker.folder / WORKER_LOG, "INFO"):
                     await run_worker(worker, keys, interrupt, kept)
                 os.write(ANSWERS, line + b"\n")
 

@@ -9,13 +9,13 @@ import msgspec
 from rich.console import Console
 
 from coeval.analysis.comparison.comparison_report import (
-    against,
-    best_first,
-    by_pair,
-    count_sentence,
+    comparison_cells,
+    group_by_pair,
+    interval_over_judges_text,
     leading_sentences,
-    shown_comparison,
-    shown_over_judges,
+    orient_to_base,
+    significant_count_sentence,
+    sort_best_first,
 )
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
@@ -82,18 +82,20 @@ def print_comparisons(compared: ComparisonReport, console: Console) -> None:
     compared = names.shorten_in(compared)
     if compared.simulated:
         say(console, SIMULATED, "bold yellow")
-    pairs = list(by_pair(compared.comparisons))
-    order = best_first(compared.comparisons, list(compared.sides))
+    pairs = list(group_by_pair(compared.comparisons))
+    order = sort_best_first(compared.comparisons, list(compared.sides))
     many = len(compared.bases) == 1 and len(compared.sides) > 2
     leading = [said.text for said in leading_sentences(compared.comparisons, 1)]
-    for said in [*leading, count_sentence(compared.comparisons)] if many else _sentences(compared):
+    for said in (
+        [*leading, significant_count_sentence(compared.comparisons)] if many else _sentences(compared)
+    ):
         say(console, said)
     for doubt in compared.doubts:
         warn(console, doubt)
     for (a, b), found in [] if many else pairs[:_MOST_TABLES]:
         whole = not console.file.isatty()
         places = [one.place if whole else _name(one) for one in found]
-        headings = ("task", *compared.headings(*pair_headings(a, b)))
+        headings = ("task", *compared.mean_headings(*pair_headings(a, b)))
         show_each(console, [_table(f"a: {a}  b: {b}", headings, places, found)])
     if many:
         _print_leader(compared, order, console)
@@ -113,11 +115,11 @@ def _print_leader(compared: ComparisonReport, order: Sequence[str], console: Con
     places: dict[str, dict[str, Comparison]] = {}
     for one in compared.comparisons:
         if order[0] in (one.a, one.b) and one.family != "part":
-            turned = against(one, order[0])
+            turned = orient_to_base(one, order[0])
             places.setdefault(one.place, {})[turned.b] = turned
     for place, others in list(places.items())[:_MOST_TABLES]:
         names = [name for name in order if name in others]
-        headings = ("other", *compared.headings("leader", "other", "difference"))
+        headings = ("other", *compared.mean_headings("leader", "other", "difference"))
         title = f"{place[0].upper()}{place[1:]}" if place == "overall" else place
         found = [others[name] for name in names]
         show_each(console, [_table(f"{title}: the others less {order[0]}", headings, names, found)])
@@ -140,8 +142,8 @@ def _table(
     )
     rows = []
     for name, one in zip(names, found, strict=True):
-        a, b, difference, *others = shown_comparison(one)
-        over = [shown_over_judges(one, one.unit, one.scale)] if judged else []
+        a, b, difference, *others = comparison_cells(one)
+        over = [interval_over_judges_text(one, one.unit, one.scale)] if judged else []
         rows.append((name, a, b, difference, *over, *others))
     return ReportTable("", title, columns, tuple(rows))
 
@@ -153,8 +155,8 @@ def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
     said += [f"**Doubt:** {escape_markdown(doubt)}" for doubt in compared.doubts]
     parts = [f"**{escape_markdown(SIMULATED)}**"] if compared.simulated else []
     parts.append("\n".join(f"- {one}" for one in said))
-    for (a, b), found in by_pair(compared.comparisons):
-        table = _table("", ("task", *compared.headings(a, b)), [one.place for one in found], found)
+    for (a, b), found in group_by_pair(compared.comparisons):
+        table = _table("", ("task", *compared.mean_headings(a, b)), [one.place for one in found], found)
         parts.append(as_markdown(table))
     notes = [*compared.missing, *compared.notes]
     parts += ["\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []

@@ -219,7 +219,7 @@ def _budget(usage: Path, experiment: Experiment | None, *, at_work: bool) -> Bud
     accounts = read_accounts(usage)
 
     def money(limit: float | None, of: Collection[ModelAccount]) -> MoneyShown:
-        return MoneyShown(limit, *Spent.of(of, at_work=at_work))
+        return MoneyShown(limit, *Spent.add_up(of, at_work=at_work))
 
     shown = BudgetShown(money(None if experiment is None else experiment.budget_usd, accounts.values()))
     for name, quota in {} if experiment is None else experiment.quota.items():

@@ -92,7 +92,7 @@ def junit_xml(found: GateReport) -> bytes:
 def _outcome(task: GatedTask) -> str:
     if task.verdict == "GO":
         return ""
-    if task.holds_back:
+    if task.blocks_go:
         return "failure" if task.verdict == "NO-GO" else "error"
     return "skipped"
 

@@ -18,7 +18,7 @@ from coeval.core.text import dollar_rate, pluralize
 from coeval.engine.probing import HostReport, OfferedModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
-from coeval.models.open import obstacle_to
+from coeval.models.open import find_model_obstacle
 from coeval.pricing.price_book import FREE_HERE
 from coeval.reports.content import Cell, ReportTable, make_columns
 
@@ -68,7 +68,7 @@ def _missing(spec: ModelSpec, keys: Keys) -> str | None:
     """What a model lacks to be asked, without its name: the table has it."""
     if HOSTS[spec.interface].local and spec.base_url is None:
         return None  # whether weights can be loaded here is another question
-    missing = obstacle_to(spec, keys)
+    missing = find_model_obstacle(spec, keys)
     if missing is not None:
         missing = re.sub(rf'^interface "?{re.escape(spec.interface)}"?( \(model [^)]*\))?:? ', "", missing)
     return missing

@@ -19,7 +19,7 @@ from coeval.core.figures import MISSING
 from coeval.core.plain import guard_formula
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import ReportTable, Sentence, format_rows
-from coeval.reports.experiment.part_tables import output_tables, run_tables, scores_table
+from coeval.reports.experiment.part_tables import output_part_tables, ranked_scores_table, run_part_tables
 from coeval.reports.writers.markup import as_markdown as table_as_markdown
 from coeval.reports.writers.markup import escape_markdown
 
@@ -74,10 +74,10 @@ def _shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
     scored = "students" in shown and isinstance(measures, RunMeasures) and measures.units > 0
     match measures:
         case RunMeasures():
-            parts = run_tables(measures, shown.keys())
-            scores = scores_table(measures) if scored else None
+            parts = run_part_tables(measures, shown.keys())
+            scores = ranked_scores_table(measures) if scored else None
         case OutputMeasures():
-            parts, scores = output_tables(measures, shown.keys()), None
+            parts, scores = output_part_tables(measures, shown.keys()), None
     told = [part for part in parts if isinstance(part, Sentence) or _says_something(part)]
     return _ShownAnalysis(bool(shown.get("simulated")), scores, shown.get("findings", ()), told)
 

@@ -22,7 +22,15 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import INTERRUPTED, Draining
 from coeval.core.plain import escape_line
-from coeval.engine.progress import HEADINGS, Board, Figures, PhaseCount, clock, figures, sentence
+from coeval.engine.progress import (
+    HEADINGS,
+    Board,
+    Figures,
+    PhaseCount,
+    format_duration,
+    phase_figures,
+    phase_sentence,
+)
 from coeval.engine.session import SessionContext
 from coeval.models.keys import Keys
 from coeval.reports.content import Cell, make_columns
@@ -128,7 +136,7 @@ class Terminal(Progress):
 
     def _bars(self) -> Table:
         board, counts = self._board, self._counts()
-        shown = [figures(board, count) for count in counts] if board is not None else []
+        shown = [phase_figures(board, count) for count in counts] if board is not None else []
         size = self._console.size
         return bars(counts, shown, max(1, size.width - _CTRL_C), size.height)
 
@@ -143,9 +151,9 @@ class Terminal(Progress):
         board = self._board
         if board is None:
             return
-        elapsed = clock(board.clock() - board.started)
+        elapsed = format_duration(board.clock() - board.started)
         for count in self._counts():
-            line = sentence(board, count)
+            line = phase_sentence(board, count)
             if self._printed.get(count.name) != line:
                 self._printed[count.name] = line
                 say(self._console, f"{elapsed}  {line}")
@@ -228,8 +236,12 @@ def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 def _cells(job: PendingJob) -> tuple[Cell, ...]:
     done = "" if job.done is None else job.done + (job.failed or 0)
-    age = clock(max(0.0, time.time() - job.written_at))
-    looked = "never" if job.checked_at is None else f"{clock(max(0.0, time.time() - job.checked_at))} ago"
+    age = format_duration(max(0.0, time.time() - job.written_at))
+    looked = (
+        "never"
+        if job.checked_at is None
+        else f"{format_duration(max(0.0, time.time() - job.checked_at))} ago"
+    )
     name = job.id or f"{job.tag[:_TAG]}…"
     return name, job.name, ", ".join(job.phases), job.requests, done, age, looked, _state(job)
 

@@ -35,13 +35,19 @@ from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.transport.body import Body
-from coeval.models.transport.call import Fault, Tries, requested_retry, requested_wait_s
+from coeval.models.transport.call import Fault, Tries, read_retry_advice, read_retry_wait_s
 from coeval.models.transport.connection import LARGE_BODY, HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.faults import foreign, from_exception, from_status, never_sent, place
-from coeval.models.transport.network import proxy_for
+from coeval.models.transport.faults import (
+    describe_request,
+    error_from_exception,
+    error_from_status,
+    foreign_errors,
+    was_never_sent,
+)
+from coeval.models.transport.network import find_proxy
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
-from coeval.models.transport.proxied import headers_of, open_session
+from coeval.models.transport.proxied import open_session, read_headers
 from coeval.store.jsonl import store_error
 
 # --- Replies, read into memory or to disk
@@ -54,10 +60,10 @@ _CHUNK = 1 << 20
 
 async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
     """The answer; of one that goes to disk, without its body."""
-    headers, body = headers_of(response), Body()
+    headers, body = read_headers(response), Body()
     if into is None or not 200 <= response.status < 300:
         async for piece in response.content.iter_any():
-            body.take(piece)
+            body.add(piece)
         return HttpReply.read(response.status, headers, body)
     await _write(response, into)
     return HttpReply(response.status, headers, b"")
@@ -230,33 +236,33 @@ class BatchHttp:
             outcome = await self._once(sending, into)
             if isinstance(outcome, HttpReply):
                 return outcome
-            if not tries.failed(outcome):
+            if not tries.count_failure(outcome):
                 raise outcome.error
             await self._sleep(tries.wait_s(outcome, self._rng))
 
     async def _once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
         endpoint = self._endpoint
         route, ours = self._route(sending)
-        where = place(sending.method, route.url)
+        where = describe_request(sending.method, route.url)
         if ours and endpoint.signs_each:
             body = sending.content if isinstance(sending.content, bytes) else None
             try:
-                route = await endpoint.signed(route, body, time.time())
+                route = await endpoint.sign_route(route, body, time.time())
             except ModelError as error:
-                error.args = (f"{where}: {endpoint.reported(str(error))}",)
+                error.args = (f"{where}: {endpoint.redact_message(str(error))}",)
                 return Fault(error, error.retryable and error.retry_advised)
         try:
             async with self._sent(route, sending) as response:
                 reply = await read_reply(response, into)
-        except foreign() as error:
-            failed = from_exception(error, where, SILENCE_S)
-            failed.args = (endpoint.reported(str(failed)),)
-            again = sending.repeatable or never_sent(error)
+        except foreign_errors() as error:
+            failed = error_from_exception(error, where, SILENCE_S)
+            failed.args = (endpoint.redact_message(str(failed)),)
+            again = sending.repeatable or was_never_sent(error)
             return Fault(failed, again and failed.retryable and failed.retry_advised)
         if 200 <= reply.status < 300:
             return reply
         fault = self._refused(reply, where, sending)
-        if not (ours and reply.status == 401 and endpoint.refused(route)):
+        if not (ours and reply.status == 401 and endpoint.discard_refused(route)):
             return fault
         if sending.repeatable:
             return fault._replace(again=True)
@@ -264,16 +270,16 @@ class BatchHttp:
         return Fault(ServerFault(str(fault.error), status=reply.status), again=False)
 
     def _refused(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
-        error = from_status(reply.status, reply.body, where, self._endpoint.redactor)
+        error = error_from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
             error = RateLimited(str(error), status=reply.status)
         elif self._explain is not None:
             explained = self._explain(reply, self.url, self._endpoint.redactor)
             if isinstance(explained, AccessDenied):
                 error = type(explained)(str(error), status=reply.status)
-        error.args = (self._endpoint.reported(str(error)),)
-        error.retry_after_s = requested_wait_s(reply.headers)
-        word = requested_retry(reply.headers)
+        error.args = (self._endpoint.redact_message(str(error)),)
+        error.retry_after_s = read_retry_wait_s(reply.headers)
+        word = read_retry_advice(reply.headers)
         again = error.retryable if word is None else word
         in_time = (error.retry_after_s or 0.0) <= LONGEST_HOLD_S
         return Fault(error, again and in_time and (sending.repeatable or reply.status == 429))
@@ -287,13 +293,13 @@ class BatchHttp:
         else:
             url = URL(sending.path, encoded=True)
             ours = url.origin() == URL(endpoint.url).origin()
-            proxy = endpoint.proxy if ours else proxy_for(url)
+            proxy = endpoint.proxy if ours else find_proxy(url)
         if not ours:
             headers = CIMultiDict({"User-Agent": headers["User-Agent"]})
         if not isinstance(sending.content, bytes):
             headers.pop("Content-Type", None)
         headers.update(sending.headers)
-        return RequestRoute.to(sending.method, url, headers, proxy), ours
+        return RequestRoute.make(sending.method, url, headers, proxy), ours
 
     @asynccontextmanager
     async def _sent(self, route: RequestRoute, sending: _Sending) -> AsyncIterator[aiohttp.ClientResponse]:

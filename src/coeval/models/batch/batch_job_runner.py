@@ -155,7 +155,7 @@ class JobResults:
         Raises StoreError: it cannot be read, or the account not be written.
         """
         meter = self._source.meter
-        bill, count = meter.bill(), 0
+        bill, count = meter.open_bill(), 0
         account = meter.open_jobs().get(self._job.tag)
         most_usd = account.dearest_usd if account is not None else 0.0
         for outcome in self._index.take_in(self._job.tag):
@@ -163,13 +163,13 @@ class JobResults:
             usage = outcome.completion.usage if outcome.completion is not None else None
             usage = outcome.error.usage if outcome.error is not None else usage
             if usage is not None:
-                bill.answered(usage, most_usd)
+                bill.add_answer(usage, most_usd)
             else:
-                bill.failed(most_usd if _may_be_billed(outcome) else 0.0)
+                bill.add_failure(most_usd if _may_be_billed(outcome) else 0.0)
             if not count % _BREATH:
                 await asyncio.sleep(0)
         for _ in range(self._job.unknown):
-            bill.failed(most_usd)
+            bill.add_failure(most_usd)
         meter.settle_job(self._job.tag, bill)
         return count
 
@@ -179,10 +179,10 @@ class JobResults:
         Raises StoreError: the account cannot be written.
         """
         meter = self._source.meter
-        bill, account = meter.bill(), meter.open_jobs().get(self._job.tag)
+        bill, account = meter.open_bill(), meter.open_jobs().get(self._job.tag)
         if account is not None:
             for _ in range(account.requests):
-                bill.failed(account.dearest_usd)
+                bill.add_failure(account.dearest_usd)
         meter.settle_job(self._job.tag, bill)
 
 
@@ -323,7 +323,7 @@ class BatchJobRunner:
         self._is_troubled = False
         self._index.jobs.put(self.job)
         self._tell(f"{self.job.label} is submitted")
-        self.queue.source.meter.budget_gate.changed()  # what it holds will not come back soon
+        self.queue.source.meter.budget_gate.serve_waiting()  # what it holds will not come back soon
         return None
 
     async def _made_after_all(self) -> str | None:
@@ -379,7 +379,8 @@ class BatchJobRunner:
                 self._note(error)
                 if not self.looked and (undecided or not self._mode.asks):
                     self.looked = True
-                    self.queue.source.meter.budget_gate.changed()  # others may wait for what it holds, or not
+                    # Others may wait for what it holds, or not.
+                    self.queue.source.meter.budget_gate.serve_waiting()
             else:
                 looks += 1
                 if found is not None or looks == LOOKS:
@@ -548,7 +549,7 @@ class BatchJobRunner:
     def _end(self) -> None:
         """Forget a job that never came about; release its permits and money."""
         meter = self.queue.source.meter
-        meter.settle_job(self.job.tag, meter.bill())
+        meter.settle_job(self.job.tag, meter.open_bill())
         self._index.forget(self.job.tag)
 
     def _left(self, error: ModelError) -> JobEnd:

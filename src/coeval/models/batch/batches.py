@@ -31,7 +31,7 @@ from coeval.core.model import (
     min_answer_limit,
 )
 from coeval.core.records import CallId, Completion, Purpose, Request
-from coeval.models.address import ModelAddress, address_of
+from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.batch.batch_api import BatchJob, batch_maker, cancel_job
 from coeval.models.batch.batch_index import (
     BatchIndex,
@@ -44,7 +44,7 @@ from coeval.models.batch.batch_index import (
 from coeval.models.batch.batch_job_runner import BatchJobRunner, JobEnd
 from coeval.models.batch.job_list import BATCH_PHASES, Batching, BatchMode, HostRefusals, PendingJob
 from coeval.models.catalog import HOSTS
-from coeval.models.hosted import HostedModel, bounded
+from coeval.models.hosted import HostedModel, cut_completion
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import AccountFile
 from coeval.models.metering.budget_gate import WORTH_A_JOB, Held
@@ -53,7 +53,7 @@ from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Answered, Call
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.faults import from_garbage, from_status
+from coeval.models.transport.faults import error_from_garbage, error_from_status
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -311,7 +311,7 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
     host = HOSTS[job.interface]
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
-    address = address_of(spec, host, keys)
+    address = resolve_address(spec, host, keys)
     endpoint = Endpoint(address.url, address.signer, Limiter(), address.secrets, host.headers)
     from coeval.models.batch.batch_http import BatchHttp
 
@@ -390,7 +390,7 @@ class BatchedModel(HostedModel):
         self._unknown.update(name for refusals in self._bodies for name in refusals.fields)
         if any(refusals.limit_renamed for refusals in self._bodies):
             self._limit_renamed = True
-            self._host = self._plain_host.with_other_limit(self._spec.model)
+            self._host = self._plain_host.with_other_limit_field(self._spec.model)
 
     async def _ask(self, request: Request) -> Completion:
         """As a `HostedModel`; what a job brought, or holds, counts whatever the host has refused since."""
@@ -413,7 +413,7 @@ class BatchedModel(HostedModel):
         """
         held = self._rejected, self._unknown, self._host
         self._rejected, self._unknown = set(refusals.schemas), set(refusals.fields)
-        renamed = self._plain_host.with_other_limit(self._spec.model)
+        renamed = self._plain_host.with_other_limit_field(self._spec.model)
         self._host = renamed if refusals.limit_renamed else self._plain_host
         try:
             sent, dropped = self._without_unknown(request)
@@ -480,20 +480,20 @@ class BatchedModel(HostedModel):
         try:
             if 200 <= status < 300:
                 completion = mark_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
-                usage = self._meter.priced_in_batch(completion.usage)
-                completion = bounded(msgspec.structs.replace(completion, usage=usage), self._most)
+                usage = self._meter.add_batch_price(completion.usage)
+                completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._most)
                 return BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:
-                error = from_status(status, body, where, redactor)
+                error = error_from_status(status, body, where, redactor)
             error.status = status
         except Undecodable as undecodable:
-            error = from_garbage(status, body, undecodable, where, redactor)
+            error = error_from_garbage(status, body, undecodable, where, redactor)
         except ModelError as reported:
             error = reported
             if error.usage is not None:
-                error.usage = self._meter.priced_in_batch(error.usage)
-        error.args = (self._endpoint.reported(str(error)),)
+                error.usage = self._meter.add_batch_price(error.usage)
+        error.args = (self._endpoint.redact_message(str(error)),)
         return BatchOutcome(custom_id, error=StoredError.of(error))
 
 

@@ -29,7 +29,7 @@ from coeval.models.batch.batch_api import (
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.gemini import explain, generate_path
-from coeval.models.transport.faults import excerpt, from_status
+from coeval.models.transport.faults import error_from_status, excerpt
 
 # --- States and errors of Google's batch interfaces
 
@@ -81,7 +81,7 @@ def state_of(word: str) -> BatchState:
 def job_error(error: GoogleError, redactor: Redactor) -> ModelError:
     """Why a job failed; its words without credentials."""
     status, body = _as_live(error)
-    found: ModelError = from_status(status, b"", "", redactor)
+    found: ModelError = error_from_status(status, b"", "", redactor)
     if isinstance(explain(status, body, redactor), AccessDenied):
         found = AccessDenied("")
     found.args = (excerpt(error.message, redactor) or "Google gives no reason",)

@@ -18,7 +18,7 @@ from coeval.core.errors import BadRequest, ModelError, RateLimited, ServerFault,
 from coeval.core.foreign import decode, make_decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
-from coeval.models.address import GivenAddress, azure_openai
+from coeval.models.address import ConfiguredAddress, locate_azure_openai
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
     PAGE,
@@ -326,7 +326,7 @@ class AzureBatches(OpenAiBatches):
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:
         """Beside the deployments at a dated version of the API, at the base URL itself at the undated one."""
         url = spec.base_url if spec.base_url is not None else settings["endpoint"]
-        path, _, query = azure_openai(GivenAddress(url, settings, spec.model)).path.partition("?")
+        path, _, query = locate_azure_openai(ConfiguredAddress(url, settings, spec.model)).path.partition("?")
         return BatchPaths("/openai" if path.startswith("/openai/") else "", query)
 
 

@@ -39,7 +39,7 @@ from coeval.models.dialects.dialect import (
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.faults import behind_200, excerpt, said
+from coeval.models.transport.faults import error_behind_200, excerpt, read_error_message
 
 # --- Model list, ``GET /v1/models``
 
@@ -220,7 +220,7 @@ class Anthropic(Dialect):
         answer, notes = _read_answer(body)
         if answer.error:
             status = status_of_error(body, 502)
-            raise behind_200(status, body, redactor, explain(status, body, redactor))
+            raise error_behind_200(status, body, redactor, explain(status, body, redactor))
         if answer.content is None:
             raise Misshapen("no content")
         usage = Counts(answer.usage).cache_apart(
@@ -494,5 +494,5 @@ def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | No
     if reply.status != 404 or problem_of(reply.body, _AnthropicProblem).type is not None:
         return None
     hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
-    words = said(reply.body, redactor)
+    words = read_error_message(reply.body, redactor)
     return NotFound(f"{words}; {hint}" if words else hint, status=404)

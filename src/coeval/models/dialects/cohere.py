@@ -31,7 +31,7 @@ from coeval.models.dialects.dialect import (
 )
 from coeval.models.dialects.openai_answer import Counts, explain
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.faults import said
+from coeval.models.transport.faults import read_error_message
 
 # `stop_sequences` of Cohere's Chat API (v2), whose reference gives the next two bounds as well.
 _MOST_STOPS = 5
@@ -139,7 +139,7 @@ class Cohere(Dialect):
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
         if reply.status == _DENIED:
-            return ContentFiltered(said(reply.body, redactor), status=reply.status)
+            return ContentFiltered(read_error_message(reply.body, redactor), status=reply.status)
         return explain(reply.status, reply.body, redactor)
 
 

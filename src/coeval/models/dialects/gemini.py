@@ -49,7 +49,7 @@ from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import in_first_turn
 from coeval.models.dialects.refusals import refusal_of
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.faults import behind_200, excerpt
+from coeval.models.transport.faults import error_behind_200, excerpt
 
 # --- Answers
 #
@@ -347,7 +347,7 @@ class Gemini(Dialect):
         if answer.error:
             code = answer.error.get("code") if isinstance(answer.error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else 502
-            raise behind_200(status, body, redactor, explain(status, body, redactor))
+            raise error_behind_200(status, body, redactor, explain(status, body, redactor))
         usage = _booked(bytes(answer.usage_metadata), answer.candidates or [])
         if not answer.candidates:
             feedback = answer.prompt_feedback

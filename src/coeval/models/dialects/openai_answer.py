@@ -24,7 +24,7 @@ from coeval.models.dialects.dialect import (
     reply_reader,
 )
 from coeval.models.dialects.refusals import refusal_of
-from coeval.models.transport.faults import behind_200, excerpt, said
+from coeval.models.transport.faults import error_behind_200, excerpt, read_error_message
 
 # --- Token counts
 
@@ -313,7 +313,7 @@ def inner_error(body: bytes, redactor: Redactor) -> ModelError:
     words."""
     code = f"{problem_of(body, _Problem).code}"
     status = int(code) if _STATUS.fullmatch(code) else None
-    return behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
+    return error_behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
 
 
 def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:
@@ -323,7 +323,7 @@ def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = Fals
     word for a deployment that is not there are read.
     """
     problem = problem_of(body, _Problem)
-    message = said(body, redactor)
+    message = read_error_message(body, redactor)
     param = redactor.redact_message(problem.param) if isinstance(problem.param, str) else ""
     codes = [code for code in (problem.code, problem.type) if isinstance(code, str)]
     codes += problem.metadata if isinstance(problem.metadata, dict) else ()
@@ -340,7 +340,7 @@ def astray(status: int, body: bytes, base_url: str, redactor: Redactor) -> NotFo
 
     Not where the host speaks of the model, or gives the error a name of its own: then it was reached.
     """
-    words = said(body, redactor)
+    words = read_error_message(body, redactor)
     if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
         return None
     if isinstance(problem_of(body, _Problem).code, str):

@@ -31,7 +31,7 @@ from coeval.models.dialects.dialect import (
     schema_for,
 )
 from coeval.models.dialects.openai_answer import astray, decode, explain
-from coeval.models.transport.call import requested_wait_s
+from coeval.models.transport.call import read_retry_wait_s
 from coeval.models.transport.connection import HttpReply
 
 # --- Model list, ``GET /models``
@@ -354,7 +354,7 @@ class OpenAIChat(Dialect):
         return decode(body, redactor)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
-        passes = requested_wait_s(reply.headers) is not None
+        passes = read_retry_wait_s(reply.headers) is not None
         said = explain(reply.status, reply.body, redactor, passes=passes)
         return said or astray(reply.status, reply.body, url, redactor)
 

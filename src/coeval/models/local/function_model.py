@@ -37,8 +37,8 @@ from coeval.core.shown_url import strip_credentials
 from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import LONGEST_HOLD_S
-from coeval.models.transport.call import Fault, Tries, requested_wait_s
-from coeval.models.transport.http import draining
+from coeval.models.transport.call import Fault, Tries, read_retry_wait_s
+from coeval.models.transport.http import make_draining_error
 
 _RNG = random.Random()
 
@@ -73,7 +73,7 @@ class OwnCode(Model):
             except ModelError as error:
                 unread = isinstance(error, Unreadable)  # which phases ask for anew, three times in all
                 fault = Fault(error, again=error.retryable and error.retry_advised and not unread)
-                if not tries.failed(fault):
+                if not tries.count_failure(fault):
                     raise
                 with suppress(TimeoutError):  # nobody who is to end waits for a host's limit
                     wait_s = min(tries.wait_s(fault, _RNG), LONGEST_HOLD_S)
@@ -97,13 +97,13 @@ class OwnCode(Model):
         """Have a call made that is permitted and paid for, and book it. A call that raises Draining was not
         made."""
         if self._drained.is_set() and not request.goes_on:
-            raise draining()
+            raise make_draining_error()
         admission = self._admission
-        async with admission.at_reported_cost(request.rank) as reservation:
+        async with admission.reserve_reported_cost(request.rank) as reservation:
             if self._drained.is_set() and not request.goes_on:
-                raise draining()
-            completion = await admission.asked(request, self._spec, call, reservation)
-        admission.learn_cost(completion.usage)
+                raise make_draining_error()
+            completion = await admission.call_once(request, self._spec, call, reservation)
+        admission.record_cost(completion.usage)
         return completion
 
     def _fault(self, error: BaseException, place: str) -> ModelError:
@@ -117,7 +117,7 @@ class OwnCode(Model):
         if status == 429:
             headers = getattr(response, "headers", None)
             said = headers.items() if isinstance(headers, Mapping) else ()
-            wait_s = requested_wait_s({f"{name}".lower(): f"{value}" for name, value in said})
+            wait_s = read_retry_wait_s({f"{name}".lower(): f"{value}" for name, value in said})
             return RateLimited(message, status=429, retry_after_s=wait_s)
         if isinstance(status, int) and (status in (408, 409) or status >= 500):
             return ServerFault(message, status=status)
@@ -185,7 +185,7 @@ class FunctionModel(OwnCode):
 
     def drain(self) -> None:
         super().drain()
-        self._threads.turn_away(draining)
+        self._threads.turn_away(make_draining_error)
 
     async def _answer(self, request: Request) -> Completion:
         _DIRECTORY.begins()

@@ -26,7 +26,7 @@ from coeval.core.options import DEVICE
 from coeval.core.records import Completion, Request, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import find_url_secrets
-from coeval.models.hosted import bounded
+from coeval.models.hosted import cut_completion
 from coeval.models.local.function_model import OwnCode
 from coeval.models.local.local_transformers import (
     ENGINE_OPTIONS,
@@ -42,7 +42,7 @@ from coeval.models.local.local_transformers import (
 )
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
-from coeval.models.transport.http import draining
+from coeval.models.transport.http import make_draining_error
 
 # --- vLLM in this process
 #
@@ -156,12 +156,12 @@ class InProcess(Model):
         if limiter is None:
             return await self._ask(request)
         if self._drained and not request.goes_on:
-            raise draining()
-        party = None if request.goes_on else self
-        await limiter.acquire(request.rank, refusal=self._admission.refusal, party=party)
+            raise make_draining_error()
+        owner = None if request.goes_on else self
+        await limiter.acquire(request.rank, refusal=self._admission.refusal, owner=owner)
         try:
             completion = await self._ask(request)
-            limiter.succeeded(request.rank, completion.latency_s, completion.usage.tokens)
+            limiter.record_answer(request.rank, completion.latency_s, completion.usage.tokens)
             return completion
         finally:
             limiter.release()
@@ -176,15 +176,15 @@ class InProcess(Model):
         """Who waits for a slot gets Draining."""
         if self._limiter is not None:
             self._drained = True
-            self._limiter.turn_away(self, draining())
+            self._limiter.reject_waiting(self, make_draining_error())
         if self._own is not None:
             self._own.drain()
 
     async def _ask(self, request: Request) -> Completion:
         if self._own is not None:  # it books each call by itself, when it is made
-            return bounded(await self._own.complete(request), self._most)
-        completion = await self._admission.asked(request, self._spec, self._model.complete)
-        return bounded(
+            return cut_completion(await self._own.complete(request), self._most)
+        completion = await self._admission.call_once(request, self._spec, self._model.complete)
+        return cut_completion(
             mark_cut_by_window(completion, min_answer_limit(request.sampling, self._spec)), self._most
         )
 

@@ -1,1 +1,1 @@
-"""What models were sent and what that took, and where that ends."""
+"""Accounts of models, budgets and quotas."""

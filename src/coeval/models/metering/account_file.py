@@ -1,4 +1,4 @@
-"""``usage.json``: what each model of a folder was sent, what its answers took, and what it was promised."""
+"""``usage.json``: requests, tokens, costs and reservations of each model over the life of a folder."""
 
 from __future__ import annotations
 
@@ -24,10 +24,11 @@ Most = Callable[[int, int], float]
 
 
 class Terms(NamedTuple):
-    """On what terms a model is asked: the most requests over the life of the folder (None: any number), what
-    its tokens cost (None: nobody knows), and whose word that is; the most money over the life of the folder,
-    and the most that a request may cost (None: it is free, or nobody knows); the same two for requests that
-    are asked in a batch job."""
+    """A model's price and limits over the life of the folder. None: unlimited, or unknown.
+
+    ``priced_by`` is the source of ``price``. ``most`` is the most that a request may cost (None: free, or
+    unknown). ``batch_price`` and ``batch_most`` are those of requests in batch jobs.
+    """
 
     max_calls: int | None = None
     price: Price | None = None
@@ -39,8 +40,8 @@ class Terms(NamedTuple):
 
 
 class JobAccount(msgspec.Struct):
-    """A batch job that was submitted and is not booked yet: its requests, what they may cost at most, and
-    what the dearest of them may."""
+    """A submitted batch job that is not booked yet: its requests, and the most that they, and the dearest of
+    them, may cost."""
 
     requests: int
     usd: float = 0.0
@@ -48,8 +49,8 @@ class JobAccount(msgspec.Struct):
 
 
 class Settlement(msgspec.Struct, frozen=True):
-    """That a user settled what was perhaps spent: when and who, the provider's bill for the model in this
-    folder, and how much was perhaps spent until then (US dollars)."""
+    """A user's settlement of what was perhaps spent: when and by whom, the provider's bill for the model in
+    this folder, and how much was perhaps spent until then (US dollars)."""
 
     at: str
     by: str
@@ -60,13 +61,12 @@ class Settlement(msgspec.Struct, frozen=True):
 class ModelAccount(msgspec.Struct):
     """What a model has used; ``requests + reserved`` is never less than what was sent.
 
-    ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
-    the other answers. ``priced_by`` says whose the price is that holds now. ``uncertain_usd`` is what
-    requests may have cost at most of which nobody can know whether they were billed; ``reserved_usd`` what
-    those may cost that are being sent. Both are kept of requests whose price is known and whose answer is
-    bounded. ``jobs`` are batch jobs that run, by tag, their requests counted already; ``booked`` the tags of
-    those that ended. ``settled_usd`` is what a bill says beyond ``cost_usd``, by the last of
-    ``settlements``.
+    ``cost_usd`` is the cost of answers with a known price, None before the first; ``unpriced`` counts the
+    others. ``priced_by`` is the source of the present price. ``uncertain_usd`` is the most that requests may
+    have cost whose billing is unknown, ``reserved_usd`` the most that requests being sent may cost; both
+    cover only requests with a known price and a bounded answer. ``jobs`` are running batch jobs by tag, whose
+    requests are counted already; ``booked`` the tags of ended ones. ``settled_usd`` is what the last of
+    ``settlements`` billed beyond ``cost_usd``.
     """
 
     requests: int = 0
@@ -91,16 +91,16 @@ class ModelAccount(msgspec.Struct):
 
     @property
     def known_usd(self) -> float | None:
-        """What it has cost for sure; None where no answer's price is known."""
+        """Return the known cost; None if no answer's price is known."""
         return (self.cost_usd or 0.0) + self.settled_usd if self.settlements else self.cost_usd
 
     @property
     def spent_usd(self) -> float:
-        """What it has cost, and what it may have cost besides."""
+        """Return the known cost plus what may have been billed besides."""
         return (self.known_usd or 0.0) + self.uncertain_usd
 
     def book(self, usage: Usage) -> None:
-        """Add what an answer took."""
+        """Add an answer's usage."""
         self.input_tokens += usage.input_tokens
         self.output_tokens += usage.output_tokens
         if usage.cost_usd is None:
@@ -109,15 +109,15 @@ class ModelAccount(msgspec.Struct):
             self.cost_usd = (self.cost_usd or 0.0) + usage.cost_usd
 
     def settle(self, bill_usd: float, at: str, by: str) -> None:
-        """Take the provider's bill for the word on what was perhaps spent. What answers are known to have
-        cost stays, be the bill lower."""
+        """Replace the uncertain cost by the provider's bill. The known cost of answers stays, even if the
+        bill is lower."""
         self.settled_usd = max(0.0, bill_usd - (self.cost_usd or 0.0))
         self.settlements = [*self.settlements, Settlement(at, by, bill_usd, self.uncertain_usd)]
         self.uncertain_usd, self.unpriced = 0.0, 0
 
-    def take_up(self, recorded: Usage) -> bool:
-        """Begin a start: what a crashed process had reserved it may have sent, but for what the folder's own
-        records show, which is never left out; whether it had been."""
+    def absorb_crash(self, recorded: Usage) -> bool:
+        """Count what a crashed process had reserved as perhaps spent, but for what the folder's records prove
+        was spent; return whether the account lacked such cost."""
         self.requests, self.reserved = self.requests + self.reserved, 0
         self.input_tokens = max(self.input_tokens, recorded.input_tokens)
         self.output_tokens = max(self.output_tokens, recorded.output_tokens)
@@ -130,8 +130,8 @@ class ModelAccount(msgspec.Struct):
 
 
 class AccountFile:
-    """The file and its accounts by model, for the only process that writes it. Accounts of models that this
-    run does not ask are kept as they stand. Made, it holds nothing: `load` reads it."""
+    """``usage.json`` and its accounts by model, for the only process that writes it. `load` reads it; the
+    accounts of models that this run does not use are kept unchanged."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -140,33 +140,28 @@ class AccountFile:
         self._set_aside = False
 
     def load(self) -> None:
-        """
-        Raises StoreError: it is damaged, or cannot be read.
-        """
-        self._content, self.rows = _read(self.path)
+        """Read the file; StoreError if it is damaged or unreadable."""
+        self._content, self.rows = _read_accounts(self.path)
 
-    def take_up(self, recorded: Mapping[str, Usage]) -> bool:
-        """Begin a start in a folder whose own records took so much, by model; whether the account said less
-        than they do."""
+    def absorb_crash(self, recorded: Mapping[str, Usage]) -> bool:
+        """Absorb a crash in each account, given the usage in the folder's records; return whether one lacked
+        cost."""
         for name, usage in recorded.items():
             if usage.cost_usd:
                 self.rows.setdefault(name, ModelAccount())
-        found = {name: row.take_up(recorded.get(name, Usage())) for name, row in self.rows.items()}
-        return any(found.values())
+        lost_cost = {name: row.absorb_crash(recorded.get(name, Usage())) for name, row in self.rows.items()}
+        return any(lost_cost.values())
 
     def set_aside(self) -> None:
-        """Begin anew; the damaged file gets another name when it is first written."""
+        """Start empty; the first write renames the damaged file."""
         self._set_aside = True
 
     def write(self) -> None:
-        """Write the accounts as they stand, reservations kept.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Write the accounts, reservations included; StoreError if the disk refuses."""
         models = self._content.get("models", {})
         counted = {name: models.get(name, {}) | msgspec.to_builtins(row) for name, row in self.rows.items()}
         if self._set_aside:
-            # Its counts cannot be read, but they are the user's: nothing is deleted.
+            # Its counts are unreadable, but the user's: nothing is deleted.
             self.path.replace(self.path.with_name(f"{self.path.name}.damaged"))
             self._set_aside = False
         write_json_atomic(self.path, self._content | {"models": models | counted})
@@ -175,24 +170,24 @@ class AccountFile:
 def settle_accounts(
     path: Path, bills: Mapping[str, float], by: str, recorded: Mapping[str, Usage]
 ) -> dict[str, ModelAccount]:
-    """Take the provider's bill for the word on what models perhaps spent, while nobody is at work in the
-    folder, and write down who said so; the accounts that were settled.
+    """Settle what models perhaps spent by the provider's bills, and record who said so, while no run uses the
+    folder. Return the settled accounts.
 
-    Raises UsageError: a model has no account, or batch jobs that are not done with; StoreError: the file is
-    damaged, or cannot be read or written.
+    Raises UsageError: a model has no account, or unfinished batch jobs; StoreError: the file is damaged,
+    or cannot be read or written.
     """
     file = AccountFile(path)
     file.load()
     for name in bills:
         if name not in file.rows:
-            known = ", ".join(file.rows) or "none"
-            raise UsageError(f"no model {name} has an account in {path}; it has: {known}")
+            names = ", ".join(file.rows) or "none"
+            raise UsageError(f"no model {name} has an account in {path}; it has: {names}")
         if file.rows[name].jobs:
             raise UsageError(
                 f"{name} has batch jobs that are not done with, which its bill may hold; collect or cancel "
                 "them first (--fetch-batches, --cancel-batches)"
             )
-    file.take_up(recorded)
+    file.absorb_crash(recorded)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     for name, usd in bills.items():
         file.rows[name].settle(usd, at, by)
@@ -201,15 +196,15 @@ def settle_accounts(
 
 
 def read_accounts(path: Path) -> dict[str, ModelAccount]:
-    """The accounts of a ``usage.json`` by model; none where there is no file.
+    """Read the accounts of a ``usage.json`` by model; none without a file.
 
     Raises StoreError: it is damaged, or cannot be read.
     """
-    return _read(path)[1]
+    return _read_accounts(path)[1]
 
 
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
-    """The file as it stands, and its accounts."""
+def _read_accounts(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
+    """Read the file's content as it is, and its accounts."""
     content = read_json(path, dict[str, Any], missing={})
     try:
         return content, convert(content.get("models", {}), dict[str, ModelAccount])
@@ -221,8 +216,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]:
 
 
 class Spent(NamedTuple):
-    """US dollars: what answers have cost, what requests may have cost of which nobody can know it, what
-    batch jobs hold that run, and what is set aside for other requests."""
+    """US dollars: the known cost of answers, the most that requests of unknown billing may have cost, and
+    what is set aside for running batch jobs and for other requests."""
 
     known_usd: float = 0.0
     perhaps_usd: float = 0.0
@@ -234,8 +229,9 @@ class Spent(NamedTuple):
         return self.known_usd + self.perhaps_usd
 
     @classmethod
-    def of(cls, accounts: Collection[ModelAccount], *, at_work: bool) -> Spent:
-        """Where nobody is at work any more, what was set aside may have been billed."""
+    def add_up(cls, accounts: Collection[ModelAccount], *, at_work: bool) -> Spent:
+        """Add up accounts. Unless a run is at work, what was set aside may have been billed, and is
+        uncertain."""
         set_aside = sum(account.reserved_usd for account in accounts)
         uncertain = sum(account.uncertain_usd for account in accounts)
         return cls(
@@ -246,6 +242,6 @@ class Spent(NamedTuple):
         )
 
 
-def perhaps(usd: float) -> str:
-    """How much of what is spent is so only perhaps, in brackets; nothing where nothing is."""
+def describe_uncertain(usd: float) -> str:
+    """Return the uncertain share of spending, in brackets, or ''."""
     return f" ({dollars(usd)} of that perhaps: billing unknown)" if usd else ""

@@ -1,8 +1,8 @@
-"""What one model was sent and what its answers took, over the whole life of a folder, and where that ends.
+"""One model's requests, tokens and costs over the whole life of a folder, and its quota.
 
-``usage.json`` is written *ahead*: before a model with a ceiling sends, a block of permits is put
-on disk as reserved. After a crash that block counts as used, so a ceiling is never passed; at
-most a part of one block per model is wasted. Money is reserved likewise (`budget_gate`).
+``usage.json`` is written *ahead*: before a model with a quota sends, a block of permits is on disk as
+reserved. After a crash that block counts as used, so a quota is never exceeded; at most a part of one block
+per model is wasted. Money is reserved likewise (`budget_gate`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,11 @@ from coeval.models.metering.budget_gate import BudgetGate, Fund
 
 
 class JobBill:
-    """Sums up the replies of a job, one after the other; made by `Meter.bill`.
+    """Adds up the replies of a batch job; made by `Meter.open_bill`.
 
-    ``sums`` counts the requests that the host carried out, well or not, and what they took and cost; nobody
-    knows what ``uncertain_usd`` of it are, of answers without a price and of what could not be read.
-    ``taken_usd`` is what the priced answers took of the job's money: one that cost more than was held for it
-    took that.
+    ``sums`` counts the requests that the host processed, failed ones too, with their usage and cost; its
+    ``uncertain_usd`` covers answers without a price and unreadable replies. ``taken_usd`` is what the priced
+    answers took of the job's money, each at most what was held for it.
     """
 
     def __init__(self, price: Price | None, doubt: Callable[[Usage, float], None]) -> None:
@@ -41,9 +40,9 @@ class JobBill:
         self.sums = ModelAccount()
         self.taken_usd = 0.0
 
-    def answered(self, usage: Usage, most_usd: float = 0.0) -> Usage:
-        """Add what an answer took; the same with its price. ``most_usd`` is what was held for it."""
-        usage = priced(usage, self._price)
+    def add_answer(self, usage: Usage, most_usd: float = 0.0) -> Usage:
+        """Add an answer's usage; return it with its price. ``most_usd`` is what was held for it."""
+        usage = add_price(usage, self._price)
         self._doubt(usage, most_usd)
         self.sums.requests += 1
         self.sums.book(usage)
@@ -53,16 +52,15 @@ class JobBill:
             self.taken_usd += min(usage.cost_usd, most_usd)
         return usage
 
-    def failed(self, most_usd: float = 0.0) -> None:
-        """Add a request that the host carried out, and answered with an error; ``most_usd`` is what that may
-        have cost, 0 where the host does not bill it."""
+    def add_failure(self, most_usd: float = 0.0) -> None:
+        """Add a request that the host answered with an error, which may have cost ``most_usd``."""
         self.sums.requests += 1
         self.sums.uncertain_usd += most_usd
 
 
-def priced(usage: Usage, price: Price | None) -> Usage:
-    """The usage with its cost, where the host reports none and the price is known. A cost of zero is none
-    beside tokens that nobody knows."""
+def add_price(usage: Usage, price: Price | None) -> Usage:
+    """Return the usage with its cost, if the host reports none and the price is known. A reported cost of
+    zero counts as none if tokens are uncounted."""
     if usage.cost_usd or (usage.cost_usd is not None and not usage.uncounted):
         return usage
     cost = None if price is None else price(usage)
@@ -71,23 +69,22 @@ def priced(usage: Usage, price: Price | None) -> Usage:
 
 _HOSTS_WORD = "what the host says an answer cost"
 
-# Permits that are reserved on disk at once: few writes beside requests, and as much as a crash may waste.
+# Permits reserved on disk at once: few writes relative to requests, and as many as a crash may waste.
 BLOCK = 32
-# What a host may add to a prompt, at most: the marks of its template, and what it tells the model of the
-# date, of tools and of schemas (some 350 tokens where it is most).
+# Tokens that a host may add to a prompt, at most: marks of its template, and what it tells the model about
+# the date, tools and schemas (the most seen are some 350).
 FRAMING_TOKENS = 1024
 
 
 class Meter:
-    """One model's account; made by `Ledger.meter`.
+    """Keeps one model's account; made by `Ledger.meter`.
 
-    Of requests that are asked live: `reserve` before one is sent; `settle` once for each answer, when it
-    comes; `give_back` for one that was not sent after all. Where the model is `priced`, their money is the
-    affair of a `Reservation`.
+    A live request: `reserve_request` before it is sent; `book_answer` once its answer comes, or
+    `return_request` if it was not sent. If the model `is_priced`, a `Reservation` holds its money.
 
-    Of requests in a batch job: `park` before one is written down for a job that is yet to be submitted,
-    `unpark` where that is dropped; `submit` before the job is sent to the host, `settle_job` once for it when
-    its replies are there. Tags make both safe to repeat after a crash.
+    A request of a batch job: `park` before it is recorded for a job, `unpark` if it is dropped; `submit`
+    before the job is sent to the host, `settle_job` when its replies are there. Tags make both safe to repeat
+    after a crash.
     """
 
     def __init__(
@@ -109,32 +106,33 @@ class Meter:
 
     @property
     def requests(self) -> int:
-        """Requests counted so far, in this process and before, those that are parked not among them."""
+        """Return the requests counted over the life of the folder, without parked ones."""
         return self._row.requests
 
     @property
     def spent_usd(self) -> float:
-        """What it has cost, in this process and before, and what it may have cost besides."""
+        """Return what the model has cost over the life of the folder, uncertain cost included."""
         return self._row.spent_usd
 
     @property
-    def priced(self) -> bool:
-        """Whether money is set aside for its requests: they cost some, and it is known how much. So it is
-        without a budget too, for one that may be set later."""
+    def is_priced(self) -> bool:
+        """Check whether money is set aside for requests: they cost a known price. So it is even without a
+        budget, which may be set later."""
         return self._terms.most is not None
 
     @property
-    def budgeted(self) -> bool:
-        """Whether a budget holds for its requests."""
-        return self.priced and bool(self.fund.budgets)
+    def has_budget(self) -> bool:
+        """Check whether requests are priced and a budget applies to them."""
+        return self.is_priced and bool(self.fund.budgets)
 
     def most_usd(self, body_bytes: int, answer_tokens: int, *, batched: bool = False) -> float:
-        """The most that a request may cost: no tokenizer makes more tokens of a text than it has bytes."""
+        """Return the most that a request may cost: no tokenizer makes more tokens of a text than it has
+        bytes."""
         most = self._terms.batch_most if batched else self._terms.most
         return 0.0 if most is None else most(body_bytes + FRAMING_TOKENS, answer_tokens)
 
     def refusal(self) -> QuotaExhausted | None:
-        """What `reserve` would raise for one more request, without counting one; None where it would not."""
+        """Return what `reserve_request` would raise for another request, without counting one; else None."""
         used, ceiling = self._row.requests + self._parked, self._terms.max_calls
         if ceiling is None or used < ceiling:
             return None
@@ -145,11 +143,11 @@ class Meter:
             f"Raise {key} and run again with {CONTINUE}.",
         )
 
-    def reserve(self) -> None:
+    def reserve_request(self) -> None:
         """Count a request that is about to be sent.
 
-        Raises QuotaExhausted: the ceiling does not allow it; StoreError: the reservation could not be
-        written, so nothing may be sent.
+        Raises QuotaExhausted: the quota is used up; StoreError: the reservation could not be written, so
+        nothing may be sent.
         """
         row, ceiling = self._row, self._terms.max_calls
         if ceiling is not None:
@@ -160,13 +158,12 @@ class Meter:
             row.reserved -= 1
         row.requests += 1
 
-    def give_back(self) -> None:
-        """Take back the permit of a request that was not sent.
+    def return_request(self) -> None:
+        """Return the permit of a request that was not sent.
 
-        What the file counts is not lowered before it is next written, so it never counts less than was
-        sent. It is written as soon as a crash would waste more than a block.
-
-        Raises StoreError: the counts could not be written.
+        The file's count is lowered only at its next write, so it is never less than what was sent. It is
+        written as soon as a crash would waste more than a block. Raises StoreError: it could not be
+        written.
         """
         row = self._row
         row.requests -= 1
@@ -176,21 +173,22 @@ class Meter:
                 row.reserved = BLOCK // 2
                 self._file.write()
 
-    def settle(self, usage: Usage, most_usd: float = 0.0) -> Usage:
-        """Book what an answer took; the same with its price, where that is known and the host told none.
-        ``most_usd`` is what was set aside for it."""
+    def book_answer(self, usage: Usage, most_usd: float = 0.0) -> Usage:
+        """Book an answer's usage; return it with its cost, by price if the host reports none. ``most_usd`` is
+        what was set aside for it."""
         row, reported = self._row, usage.cost_usd
-        usage = priced(usage, self._terms.price)
+        usage = add_price(usage, self._terms.price)
         cost = usage.cost_usd
         if reported is not None and cost is not None:
             row.priced_by = _HOSTS_WORD
         if cost is not None and (reported is not None or most_usd):
-            self._doubt_bill(usage, most_usd, self._terms.price)
+            self._warn_of_bill(usage, most_usd, self._terms.price)
         row.book(usage)
         return usage
 
-    def _doubt_bill(self, usage: Usage, most_usd: float, price: Price | None) -> None:
-        """Warn of a bill that no budget can prevent: above what was set aside, or nothing beside tokens."""
+    def _warn_of_bill(self, usage: Usage, most_usd: float, price: Price | None) -> None:
+        """Warn of a bill that no budget can prevent: more than was set aside, or nothing for tokens that cost
+        something."""
         cost = usage.cost_usd
         if cost is None:
             return
@@ -212,36 +210,35 @@ class Meter:
             )
 
     def park(self, usd: float = 0.0, rank: int = 0) -> Awaitable[None] | None:
-        """Hold a permit and ``usd`` for a request of a batch job that is yet to be submitted, in memory only:
-        at once (None), or when what is returned has been awaited, where money is short for the moment.
+        """Hold a permit and ``usd``, in memory only, for a request of a batch job that is yet to be
+        submitted: at once (None), or once what is returned has been awaited.
 
-        Raises QuotaExhausted: a ceiling or a budget does not allow it; so does the awaitable.
+        Raises QuotaExhausted: a quota or a budget does not allow it; so does the awaitable.
         """
         if (refused := self.refusal()) is not None:
             raise refused
-        money = self.budget_gate.take(self.fund, usd, rank, parked=True) if usd else None
+        money = self.budget_gate.set_aside(self.fund, usd, rank, parked=True) if usd else None
         if money is None:
             self._parked += 1
             return None
-        return self._park_when(money, usd)
+        return self._await_park(money, usd)
 
-    async def _park_when(self, money: Future[None], usd: float) -> None:
-        await self.budget_gate.granted(self.fund, usd, money, parked=True)
+    async def _await_park(self, money: Future[None], usd: float) -> None:
+        await self.budget_gate.await_grant(self.fund, usd, money, parked=True)
         if (refused := self.refusal()) is not None:
             self.budget_gate.put_back(self.fund, usd, parked=True)
             raise refused
         self._parked += 1
 
     def unpark(self, usd: float = 0.0) -> None:
-        """Give back what `park` held for one request: it will not be sent in a job."""
+        """Release what `park` held for a request that no job will send."""
         self._parked -= 1
         if usd:
             self.budget_gate.put_back(self.fund, usd, parked=True)
 
     def submit(self, tag: str, requests: int, usd: float = 0.0, dearest_usd: float = 0.0) -> None:
-        """Make what was parked for the requests of a job, ``usd`` in all, the job's, and write it down: to be
-        called before the host is told. Once for a tag: a job that is submitted anew after a crash has it
-        already.
+        """Book the parked money of a job's requests, ``usd`` in all, as the job's, before the host gets it. A
+        repeated tag, after a crash, does nothing.
 
         Raises StoreError: it could not be written, so nothing may be sent; all stays parked.
         """
@@ -261,23 +258,23 @@ class Meter:
             self.fund.unpark(usd, requests)
 
     def open_jobs(self) -> dict[str, JobAccount]:
-        """The jobs that were submitted and are not booked, by tag."""
+        """Return the submitted jobs that are not booked, by tag."""
         return dict(self._row.jobs)
 
-    def bill(self) -> JobBill:
-        """To sum up the replies of a job, at the batch price."""
+    def open_bill(self) -> JobBill:
+        """Open a bill for the replies of a job, at the batch price."""
         price = self._terms.batch_price
-        return JobBill(price, lambda usage, most_usd: self._doubt_bill(usage, most_usd, price))
+        return JobBill(price, lambda usage, most_usd: self._warn_of_bill(usage, most_usd, price))
 
-    def priced_in_batch(self, usage: Usage) -> Usage:
-        """What an answer of a job took, with its price; nothing is booked."""
-        return priced(usage, self._terms.batch_price)
+    def add_batch_price(self, usage: Usage) -> Usage:
+        """Return the usage of an answer in a job with its cost; books nothing."""
+        return add_price(usage, self._terms.batch_price)
 
     def settle_job(self, tag: str, bill: JobBill) -> None:
-        """Book a job's replies and write that down; permits and money of what was not carried out come back.
-        Once for a tag: again, it does nothing. An empty ``bill`` is that of a job that never came about.
+        """Book a job's replies; return the permits and money of requests that were not processed. A repeated
+        tag does nothing. An empty ``bill`` is that of a job that never started.
 
-        Raises StoreError: it could not be written; to be called again.
+        Raises StoreError: it could not be written; call it again.
         """
         row = self._row
         if tag in row.booked:
@@ -299,10 +296,10 @@ class Meter:
             for name in ModelAccount.__struct_fields__:
                 setattr(row, name, getattr(before, name))
             raise
-        self.budget_gate.changed()
+        self.budget_gate.serve_waiting()
 
     def _write_ahead(self, ceiling: int) -> None:
-        """Write that a block of requests may be sent."""
+        """Reserve a block of requests on disk."""
         self._row.reserved = min(BLOCK, ceiling - self._row.requests)
         try:
             self._file.write()
@@ -315,9 +312,11 @@ class Meter:
 
 
 class Reservation:
-    """At most ``usd``, set aside by `take` before each attempt, which is then `sent`, and settled after it.
-    What nobody has settled of an attempt when the next one begins, or at `close`, may have been spent.
-    ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier ones have cost."""
+    """The money of one live request: ``usd`` is set aside before each attempt and settled after it.
+
+    An attempt that was sent and not settled when the next one begins, or at `close`, may have been billed.
+    ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier requests cost.
+    """
 
     def __init__(self, meter: Meter, usd: float, rank: int, *, bounds: bool = True) -> None:
         self._meter = meter
@@ -327,57 +326,56 @@ class Reservation:
         self.usd = usd
 
     def refusal(self) -> QuotaExhausted | None:
-        """What `take` would raise now, of a budget."""
+        """Return what `set_aside` would raise now for a budget, or None."""
         if self._held:
             return None
         return self._meter.budget_gate.refusal(self._meter.fund, self.usd, self._rank)
 
-    def take(self) -> Awaitable[None] | None:
-        """Set the money aside: at once (None), or when what is returned has been awaited.
+    def set_aside(self) -> Awaitable[None] | None:
+        """Set the money aside: at once (None), or once what is returned has been awaited.
 
-        Raises QuotaExhausted: a budget does not reach for it; so does the awaitable; StoreError: the
+        Raises QuotaExhausted: a budget cannot pay for it; so does the awaitable; StoreError: the
         reservation could not be written, so nothing may be sent.
         """
         if self._sent:
             self.close()
         if self._held:
             return None
-        money = self._meter.budget_gate.take(self._meter.fund, self.usd, self._rank)
+        money = self._meter.budget_gate.set_aside(self._meter.fund, self.usd, self._rank)
         if money is None:
             self._held = True
             return None
-        return self._take_when(money)
+        return self._await_grant(money)
 
-    async def _take_when(self, money: Future[None]) -> None:
-        await self._meter.budget_gate.granted(self._meter.fund, self.usd, money)
+    async def _await_grant(self, money: Future[None]) -> None:
+        await self._meter.budget_gate.await_grant(self._meter.fund, self.usd, money)
         self._held = True
 
     def settle(self, usage: Usage) -> Usage:
-        """Book what an answer took; the same with its price. What nobody told the tokens of may have cost all
+        """Book an answer's usage; return it with its cost. If nobody knows its tokens, it may have cost all
         that was set aside."""
-        usage = self._meter.settle(usage, self.usd if self._held and self._bounds else 0.0)
+        usage = self._meter.book_answer(usage, self.usd if self._held and self._bounds else 0.0)
         if self._held and usage.cost_usd is not None:
             self._held = self._sent = False
             self._meter.budget_gate.spend(self._meter.fund, self.usd, usage.cost_usd)
         return usage
 
-    def sent(self) -> None:
-        """The request goes out now."""
+    def mark_sent(self) -> None:
         self._sent = True
 
-    def unspent(self) -> None:
-        """The request was not sent after all, or was answered with an error that is not billed."""
+    def release(self) -> None:
+        """Release the money of a request that was not sent, or whose error is not billed."""
         if self._held:
             self._held = self._sent = False
             self._meter.budget_gate.put_back(self._meter.fund, self.usd)
 
     def close(self) -> None:
-        """It is over: who can say what became of a request that was sent and is not settled?"""
+        """End the request. If it was sent and not settled, its money is booked as uncertain."""
         if self._held and self._sent:
             self._held = self._sent = False
-            self._meter.budget_gate.lose(self._meter.fund, self.usd)
+            self._meter.budget_gate.book_uncertain(self._meter.fund, self.usd)
         else:
-            self.unspent()
+            self.release()
 
 
 # --- The meters of a folder's models
@@ -386,23 +384,13 @@ _log = logging.getLogger("coeval")
 
 
 class Ledger:
-    """The counts of ``usage.json``, for the only process that writes it.
+    """The meters of a folder's models, for the only process that writes ``usage.json`` (``path``).
 
-    Parameters
-    ----------
-    path:
-        the file; absent is empty. Models it names and this run does not are kept as they stand.
-    terms:
-        by model; one that is not named is counted, not limited.
-    budget_usd:
-        the most money for all models together, over the life of the file; None: any.
-    recorded:
-        what the folder's own records took, by model: the counts are never less.
+    Models without ``terms`` are counted, not limited; accounts of models that this run does not use are kept.
+    ``budget_usd`` is the most money for all models together, over the life of the file. Counts are never less
+    than ``recorded``, the usage in the folder's own records by model.
 
-    Raises
-    ------
-    StoreError
-        the file is damaged and a ceiling or a budget depends on it.
+    Raises StoreError: the file is damaged, and a quota or a budget depends on it.
     """
 
     def __init__(
@@ -417,25 +405,25 @@ class Ledger:
         try:
             self._file.load()
         except StoreError as error:
-            ceilings = [(each.max_calls, each.max_cost_usd) for each in self._terms.values()]
-            if budget_usd is not None or any(each != (None, None) for each in ceilings):
+            ceilings = [(limits.max_calls, limits.max_cost_usd) for limits in self._terms.values()]
+            if budget_usd is not None or any(limits != (None, None) for limits in ceilings):
                 raise StoreError(
                     f"{path} cannot be used ({error}), and a ceiling depends on what it counts. Restore it "
                     "from a copy, or move it away: then requests count from zero, and costs from what the "
                     "folder's records say."
                 ) from error
             self._file.set_aside()
-        if self._file.take_up(recorded):
-            self._file.write()  # for those who read it, and for a start that is killed at once
+        if self._file.absorb_crash(recorded):
+            self._file.write()  # for readers, and in case this start is killed at once
         self.budget_gate = BudgetGate(self._file, budget_usd)
         self._meters: dict[str, Meter] = {}
         self._doubted: set[tuple[str, str]] = set()
         self.warn: Callable[[str], None] = _log.warning
-        """Called once for each kind of thing in a model's bill that may not be as it should."""
+        """Called once for each kind of doubt about a model's bill."""
 
     @property
     def accounts(self) -> Collection[ModelAccount]:
-        """What each model has used, those that are not asked now included."""
+        """Return the accounts of all models, those of earlier runs included."""
         return self._file.rows.values()
 
     def meter(self, name: str) -> Meter:
@@ -443,23 +431,22 @@ class Ledger:
             return known
         row, terms = self._file.rows.setdefault(name, ModelAccount()), self._terms.get(name, Terms())
         row.priced_by = terms.priced_by
-        fund = self.budget_gate.fund(name, row, terms.max_cost_usd)
-        self._meters[name] = meter = Meter(self._file, self.budget_gate, fund, terms, self._doubt)
+        fund = self.budget_gate.open_fund(name, row, terms.max_cost_usd)
+        self._meters[name] = meter = Meter(self._file, self.budget_gate, fund, terms, self._warn_once)
         return meter
 
-    def _doubt(self, name: str, kind: str, sentence: str) -> None:
+    def _warn_once(self, name: str, kind: str, sentence: str) -> None:
         if (name, kind) not in self._doubted:
             self._doubted.add((name, kind))
             self.warn(sentence)
 
     def flush(self) -> None:
-        """Write the counts as they stand, reservations kept."""
-        self.budget_gate.trim()
+        """Write the accounts, reservations included, but no more than a block of each."""
+        self.budget_gate.release_spare_blocks()
         self._file.write()
 
     def close(self) -> None:
-        """Write the exact counts: what was reserved and not sent is given back. No file is made where nothing
-        was sent."""
+        """Write the exact counts, without reservations. Make no file if nothing was sent."""
         rows = self._file.rows.values()
         for row in rows:
             row.reserved, row.reserved_usd = 0, 0.0

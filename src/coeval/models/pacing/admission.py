@@ -1,4 +1,4 @@
-"""Whether a model is still asked."""
+"""Which requests of a model may still be sent: its quota, budget and refusals; and in which order."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
 from coeval.models.metering.meter import Meter, Reservation
 
-# So many 401, 403 or 404 in a row, with no answer before them, end a model; so many that say that no money is
-# left, with no answer between them: a gateway may have another account.
+# This many 401, 403 or 404 before any answer stop a model, as do so many replies in a row that its account is
+# empty: one proves little, since a gateway may have another account.
 REFUSALS_TO_STOP = 3
-# So many 401 in a row end a model that has answered: its key is no longer good.
+# This many 401 in a row stop a model that has answered: its key is no longer valid.
 DENIALS_TO_STOP = 20
 
 
 class Admission:
-    """A model's right to be asked: as far as its ceiling goes, until all its first requests are refused, or
-    its key is in the end.
+    """Permits a model's requests, until its quota or budget is used up or its host keeps refusing it.
 
-    ``meter`` is its account, None where nobody keeps one.
+    ``meter`` is its account; None if none is kept.
     """
 
     def __init__(self, name: str, meter: Meter | None = None) -> None:
@@ -50,38 +49,41 @@ class Admission:
         self._reason: str | None = None
         self._dearest_usd: float | None = None
         self._ahead: asyncio.Future[None] | None = None
-        # Books what an answer took, as soon as it is there; the same with its price, where that is known.
-        self.settle: Callable[[Usage], Usage] = (lambda usage: usage) if meter is None else meter.settle
+        # Books an answer's usage as soon as it comes; returns it with its price, if known.
+        self.settle: Callable[[Usage], Usage] = (lambda usage: usage) if meter is None else meter.book_answer
 
-    def permit(self) -> None:
-        """Called before each request sent; raises ModelStopped, or what the meter raises."""
+    def take_permit(self) -> None:
+        """Count a request that is about to be sent.
+
+        Raises ModelStopped, or as `Meter.reserve_request`.
+        """
         if self._reason is not None:
             raise ModelStopped(self._reason)
         if self._meter is not None:
-            self._meter.reserve()
+            self._meter.reserve_request()
 
-    def unsent(self) -> None:
-        """The request was not sent after all, for want of a connection: its permit can be used again."""
+    def return_permit(self) -> None:
+        """Return the permit of a request that was not sent, for want of a connection."""
         if self._meter is not None:
-            self._meter.give_back()
+            self._meter.return_request()
 
     @property
-    def priced(self) -> bool:
-        """Whether requests need a `Reservation`."""
-        return self._meter is not None and self._meter.priced
+    def is_priced(self) -> bool:
+        """Check whether requests need a `Reservation`."""
+        return self._meter is not None and self._meter.is_priced
 
     @property
     def has_budget(self) -> bool:
-        """Whether a budget holds for what its answers say that they cost."""
+        """Check whether a budget limits the costs that answers report."""
         return self._meter is not None and bool(self._meter.fund.budgets)
 
     @asynccontextmanager
-    async def at_reported_cost(self, rank: int) -> AsyncIterator[Reservation | None]:
-        """The money for a request without a price, under a budget: what the dearest answer so far cost,
-        None where they cost nothing. The first one goes ahead, as nobody knows it before."""
+    async def reserve_reported_cost(self, rank: int) -> AsyncIterator[Reservation | None]:
+        """Reserve what the dearest answer so far cost, for a model with a budget but no price; None if they
+        cost nothing. The first request goes ahead of the others, since no cost is known before it."""
         while self._dearest_usd is None and self._ahead is not None:
             await asyncio.wait((self._ahead,))
-        if self.priced or not self.has_budget or self._dearest_usd == 0:
+        if self.is_priced or not self.has_budget or self._dearest_usd == 0:
             yield None
         elif self._dearest_usd is not None:
             yield Reservation(self._account, self._dearest_usd, rank, bounds=False)
@@ -94,21 +96,21 @@ class Admission:
                 self._ahead = None
                 first.set_result(None)
 
-    def learn_cost(self, usage: Usage) -> None:
-        """Remember what an answer said it cost."""
+    def record_cost(self, usage: Usage) -> None:
+        """Record what an answer reports it cost."""
         self._dearest_usd = max(self._dearest_usd or 0.0, usage.cost_usd or 0.0)
 
-    def reservation(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Reservation:
-        """The money for a request of a `priced` model; raises as `most_usd`."""
+    def make_reservation(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Reservation:
+        """Make the reservation for a request of a priced model; raises as `most_usd`."""
         return Reservation(self._account, self.most_usd(prompt_bytes, answer_tokens), rank)
 
     def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
-        """The most that a request of a `priced` model may cost, whose prompt takes so many bytes; 0 where
-        nothing bounds its answer and no budget needs a bound.
+        """Return the most that a request of a priced model may cost; 0 if neither its answer nor a budget has
+        a bound.
 
-        Raises QuotaExhausted: nothing bounds its answer, and a budget does.
+        Raises QuotaExhausted: its answer has no bound, and a budget needs one.
         """
-        if answer_tokens is None and not self._account.budgeted:
+        if answer_tokens is None and not self._account.has_budget:
             return 0.0
         if answer_tokens is None:
             raise QuotaExhausted(
@@ -123,40 +125,44 @@ class Admission:
             raise ValueError("a model without an account has no budget")
         return self._meter
 
-    def permit_at(self, reservation: Reservation) -> Awaitable[None] | None:
-        """As `permit`, with its money set aside; what is returned is to be awaited before it is called
-        again."""
+    def take_paid_permit(self, reservation: Reservation) -> Awaitable[None] | None:
+        """Set a request's money aside and take a permit. Await what is returned, then call it again."""
         if self._reason is not None:
             raise ModelStopped(self._reason)
-        if (money := reservation.take()) is None:
-            self.permit()
-            reservation.sent()
+        if (money := reservation.set_aside()) is None:
+            self.take_permit()
+            reservation.mark_sent()
         return money
 
-    def unsent_at(self, reservation: Reservation) -> None:
-        self.unsent()
-        reservation.unspent()
+    def return_paid_permit(self, reservation: Reservation) -> None:
+        self.return_permit()
+        reservation.release()
 
-    def refusal_at(self, reservation: Reservation) -> Gap | None:
+    def paid_refusal(self, reservation: Reservation) -> Gap | None:
         return self.refusal() or reservation.refusal()
 
-    async def asked(
+    async def call_once(
         self,
         request: Request,
         spec: ModelSpec,
         call: Callable[[Request], Awaitable[Completion]],
         reservation: Reservation | None = None,
     ) -> Completion:
-        """Have a request answered once that is permitted and paid for, and book it. A call that raises
-        Draining was not made. An error costs nothing, unless it says so; who hangs may have spent the
-        money."""
-        if reservation is None and self.priced:
+        """Call the model once, with a permit and a reservation, and book the answer.
+
+        A call that raises Draining was not made. An error costs nothing unless it says so; a request that
+        timed out may have spent its money.
+        """
+        if reservation is None and self.is_priced:
             tokens = max_answer_tokens(request.sampling, spec)
-            reservation = self.reservation(count_prompt_bytes(request), tokens, request.rank)
-        permit: Callable[[], Awaitable[None] | None] = self.permit
-        unsent, settle = self.unsent, self.settle
+            reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.rank)
+        permit: Callable[[], Awaitable[None] | None] = self.take_permit
+        unsent, settle = self.return_permit, self.settle
         if reservation is not None:
-            permit, unsent = partial(self.permit_at, reservation), partial(self.unsent_at, reservation)
+            permit, unsent = (
+                partial(self.take_paid_permit, reservation),
+                partial(self.return_paid_permit, reservation),
+            )
             settle = reservation.settle
         try:
             while (money := permit()) is not None:
@@ -171,7 +177,7 @@ class Admission:
             if error.usage is not None:
                 error.usage = settle(error.usage)
             elif reservation is not None and not isinstance(error, RequestTimeout):
-                reservation.unspent()
+                reservation.release()
             raise
         finally:
             if reservation is not None:
@@ -181,25 +187,25 @@ class Admission:
         return msgspec.structs.replace(completion, usage=usage)
 
     def refusal(self) -> Gap | None:
-        """What `permit` would raise now, for those who wait for their turn; it counts nothing."""
+        """Return what `take_permit` would raise now, without counting a request."""
         if self._reason is not None:
             return ModelStopped(self._reason)
         return None if self._meter is None else self._meter.refusal()
 
-    def ended(self, error: ModelError | None) -> None:
-        """A request was answered (None), or failed for good."""
+    def record_outcome(self, error: ModelError | None) -> None:
+        """Record that a request was answered (None) or failed for good."""
         if error is None:
             self._answered = True
             self._denials = self._unpaid = 0
         elif isinstance(error, AccessDenied | NotFound):
-            self._refused(error)
+            self._count_refusal(error)
 
-    def stop_above_limit(self, error: ModelError, *, judge: bool) -> None:
-        """Stop calling the model: its host refuses the limit on answers, whatever the prompt is."""
+    def stop_at_refused_limit(self, error: ModelError, *, judge: bool) -> None:
+        """Stop the model: its host refuses the limit on answers, whatever the prompt."""
         way_out = f"Correct {max_tokens(judge=judge)}"
         self._stop("its host refuses answers of that length", error, way_out)
 
-    def _refused(self, error: AccessDenied | NotFound) -> None:
+    def _count_refusal(self, error: AccessDenied | NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
         self._unpaid += isinstance(error, AccountSpent)
@@ -220,17 +226,17 @@ class Admission:
 
 # --- Order of requests that share a cached prefix
 
-# Anthropic's cache keeps a prefix for five minutes from its last use; the clocks are not the same.
+# Anthropic's cache keeps a prefix for five minutes from its last use, by another clock.
 _KEPT_S = 240.0
-# Prefixes that are remembered. One that is forgotten costs a turn.
+# Prefixes to remember; a forgotten one only costs a wait.
 _MOST = 8192
 
 
 class SharedPrefixes:
-    """One of the requests that begin alike goes ahead; the others follow when it has ended, however it did.
+    """Sends one of the requests that share a prefix first; the others follow when it has ended.
 
-    A host's cache has a prefix from the first answer on: requests that are sent at once would each pay for
-    writing it, and none would read it.
+    A host caches a prefix with the first answer. Requests sent at the same time would each pay for writing
+    it, and none would read it.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -239,9 +245,9 @@ class SharedPrefixes:
         self._used: dict[str, float] = {}
 
     @asynccontextmanager
-    async def turn(self, request: Request) -> AsyncIterator[None]:
-        """Wait until a request may be sent; it has been when this ends."""
-        prefix = _prefix(request)
+    async def wait_turn(self, request: Request) -> AsyncIterator[None]:
+        """Wait until a request may be sent; it has been sent when the context ends."""
+        prefix = _hash_prefix(request)
         ahead = self._ahead.get(prefix)
         if ahead is None and self._clock() - self._used.get(prefix, float("-inf")) >= _KEPT_S:
             self._ahead[prefix] = first = asyncio.get_running_loop().create_future()
@@ -250,22 +256,22 @@ class SharedPrefixes:
             finally:
                 del self._ahead[prefix]
                 first.set_result(None)
-                self._use(prefix)
+                self._mark_used(prefix)
             return
         if ahead is not None:
             await asyncio.wait((ahead,))
         yield
-        self._use(prefix)
+        self._mark_used(prefix)
 
-    def _use(self, prefix: str) -> None:
+    def _mark_used(self, prefix: str) -> None:
         self._used.pop(prefix, None)
         self._used[prefix] = self._clock()
         if len(self._used) > _MOST:
             del self._used[next(iter(self._used))]
 
 
-def _prefix(request: Request) -> str:
-    """What stands for all that a request shares."""
+def _hash_prefix(request: Request) -> str:
+    """Hash what a request shares: all messages but the last, and the start of that one."""
     *before, last = request.messages
     whole = (part for message in before for part in (message.role, message.content))
     return digest(*whole, last.role, last.content[: request.shared])

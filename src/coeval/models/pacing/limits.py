@@ -1,7 +1,7 @@
 """Which request is sent next, and when: one `Limiter` per endpoint (base URL and key).
 
-Every model and stage that asks there shares it. How many may be in flight adapts to the host
-(`Window`); it is never guessed from the model's name.
+All models and phases share it. How many requests may be in flight adapts to the host (`Window`) and is
+never guessed from the model's name.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import heapq
 import time
 from collections.abc import Callable, Iterable
+from functools import reduce
 from itertools import chain, count
 from typing import NamedTuple, Self
 
@@ -18,25 +19,21 @@ from coeval.core.model import ModelSpec
 from coeval.models.pacing.throttle import Turn
 from coeval.models.pacing.window import Window
 
-# --- Gate
-#
-# When the next request of an endpoint may be sent, however few are in flight.
-
-# --- Pace, and gaps after refusals
+# --- Gate: when the next request of an endpoint may be sent, however few are in flight
 
 # Seconds between two requests to a host that refuses everything.
 LONGEST_GAP_S = 1.0
-# What the first refusal costs at least: the order of one round trip to a host nearby.
+# The least gap after a refusal: about one round trip to a host nearby.
 _SHORTEST_GAP_S = 0.01
-# Half the shortest gap: below it the event loop's own delays are as large.
+# Half the shortest gap: below it, the event loop's own delays are as large.
 _NO_GAP_S = 0.005
 
 
 class Pace:
-    """At most ``per_minute`` units a minute, with bursts of ``burst_s`` seconds' worth.
+    """A rate of ``per_minute`` units, with bursts of ``burst_s`` seconds' worth.
 
-    What is charged is waited off, also after it was spent; a charge below zero is a refund. This is
-    the generic cell rate algorithm: one number, the time at which everything charged is paid for.
+    A charge delays later requests, even if it is made after the fact; a negative one is a refund. This is
+    the generic cell rate algorithm: its only state is the time at which everything charged is paid for.
     """
 
     def __init__(self, per_minute: float, burst_s: float) -> None:
@@ -48,16 +45,16 @@ class Pace:
         self._paid_at = max(self._paid_at, now) + units * self._seconds_each
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the next may go; zero or less: now."""
+        """Return the seconds until the next request may be sent; zero or less: now."""
         return self._paid_at - self._burst_s - now
 
 
 class Spacing:
-    """How far apart requests are sent to a host that refuses them.
+    """The gap between requests to a host that refuses them.
 
-    After a refusal nothing is sent for twice the time that the refusal took; each further refusal
-    doubles the gap, each request sent without one halves it. So a host that refuses everything is
-    asked about once a second, and one that takes requests again has its full load two seconds later.
+    After a refusal, nothing is sent for twice the time that the refusal took; each further refusal doubles
+    the gap, each request sent without one halves it. A host that refuses everything gets about one request
+    a second, and one that recovers has its full load two seconds later.
     """
 
     def __init__(self) -> None:
@@ -65,27 +62,25 @@ class Spacing:
         self._refused = False
 
     @property
-    def open(self) -> bool:
-        """Nothing is kept apart."""
+    def is_open(self) -> bool:
         return self._gap_s == 0.0
 
-    def refused(self, sent_at: float, now: float) -> None:
+    def record_refusal(self, sent_at: float, now: float) -> None:
         self._refused = True
         self._gap_s = min(LONGEST_GAP_S, max(2 * self._gap_s, 2 * (now - sent_at), _SHORTEST_GAP_S))
         self._sent_from = now + self._gap_s
 
-    def sent(self, now: float) -> None:
+    def record_send(self, now: float) -> None:
         if not self._refused:
             self._gap_s = self._gap_s / 2 if self._gap_s > _NO_GAP_S else 0.0
         self._refused = False
         self._sent_from = now + self._gap_s
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the next may go; zero or less: now."""
+        """Return the seconds until the next request may be sent; zero or less: now."""
         return self._sent_from - now
 
-    def forget(self) -> None:
-        """Send as if nothing had been refused."""
+    def reset(self) -> None:
         self._gap_s = 0.0
 
 
@@ -95,9 +90,10 @@ _NEVER = float("-inf")
 
 
 class Gate:
-    """What keeps requests back: rates, refusals, times that the host named, and the turn among all processes.
+    """Holds requests back: by rates, gaps after refusals, times that the host named, and the turn among
+    processes.
 
-    All times are seconds of one clock, but those of ``turn``, which has its own; None: no turn is waited for.
+    All times are seconds of one clock, except those of ``turn``, which has its own; None: no throttle.
     """
 
     def __init__(self, turn: Turn | None = None) -> None:
@@ -106,13 +102,13 @@ class Gate:
         self._requests: Pace | None = None
         self._tokens: Pace | None = None
         self.counts_tokens = False
-        """Whether it is to be told of answers (`answered`, `ended`)."""
+        """Whether `charge_answer` and `refund_unanswered` must be called."""
         self._mean_tokens = self._charged_ahead = 0.0
         self._settled = False
         self._held_until = self._look_until = _NEVER
         self._is_paced = turn is not None
-        self.shut = self._is_paced
-        """Whether something may keep a request; where nothing can, nothing has to be asked."""
+        self.may_block = self._is_paced
+        """Whether `wait_s` must be called: something may hold a request back."""
 
     def set_rates(self, requests_per_minute: float | None, tokens_per_minute: float | None) -> None:
         self._requests = self._tokens = None
@@ -122,35 +118,34 @@ class Gate:
         if tokens_per_minute is not None:
             self._tokens = Pace(tokens_per_minute, 6.0)
         self.counts_tokens = self._tokens is not None
-        self._is_paced = any(each is not None for each in (self._requests, self._tokens, self._turn))
-        self.shut = self.shut or self._is_paced
+        self._is_paced = any(pace is not None for pace in (self._requests, self._tokens, self._turn))
+        self.may_block = self.may_block or self._is_paced
 
     def hold(self, until: float) -> None:
-        """Let nothing pass until then."""
         self._held_until = max(self._held_until, until)
-        self.shut = True
+        self.may_block = True
 
-    def look_until(self, until: float) -> None:
-        """Be asked of each request until then, as some of them are held."""
+    def recheck_until(self, until: float) -> None:
+        """Check each request until then, since some lanes are held."""
         self._look_until = max(self._look_until, until)
-        self.shut = True
+        self.may_block = True
 
     @property
-    def spaced(self) -> bool:
-        """Requests are kept apart, as some were refused."""
-        return not self._spacing.open
+    def is_spacing(self) -> bool:
+        return not self._spacing.is_open
 
-    def refused(self, sent_at: float, now: float) -> None:
-        self._spacing.refused(sent_at, now)
-        self.shut = True
+    def record_refusal(self, sent_at: float, now: float) -> None:
+        self._spacing.record_refusal(sent_at, now)
+        self.may_block = True
 
-    def forget_refusals(self) -> None:
-        self._spacing.forget()
+    def reset_spacing(self) -> None:
+        self._spacing.reset()
 
     def wait_s(self, now: float) -> float:
-        """Seconds until the next request may pass; it opens when nothing can keep one any more."""
+        """Return the seconds until the next request may be sent; clear `may_block` once nothing can hold one
+        back."""
         wait_s = self._held_until - now
-        if not self._spacing.open:
+        if not self._spacing.is_open:
             wait_s = max(wait_s, self._spacing.wait_s(now))
         if self._requests is not None:
             wait_s = max(wait_s, self._requests.wait_s(now))
@@ -159,36 +154,36 @@ class Gate:
         if self._turn is not None and wait_s <= 0:
             wait_s = self._turn.wait_s()
         if wait_s <= 0:
-            self.shut = self._is_paced or not self._spacing.open or self._look_until > now
+            self.may_block = self._is_paced or not self._spacing.is_open or self._look_until > now
         return wait_s
 
-    def passed(self, now: float) -> None:
-        """One request goes through."""
-        if not self._spacing.open:
-            self._spacing.sent(now)
+    def charge_request(self, now: float) -> None:
+        """Charge a request that is sent now."""
+        if not self._spacing.is_open:
+            self._spacing.record_send(now)
         if self._requests is not None:
             self._requests.charge(now, 1)
         if self._tokens is not None:
             self._tokens.charge(now, self._mean_tokens)
             self._charged_ahead += self._mean_tokens
         if self._turn is not None:
-            self._turn.take()
+            self._turn.use_moment()
 
-    def answered(self, tokens: int, in_flight: int, now: float) -> None:
-        """A request took so many tokens; told before it has `ended`. ``in_flight`` counts it."""
+    def charge_answer(self, tokens: int, in_flight: int, now: float) -> None:
+        """Charge an answer's tokens, before `refund_unanswered`. ``in_flight`` includes its request."""
         if self._tokens is not None:
-            self._settle(self._tokens, tokens, in_flight, now)
+            self._replace_charge(self._tokens, tokens, in_flight, now)
             self._settled = True
             self._mean_tokens += (tokens - self._mean_tokens) * (_SMOOTHING if self._mean_tokens else 1.0)
 
-    def ended(self, in_flight: int, now: float) -> None:
-        """A request is over, however it went."""
+    def refund_unanswered(self, in_flight: int, now: float) -> None:
+        """Refund what a request that ended was charged ahead, unless an answer was charged instead."""
         if self._tokens is not None and not self._settled:
-            self._settle(self._tokens, 0, in_flight, now)
+            self._replace_charge(self._tokens, 0, in_flight, now)
         self._settled = False
 
-    def _settle(self, pace: Pace, tokens: int, in_flight: int, now: float) -> None:
-        """Charge what one request took in place of its share of what was charged ahead."""
+    def _replace_charge(self, pace: Pace, tokens: int, in_flight: int, now: float) -> None:
+        """Replace a request's share of what was charged ahead by the tokens it took."""
         share = self._charged_ahead / in_flight
         self._charged_ahead -= share
         pace.charge(now, tokens - share)
@@ -196,24 +191,22 @@ class Gate:
 
 # --- Limits
 
-# A host that names hours (a daily quota) is not waited for.
+# Longer waits, such as those of a daily quota, end the request instead.
 LONGEST_HOLD_S = 600.0
-# Four of the longest pauses between two attempts: refusals that lie further apart are not of one trouble.
+# Four of the longest pauses between attempts: refusals further apart have different causes.
 _ONE_TROUBLE_S = 120.0
 # Below the event loop's resolution timers only burn CPU.
 _SHORTEST_TIMER_S = 0.001
 
 
-# Hosts refuse before; from here on one process is bound by its CPU (docs/decisions/0003).
+# Most hosts refuse earlier; above it, one process is bound by its CPU (docs/decisions/0003).
 DEFAULT_CONCURRENCY = 256
-# Doubling reaches 256 in four round trips; a small host is not met with hundreds at once.
+# Doubling reaches 256 in four round trips, and a small host does not get hundreds at once.
 DEFAULT_START = 16
 
 
 class EndpointLimits(NamedTuple):
-    """Requests in flight that are never exceeded, requests in flight to begin with, and the paces kept
-    besides; None where the user sets none. Of several models, the largest numbers in flight and the smallest
-    rates."""
+    """The most requests in flight, how many to start with, and rates; None if the user sets none."""
 
     max_concurrency: int | None = None
     start_concurrency: int | None = None
@@ -221,23 +214,21 @@ class EndpointLimits(NamedTuple):
     tokens_per_minute: float | None = None
 
     @classmethod
-    def of(cls, specs: Iterable[ModelSpec]) -> Self:
-        limits = cls()
-        for spec in specs:
-            limits = limits.joined(cls(*(getattr(spec, name) for name in cls._fields)))
-        return limits
+    def combine(cls, specs: Iterable[ModelSpec]) -> Self:
+        each = (cls(*(getattr(spec, name) for name in cls._fields)) for spec in specs)
+        return reduce(cls.merge, each, cls())
 
-    def joined(self, other: Self) -> Self:
-        """Those of more models."""
+    def merge(self, other: Self) -> Self:
+        """Combine the limits of several models: the largest numbers in flight and the smallest rates."""
         pairs = zip((max, max, min, min), self, other, strict=True)
         return type(self)._make(
-            choose((one for one in (mine, theirs) if one is not None), default=None)
+            choose((limit for limit in (mine, theirs) if limit is not None), default=None)
             for choose, mine, theirs in pairs
         )
 
     @property
     def in_flight(self) -> tuple[int, int]:
-        """The most requests in flight, and those to begin with."""
+        """Return the most requests in flight, and the number to start with."""
         return self.max_concurrency or DEFAULT_CONCURRENCY, self.start_concurrency or DEFAULT_START
 
 
@@ -245,44 +236,37 @@ NO_LIMITS = EndpointLimits()
 
 
 class Lane:
-    """The requests of one model among those of an endpoint: a host may hold them alone, or refuse them."""
+    """One model's requests among those of an endpoint: the host may hold back or refuse these alone."""
 
     def __init__(self) -> None:
         self.held_until = self._refused_at = self._refused_since = float("-inf")
 
-    def refused(self, now: float) -> float:
-        """Note a 429 that names no time; return for how many seconds there has been nothing else."""
+    def record_refusal(self, now: float) -> float:
+        """Record a 429 without a retry time; return for how many seconds nothing else has come."""
         if now - self._refused_at > _ONE_TROUBLE_S:
             self._refused_since = now
         self._refused_at = now
         return now - self._refused_since
 
-    def answered(self) -> None:
+    def record_answer(self) -> None:
         self._refused_at = float("-inf")
 
 
 _Refusal = Callable[[], CoevalError | None]
-# (−rank, 0 for a retry and 1 for new work, order of arrival, what to wake, why it need not be, its lane, its
-# party).
+# (−rank, 0 for a retry and 1 for new work, order of arrival, future to resolve, refusal, lane, owner).
 _Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal, Lane, object]
 
 
-def unrefused() -> None:
-    """There is nothing against a request, whenever its turn comes."""
+def refuse_nothing() -> None:
+    """Permit every request: return None where a `_Refusal` would return an error."""
 
 
 class Limiter:
-    """Slots of one endpoint.
+    """Grants the slots of one endpoint to its requests, by rank.
 
-    Parameters
-    ----------
-    limits:
-        ``start_concurrency=max_concurrency`` gives full concurrency at once; tokens are charged by the mean
-        when a request goes, and set right by what its answer says it took.
-    turn:
-        its turn among the requests of all processes, where there is a throttle.
-    clock:
-        seconds, monotonic.
+    ``start_concurrency=max_concurrency`` gives full concurrency at once. A request is charged the mean number
+    of tokens when it is sent, and corrected by its answer. ``turn`` is its turn among all processes, if there
+    is a throttle; ``clock`` is monotonic, in seconds.
     """
 
     def __init__(
@@ -295,53 +279,52 @@ class Limiter:
         self._window = Window(*limits.in_flight)
         self.gate = Gate(turn)
         self._clock = clock
-        self._host = Lane()  # of requests that name no lane of their own
+        self._host = Lane()  # of requests without a lane of their own
         self.in_flight = self.waiting = 0
         self._queue: list[_Waiter] = []
         self._parked: dict[Lane, list[_Waiter]] = {}
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self.limit_to(limits)
+        self.set_limits(limits)
 
-    def limit_to(self, limits: EndpointLimits) -> None:
-        """Keep to these limits from now on, and to all that the host has taught."""
-        self._window.limit_to(*limits.in_flight)
+    def set_limits(self, limits: EndpointLimits) -> None:
+        """Set other limits, and keep what the host has taught."""
+        self._window.set_limits(*limits.in_flight)
         self.gate.set_rates(limits.requests_per_minute, limits.tokens_per_minute)
 
     @property
-    def limit(self) -> int:
-        """Requests that may be in flight now."""
+    def max_in_flight(self) -> int:
+        """Return how many requests may be in flight now."""
         return int(self._window.size)
 
     async def acquire(
         self,
         rank: int,
         *,
-        again: bool = False,
-        refusal: _Refusal = unrefused,
+        is_retry: bool = False,
+        refusal: _Refusal = refuse_nothing,
         lane: Lane | None = None,
-        party: object = None,
+        owner: object = None,
     ) -> None:
         """Take a slot, which `release` gives back: higher ranks first, then first come first served.
 
-        A retry (``again``) goes ahead of new work of its rank. Does not suspend when a slot is
-        free and nothing has to be waited for. Raises what `turn_away` was given, or what ``refusal``
-        gives by then: who is not to be sent any more takes no slot and no part of the pace. ``party`` is
-        whom `turn_away` may name.
+        A retry goes before new work of its rank. Does not suspend if a slot is free and nothing holds
+        requests back. Raises the error given to `reject_waiting`, or what ``refusal`` returns by then;
+        such a request takes no slot and is not charged. ``owner`` is whom `reject_waiting` may name.
         """
         if (
             not self.waiting
             and self.in_flight + 1 <= self._window.size
-            and (not self.gate.shut or self._passes(lane or self._host, refusal))
+            and (not self.gate.may_block or self._pass_gate(lane or self._host, refusal))
         ):
             self.in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        place = (-rank, 0 if again else 1, next(self._order))
-        heapq.heappush(self._queue, (*place, granted, refusal, lane or self._host, party))
+        order = (-rank, 0 if is_retry else 1, next(self._order))
+        heapq.heappush(self._queue, (*order, granted, refusal, lane or self._host, owner))
         self.waiting += 1
-        self._grant()
+        self._grant_slots()
         if granted.done():
             granted.result()
             return
@@ -349,7 +332,7 @@ class Limiter:
             await granted
         except asyncio.CancelledError:
             if granted.cancelled():
-                self.waiting -= 1  # its place in the queue is skipped when it comes up
+                self.waiting -= 1  # its entry in the queue is skipped when it comes up
                 if not self.waiting:
                     self._queue.clear()
                     self._parked.clear()
@@ -359,47 +342,47 @@ class Limiter:
 
     def release(self) -> None:
         if self.gate.counts_tokens:
-            self.gate.ended(self.in_flight, self._clock())
+            self.gate.refund_unanswered(self.in_flight, self._clock())
         self.in_flight -= 1
         if self.waiting:
-            self._grant()
+            self._grant_slots()
 
-    def succeeded(self, rank: int, latency_s: float, tokens: int = 0) -> None:
-        """An answer came; called before its slot is released."""
+    def record_answer(self, rank: int, latency_s: float, tokens: int = 0) -> None:
+        """Record an answer, before its slot is released."""
         now = self._clock()
-        self._window.answered(rank, latency_s, self.in_flight, now)
+        self._window.record_answer(rank, latency_s, self.in_flight, now)
         if self.gate.counts_tokens:
-            self.gate.answered(tokens, self.in_flight, now)
+            self.gate.charge_answer(tokens, self.in_flight, now)
 
-    def refused(self, sent_at: float) -> None:
-        """The host would not take a request sent at ``sent_at``, because it has too many."""
+    def record_refusal(self, sent_at: float) -> None:
+        """Record that the host refused a request for overload."""
         now = self._clock()
-        if self._window.refused(sent_at, now, again=self.gate.spaced):
-            self.gate.refused(sent_at, now)
+        if self._window.record_refusal(sent_at, now, is_spacing=self.gate.is_spacing):
+            self.gate.record_refusal(sent_at, now)
 
-    def timed_out(self, sent_at: float, *, alone: bool) -> None:
-        """A request sent at ``sent_at`` was not answered in time; ``alone``: nor was any other, lately."""
-        self._window.timed_out(sent_at, self._clock(), alone=alone)
+    def record_timeout(self, sent_at: float, *, alone: bool) -> None:
+        """Record a request that was not answered in time; ``alone``: nor was any other, lately."""
+        self._window.record_timeout(sent_at, self._clock(), alone=alone)
 
-    def reopen(self) -> None:
-        """What was refused says nothing more: the host is down for another reason than load."""
-        self._window.reopen()
-        self.gate.forget_refusals()
+    def forget_refusals(self) -> None:
+        """Forget refusals: the host was down for another reason than load."""
+        self._window.grow_to_start()
+        self.gate.reset_spacing()
 
     def hold(self, seconds: float, lane: Lane | None = None) -> None:
-        """Grant nothing (of a lane) for so long, at most ten minutes: the host named the time itself."""
+        """Grant nothing (in a lane) for the time that the host named, at most `LONGEST_HOLD_S`."""
         until = self._clock() + min(seconds, LONGEST_HOLD_S)
         if lane is None:
             self.gate.hold(until)
         else:
             lane.held_until = max(lane.held_until, until)
-            self.gate.look_until(until)
+            self.gate.recheck_until(until)
 
-    def turn_away(self, party: object, error: CoevalError) -> None:
-        """Those of one party who wait now raise ``error``, or all; who comes later may wait again."""
-        for *_, granted, _, _, whose in chain(self._queue, *self._parked.values()):
-            if not granted.done() and (party is None or whose is party):
-                granted.set_exception(error)  # its place in the queue is skipped when it comes up
+    def reject_waiting(self, owner: object, error: CoevalError) -> None:
+        """Raise ``error`` in the waiting requests of an owner, or in all (None). Later ones may wait."""
+        for *_, granted, _, _, waiter_owner in chain(self._queue, *self._parked.values()):
+            if not granted.done() and (owner is None or waiter_owner is owner):
+                granted.set_exception(error)  # its entry in the queue is skipped when it comes up
                 self.waiting -= 1
         if not self.waiting:
             self._queue.clear()
@@ -408,11 +391,11 @@ class Limiter:
                 self._timer.cancel()
                 self._timer = None
 
-    def _grant(self) -> None:
-        """Hand free slots to those who wait, as far as the window and the gate allow."""
+    def _grant_slots(self) -> None:
+        """Grant free slots to waiting requests, as far as the window and the gate allow."""
         while self._queue and self.in_flight + 1 <= self._window.size:
             *_, granted, refusal, lane, _ = self._queue[0]
-            if granted.done():  # cancelled, or turned away
+            if granted.done():  # cancelled, or rejected
                 heapq.heappop(self._queue)
                 continue
             if (error := refusal()) is not None:
@@ -420,31 +403,31 @@ class Limiter:
                 self.waiting -= 1
                 granted.set_exception(error)
                 continue
-            if self.gate.shut:
+            if self.gate.may_block:
                 now = self._clock()
                 if lane.held_until > now:
                     self._parked.setdefault(lane, []).append(heapq.heappop(self._queue))
-                    self._look_again_in(lane.held_until - now)
+                    self._schedule_grant(lane.held_until - now)
                     continue
                 wait_s = self.gate.wait_s(now)
                 if wait_s > 0:
-                    self._look_again_in(wait_s)
+                    self._schedule_grant(wait_s)
                     return
-                self.gate.passed(now)
+                self.gate.charge_request(now)
             heapq.heappop(self._queue)
             self.waiting -= 1
             self.in_flight += 1
             granted.set_result(None)
 
-    def _passes(self, lane: Lane, refusal: _Refusal) -> bool:
-        """Whether a request that nobody waits before goes through the gate at once."""
+    def _pass_gate(self, lane: Lane, refusal: _Refusal) -> bool:
+        """Charge a request and return True if nothing holds it back; for when no other request waits."""
         now = self._clock()
         if lane.held_until > now or refusal() is not None or self.gate.wait_s(now) > 0:
             return False
-        self.gate.passed(now)
+        self.gate.charge_request(now)
         return True
 
-    def _look_again_in(self, wait_s: float) -> None:
+    def _schedule_grant(self, wait_s: float) -> None:
         loop = asyncio.get_running_loop()
         at = loop.time() + max(wait_s, _SHORTEST_TIMER_S)
         if self._timer is not None:
@@ -452,15 +435,15 @@ class Limiter:
                 return  # it fires sooner and looks again
             self._timer.cancel()
         self._timer_at = at
-        self._timer = loop.call_at(at, self._timer_fired)
+        self._timer = loop.call_at(at, self._grant_on_timer)
 
-    def _timer_fired(self) -> None:
-        """Those whose lane is held no more take their old places in the queue."""
+    def _grant_on_timer(self) -> None:
+        """Return requests of lanes that are no longer held to their place in the queue, and grant slots."""
         self._timer = None
         now = self._clock()
         for lane in [lane for lane in self._parked if lane.held_until <= now]:
             for waiter in self._parked.pop(lane):
                 heapq.heappush(self._queue, waiter)
         if self._parked:
-            self._look_again_in(min(lane.held_until for lane in self._parked) - now)
-        self._grant()
+            self._schedule_grant(min(lane.held_until for lane in self._parked) - now)
+        self._grant_slots()

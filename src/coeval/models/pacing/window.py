@@ -1,4 +1,4 @@
-"""How many requests a host is given at once: more while it keeps up, fewer when it says it is too much."""
+"""How many requests a host gets at once: more while it keeps up, fewer when it refuses some."""
 
 from __future__ import annotations
 
@@ -6,52 +6,51 @@ from typing import NamedTuple
 
 # --- Slow answers, and whether fewer requests help
 
-# Answers whose mean is the first base: with fewer, one slow answer would set it.
+# Answers in the first base latency: with fewer, a single slow answer would set it.
 _WARM_UP = 16
 # The mean over about the last 16 answers.
 _SMOOTHING = 1 / 16
 # Round trips over which the base follows a slower host; longer than any growth of the window takes.
 _DRIFT_ROUNDS = 64.0
-# Delays of our own event loop at full load, which are no news of the host.
+# Delays of our own event loop at full load, which say nothing about the host.
 _SLACK_S = 0.05
-# Half of fewer is one request: rates of so few are noise.
+# Half of fewer is one request, whose rate is noise.
 _FEWEST = 4
-# Symmetric (1 / 1.15 = 0.87): a count of 50 answers scatters by 14 % (1/√50), so less is no news.
+# Symmetric (1 / 1.15 = 0.87): a count of 50 answers scatters by 14 % (1/√50), so less is no evidence.
 _GAIN, _LOSS = 1.15, 0.87
-# A host that fewer requests never help is tried again after 64 windows of slow answers.
+# If fewer requests never help, half is tried again after 64 windows of slow answers.
 _MOST_DOUBTS = 6
 
 
-class Tried(NamedTuple):
-    """The number in flight to go on with. ``share``: answers a second with half of them beside those with
-    all, once that is known."""
+class TrialStep(NamedTuple):
+    """The number in flight from now on. ``rate_ratio``: answers a second with half of them, relative to those
+    with all, once known."""
 
     size: float
-    share: float | None = None
+    rate_ratio: float | None = None
 
     @property
-    def gained(self) -> bool:
-        """Fewer give more."""
-        return self.share is not None and self.share >= _GAIN
+    def is_half_faster(self) -> bool:
+        return self.rate_ratio is not None and self.rate_ratio >= _GAIN
 
 
 class _Latency:
-    """Whether answers of one rank still take about as long as they did with less in flight."""
+    """Latency of one rank's answers: smoothed, and the base it had with fewer requests in flight."""
 
     def __init__(self) -> None:
-        self._seen = 0
+        self._count = 0
         self._smoothed_s = self._base_s = 0.0
 
-    def is_long_after(self, latency_s: float, size: float) -> bool:
-        """Take in one latency; True while the smoothed one is more than about twice the base.
+    def is_slow_after(self, latency_s: float, size: float) -> bool:
+        """Add a latency; return True while the smoothed one exceeds about twice the base.
 
-        The base is the mean of the first answers. It follows a faster host at once and a slower
-        one over dozens of round trips, so that longer answers do not end growth for good. The
-        slack keeps the jitter of our own event loop out of the judgment of a very fast host.
+        The base is the mean of the first answers. It follows a faster host at once, and a slower one over
+        dozens of round trips, so that longer answers do not stop growth for good. The slack excludes the
+        jitter of our own event loop, which matters for very fast hosts.
         """
-        self._seen += 1
-        if self._seen <= _WARM_UP:
-            self._smoothed_s += (latency_s - self._smoothed_s) / self._seen
+        self._count += 1
+        if self._count <= _WARM_UP:
+            self._smoothed_s += (latency_s - self._smoothed_s) / self._count
             self._base_s = self._smoothed_s
             return False
         self._smoothed_s += (latency_s - self._smoothed_s) * _SMOOTHING
@@ -59,46 +58,47 @@ class _Latency:
         self._base_s += change * (_SMOOTHING if change < 0 else 1 / (_DRIFT_ROUNDS * size))
         return self._smoothed_s > 2 * self._base_s + _SLACK_S
 
-    def accept(self) -> None:
-        """Take the latency of now for the usual one."""
+    def rebase(self) -> None:
+        """Make the present latency the base."""
         self._base_s = self._smoothed_s
 
 
 class _Trial:
-    """Answers a second with all in flight that there were, and then with half of them."""
+    """A trial: answers a second with all requests in flight, and then with half of them."""
 
     def __init__(self, size: float, now: float) -> None:
         self.size = size
-        self._seen = 0
+        self._count = 0
         self._began_at = now
         self._rate: float | None = None
 
-    def take(self, now: float) -> Tried | None:
-        """Count an answer; what to go on with, where that changes now.
+    def count_answer(self, now: float) -> TrialStep | None:
+        """Count an answer; return the next step, if this one ends a step.
 
-        With half of them a round trip of the whole passes before answers are counted.
+        With half of the requests, counting starts after a round trip of the whole.
         """
-        self._seen += 1
+        self._count += 1
         if self._rate is None:
-            if self._seen < self.size:
+            if self._count < self.size:
                 return None
-            self._rate = self._seen / max(now - self._began_at, 1e-9)
-            self._seen = 0
-            return Tried(self.size / 2)
-        counted = self._seen - int(self.size)
+            self._rate = self._count / max(now - self._began_at, 1e-9)
+            self._count = 0
+            return TrialStep(self.size / 2)
+        counted = self._count - int(self.size)
         if counted <= 0:
             self._began_at = now
         if counted < self.size / 2:
             return None
         share = counted / max(now - self._began_at, 1e-9) / self._rate
-        return Tried(self.size / 2 if share >= _GAIN else self.size, share)
+        return TrialStep(self.size / 2 if share >= _GAIN else self.size, share)
 
 
 class Slowness:
-    """What is made of slow answers: a host that is overrun may give more answers to fewer requests.
+    """Decides after slow answers whether half as many requests get more answers a second.
 
-    Slow answers alone do not tell that from longer ones. So half is tried. Where it gives fewer answers a
-    second, the latency of now becomes the usual one; where it gives no more, the next trial waits longer.
+    An overloaded host may; one that merely writes longer answers will not, and latency alone cannot tell
+    them apart. If half is slower, the present latency becomes the base; unless half is faster, the next trial
+    waits longer.
     """
 
     def __init__(self) -> None:
@@ -108,56 +108,56 @@ class Slowness:
         self._doubts = 0
 
     @property
-    def trying(self) -> bool:
+    def is_trying(self) -> bool:
         return self._trial is not None
 
-    def after(self, rank: int, latency_s: float, size: float) -> bool:
-        """Take in an answer; whether those of its rank are slow now."""
+    def is_slow_after(self, rank: int, latency_s: float, size: float) -> bool:
+        """Add an answer's latency; return whether answers of its rank are slow now."""
         latency = self._latency.get(rank)
         if latency is None:
             latency = self._latency[rank] = _Latency()
-        return latency.is_long_after(latency_s, size)
+        return latency.is_slow_after(latency_s, size)
 
-    def half_tried(self, size: float, now: float) -> Tried:
-        """Told of each answer while they are slow or a trial is under way; ``size`` is what there are now."""
+    def step_trial(self, size: float, now: float) -> TrialStep:
+        """Count an answer while answers are slow or a trial runs; ``size`` is the number in flight."""
         trial = self._trial
         if trial is None:
             self._slow += 1
             if size >= _FEWEST and self._slow >= size * 2**self._doubts:
                 self._trial = _Trial(size, now)
-            return Tried(size)
-        tried = trial.take(now)
-        if tried is None:
-            return Tried(size)
-        if tried.share is not None:
-            self.abandon()
-            self._doubts = 0 if tried.gained else min(self._doubts + 1, _MOST_DOUBTS)
-            if tried.share < _LOSS:
+            return TrialStep(size)
+        step = trial.count_answer(now)
+        if step is None:
+            return TrialStep(size)
+        if step.rate_ratio is not None:
+            self.abandon_trial()
+            self._doubts = 0 if step.is_half_faster else min(self._doubts + 1, _MOST_DOUBTS)
+            if step.rate_ratio < _LOSS:
                 for latency in self._latency.values():
-                    latency.accept()
-        return tried
+                    latency.rebase()
+        return step
 
-    def abandon(self) -> None:
-        """Too few are in flight, or the host has refused some: nothing can be learnt from rates now."""
+    def abandon_trial(self) -> None:
+        """Abandon the trial: too few requests are in flight, or some were refused, so rates say nothing."""
         self._trial = None
         self._slow = 0
 
 
-# The wait before growing doubles with each failure, up to 32 round trips.
+# The wait before growth doubles with each failure, up to 32 round trips.
 _MOST_DOUBLINGS = 5
-# A refusal that comes alone does not halve a small window: below the usual start nothing is gained.
+# A lone refusal does not halve a small window: below the usual start, nothing is gained.
 _FEW = 16
 
 
 class Window:
-    """The most that may be in flight, between 1 and ``ceiling``. All times are seconds of one clock.
+    """The most requests in flight, between 1 and ``ceiling``. All times are seconds of one clock.
 
-    Until the host is first overloaded the size doubles each round trip. Refusals take one off each, at
-    most half in an answer's time; where they go on (the request sent next was refused as well), and on a
-    time-out, it is half at once. After a round trip without any the size doubles back to what was good
-    before. From there it probes: one more, and while nothing is refused two, four, eight more; a probe
-    that fails is taken back, and the next one waits twice as many round trips. While answers are slow
-    there is no growth, and half is good where half gives more (`Slowness`).
+    The size doubles each round trip until the host is first overloaded. Each refusal takes one off, at most
+    half within one latency; if the next request is refused too, or one times out, the size halves at once.
+    After a round trip without refusals it doubles back to the last good size. From there it probes: one more,
+    and while nothing is refused two, four, eight more. A probe that fails is taken back, and the next one
+    waits twice as many round trips. While answers are slow, the size does not grow, and it halves if half is
+    faster (`Slowness`).
     """
 
     def __init__(self, ceiling: int, start: int) -> None:
@@ -174,81 +174,82 @@ class Window:
         self._slowness = Slowness()
         self._slowed = 0  # times in a row that half of them gave more
 
-    def limit_to(self, ceiling: int, start: int) -> None:
-        """Another ceiling, and another size to begin with, where the host has refused nothing as yet."""
+    def set_limits(self, ceiling: int, start: int) -> None:
+        """Set another ceiling, and another start if the host has refused nothing yet."""
         if self._good == self._ceiling:
             self._good = float(ceiling)
         self._ceiling = float(ceiling)
         self._start = float(min(start, ceiling))
         self._good = min(self._good, self._ceiling)
-        begun = max(self.size, self._start) if self._refused_at == float("-inf") else self.size
-        self.size = min(begun, self._ceiling)
+        size_now = max(self.size, self._start) if self._refused_at == float("-inf") else self.size
+        self.size = min(size_now, self._ceiling)
 
-    def answered(self, rank: int, latency_s: float, in_flight: int, now: float) -> None:
-        """An answer came. A size that is not used, or at which answers take longer, is not raised."""
-        slow = self._slowness.after(rank, latency_s, self.size)
-        known_s = latency_s if self._answer_s is None else self._answer_s
-        self._answer_s = known_s + (latency_s - known_s) * _SMOOTHING
+    def record_answer(self, rank: int, latency_s: float, in_flight: int, now: float) -> None:
+        """Record an answer, and grow unless the size is unused or answers are slow."""
+        slow = self._slowness.is_slow_after(rank, latency_s, self.size)
+        mean_s = latency_s if self._answer_s is None else self._answer_s
+        self._answer_s = mean_s + (latency_s - mean_s) * _SMOOTHING
         if in_flight * 2 < self.size:
-            self._slowness.abandon()
+            self._slowness.abandon_trial()
             return
-        if slow or self._slowness.trying:
-            tried = self._slowness.half_tried(self.size, now)
-            self.size = tried.size
-            if tried.gained:
+        if slow or self._slowness.is_trying:
+            step = self._slowness.step_trial(self.size, now)
+            self.size = step.size
+            if step.is_half_faster:
                 self._slowed += 1
-                self._take_back(self.size, 2 ** min(self._slowed, _MOST_DOUBLINGS))
-            elif tried.share is not None:
+                self._settle_at(self.size, 2 ** min(self._slowed, _MOST_DOUBLINGS))
+            elif step.rate_ratio is not None:
                 self._slowed = 0
             return
         if self.size >= self._ceiling:
             return
         if now - latency_s <= self._refused_at:
-            return  # it was sent before that refusal was known, and says nothing about the time after it
+            return  # sent before the last refusal was known, so no evidence about the time after it
         if self.size < self._good:
             self.size = min(self._good, self.size + 1)
             self._raised = True
             return
         self._held_for += 1
         if self._held_for >= self._patience * self.size:
-            self._probe()
+            self._probe_larger()
 
-    def refused(self, sent_at: float, now: float, *, again: bool) -> bool:
-        """The host would not take a request sent at ``sent_at``, because it has too many.
+    def record_refusal(self, sent_at: float, now: float, *, is_spacing: bool) -> bool:
+        """Record that the host refused a request for overload; return True if requests should be (further)
+        apart.
 
-        ``again``: requests are kept apart already, because of earlier refusals. True if they should be
-        (further) apart; not if this was sent before the last refusal was known, or is a probe's.
+        ``is_spacing``: they are apart already. A refusal of a probe, or of a request sent before the last
+        refusal was known, asks for no gap.
         """
         if sent_at <= self._refused_at:
-            self._lower()
+            self._shrink_by_one()
             return False
         self._refused_at = now
         self._step = 1.0
-        self._slowness.abandon()
+        self._slowness.abandon_trial()
         if self.size > self._good:
-            self._take_back(self._good, min(2 * self._patience, 2**_MOST_DOUBLINGS))
+            self._settle_at(self._good, min(2 * self._patience, 2**_MOST_DOUBLINGS))
             self._begin_round(now, self.size)
             return False
         if self._is_round_over(now):
             self._begin_round(now, self.size / 2)
-        if again:
+        if is_spacing:
             self.size = self._floor
             self._raised = False
         else:
-            self._lower()
+            self._shrink_by_one()
         return True
 
-    def timed_out(self, sent_at: float, now: float, *, alone: bool) -> None:
-        """A request sent at ``sent_at`` had no answer in time.
+    def record_timeout(self, sent_at: float, now: float, *, alone: bool) -> None:
+        """Record a request without an answer in time.
 
-        ``alone``: no other had one lately either. That may be the load, or a host that is away; so what
-        was good stays so, and the size does not fall below what is few for any host.
+        ``alone``: no other had one lately. The cause may be load, or a host that is away; so the last good
+        size is kept, and the size does not fall below what is few for any host.
         """
         if sent_at <= self._refused_at:
             return
         self._refused_at = now
         self._step = 1.0
-        self._slowness.abandon()
+        self._slowness.abandon_trial()
         self._raised = False
         if alone:
             self.size = max(min(self.size, self._start, _FEW), self.size / 2)
@@ -256,37 +257,38 @@ class Window:
             self._good = self.size = max(1.0, self.size / 2)
         self._begin_round(now, self.size)
 
-    def reopen(self) -> None:
-        """Be at least as large as in the beginning."""
+    def grow_to_start(self) -> None:
+        """Grow to the initial size at least."""
         self.size = max(self.size, self._start)
 
-    def _take_back(self, good: float, patience: int) -> None:
-        """A larger size was too much; the next probe waits for so many round trips."""
+    def _settle_at(self, good: float, patience: int) -> None:
+        """Settle at a good size, since a larger one was too much; the next probe waits ``patience`` round
+        trips."""
         self.size = self._good = good
         self._step = 1.0
         self._patience = patience
         self._held_for = 0
 
     def _begin_round(self, now: float, floor: float) -> None:
-        """From now on, for as long as an answer takes, the size falls no lower."""
+        """Begin a round: for as long as an answer takes, the size falls no lower than ``floor``."""
         self._round_at = now
         self._floor = max(1.0, floor)
 
     def _is_round_over(self, now: float) -> bool:
-        """Whether what was sent since the round began can have been answered."""
+        """Check whether every request sent before the round could have been answered."""
         if self._round_at is None:
             return True
         return self._answer_s is not None and now >= self._round_at + self._answer_s
 
-    def _lower(self) -> None:
-        """One fewer, as far as this round allows."""
+    def _shrink_by_one(self) -> None:
+        """Shrink by one, as far as this round allows."""
         self.size = max(self._floor, self.size - 1)
         if self._raised:
             self._good = self.size
             self._patience = 1
 
-    def _probe(self) -> None:
-        """The size has been good for as long as patience asks: try a larger one."""
+    def _probe_larger(self) -> None:
+        """Try a larger size; if this one was a probe, it has proved good."""
         if self.size > self._good:
             self._good = self.size
             self._step *= 2

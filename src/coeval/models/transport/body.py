@@ -1,23 +1,22 @@
-"""The body of an answer: unpacked as it comes in, and never larger than we take."""
+"""The body of a reply: unpacked as it arrives, and bounded in size."""
 
 from __future__ import annotations
 
 import codecs
 import zlib
 
-# --- What can go wrong between a request and its answer, before anybody has read the answer
+# --- Errors between a request and its reply
 #
-# Beside these the wire raises TimeoutError (the attempt's time is over), ``socket.gaierror`` (the host name
-# cannot be resolved) and ``ssl.SSLError`` (no TLS). `models.transport.faults` gives all of them their place
-# in our error tree.
+# The wire also raises TimeoutError (the attempt's time is over), ``socket.gaierror`` (the host name cannot be
+# resolved) and ``ssl.SSLError`` (no TLS). `models.transport.faults` maps all of them into our error tree.
 
 
 class WireError(Exception):
-    """Base of what only the wire raises."""
+    """Base of the errors that only our wire raises."""
 
 
 class NoConnection(WireError):
-    """None of the host's addresses took a connection."""
+    """None of the host's addresses accepted a connection."""
 
     def __init__(self, cause: OSError) -> None:
         super().__init__(str(cause))
@@ -29,11 +28,11 @@ class ConnectTimeout(WireError):
 
 
 class NoTurn(WireError, TimeoutError):
-    """The request's time was over before there was a connection for it."""
+    """The request's time was over before it got a connection."""
 
 
 class Lost(WireError):
-    """The connection ended before the answer did; ``begun`` says whether some of it had come."""
+    """The connection ended before the reply did; ``begun``: some of it had come."""
 
     def __init__(self, *, begun: bool, cause: Exception | None = None) -> None:
         super().__init__(str(cause or ""))
@@ -42,7 +41,7 @@ class Lost(WireError):
 
 
 class Closed(WireError):
-    """We ended the connection ourselves, because the run is over; ``sent`` says whether the request was."""
+    """We closed the connection, because the run is over; ``sent``: the request had been sent."""
 
     def __init__(self, *, sent: bool) -> None:
         super().__init__()
@@ -50,28 +49,24 @@ class Closed(WireError):
 
 
 class NotHttp(WireError):
-    """What came is no HTTP/1 answer, or one that we do not take; the message says why."""
+    """The reply is no HTTP/1 reply, or one that we do not accept; the message says why."""
 
 
 LARGEST_BODY = 1 << 26
-"""Bytes of a body, both as it comes and unpacked; the longest answers with log-probabilities have a tenth."""
+"""Bytes of a body, both packed and unpacked: ten times the longest answers with log-probabilities."""
 
-_PIECE = 1 << 20  # of a bomb, no more than this is unpacked beyond the limit
+_PIECE = 1 << 20  # at most this much of a decompression bomb is unpacked beyond the limit
 _PLAIN = frozenset({"", "identity", "none"})
 _PACKED = frozenset({"gzip", "x-gzip", "deflate"})
-# Either of the two headers is told by itself.
+# zlib detects which of the two headers it is.
 _ANY_HEADER = 32 + zlib.MAX_WBITS
 
 
 class Body:
-    """Takes what arrives, as it was sent, and gives the whole.
+    """Collects a reply's body and unpacks it. ``coding`` is the Content-Encoding: we ask for none, but some
+    hosts compress all the same.
 
-    Parameters
-    ----------
-    coding:
-        the Content-Encoding header. We ask for none, but some hosts pack all the same.
-
-    What cannot be unpacked is told at the end, by `whole`; what is too large, at once.
+    `read` raises if the body cannot be unpacked; `add` as soon as it is too large.
     """
 
     def __init__(self, coding: str | None = None) -> None:
@@ -85,11 +80,11 @@ class Body:
         elif codings:
             self._fault = f"the content coding {', '.join(codings)[:40]!r} is not one we read"
 
-    def take(self, data: bytes) -> None:
-        """Take in what arrived. Raises NotHttp when it is more than `LARGEST_BODY`."""
+    def add(self, data: bytes) -> None:
+        """Add bytes as they arrive; NotHttp if there are more than `LARGEST_BODY`."""
         self._received += len(data)
         if self._received > LARGEST_BODY:
-            raise self._too_large("a body of")
+            raise self._make_size_error("a body of")
         if self._fault:
             return
         if self._stream is not None:
@@ -99,9 +94,9 @@ class Body:
         else:
             self._append(data)
 
-    def whole(self) -> bytes:
-        """The body, unpacked, without a byte order mark: JSON is UTF-8 (RFC 8259). Raises NotHttp when that
-        cannot be."""
+    def read(self) -> bytes:
+        """Return the unpacked body without a byte order mark: JSON is UTF-8 (RFC 8259). NotHttp if it cannot
+        be unpacked."""
         if not self._received:
             return b""
         if self._stream is not None and not self._stream.eof:
@@ -112,12 +107,12 @@ class Body:
         return content.removeprefix(codecs.BOM_UTF8)
 
     def _unpack(self, stream: zlib._Decompress, data: bytes) -> None:
-        """Unpack piece by piece, so that little packed never becomes much at once."""
+        """Unpack in pieces, so that a decompression bomb stays small."""
         try:
             while piece := stream.decompress(data, _PIECE):
                 self._append(piece)
                 if len(self._content) > LARGEST_BODY:
-                    raise self._too_large("a body that unpacks to")
+                    raise self._make_size_error("a body that unpacks to")
                 data = stream.unconsumed_tail
         except zlib.error as error:
             self._fault = f"its compressed body is damaged ({error})"
@@ -126,8 +121,8 @@ class Body:
         if self._fault:
             self._content = b""
 
-    def _too_large(self, what: str) -> NotHttp:
-        self._content = b""  # whoever holds the error holds this too, by its traceback
+    def _make_size_error(self, what: str) -> NotHttp:
+        self._content = b""  # else the error's traceback would keep it alive
         return NotHttp(f"{what} more than {LARGEST_BODY >> 20} MiB")
 
     def _append(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""One thing to ask of a host, and what came of it: what dialects and `Http` hand each other."""
+"""A request and its outcome, as dialects and `Http` exchange them; retries, and headers about them."""
 
 from __future__ import annotations
 
@@ -14,51 +14,50 @@ from typing import Generic, NamedTuple, TypeVar
 
 from coeval.core.errors import AccessDenied, CoevalError, ModelError, RequestTimeout, Unreadable
 from coeval.core.redaction import Redactor
-from coeval.models.pacing.limits import Lane, unrefused
+from coeval.models.pacing.limits import Lane, refuse_nothing
 from coeval.models.transport.connection import HttpReply
 
 PROBE_TIMEOUT_S = 60.0
-"""A probe waits no longer for its token, whatever ``timeout_s`` allows."""
+"""The longest that a probe waits, whatever ``timeout_s`` is."""
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[T]):
-    """What a dialect knows of a request.
+    """How to send one request, and what to do with its outcome.
 
     Attributes
     ----------
     decode:
-        the value of a 2xx reply, without the credentials that the redactor knows. Undecodable means that
-        it is no answer, which is asked for once more; a ModelError is taken as it is.
+        reads the value of a 2xx reply, redacted. Undecodable: the reply is no answer, and the request is
+        retried once; a ModelError is kept as it is.
     explain:
-        the dialect's reading of an answer that is an error; None leaves it to the status alone. What it
-        quotes has passed the redactor before anything was cut off it.
+        reads an error reply in the dialect; None leaves it to the status alone. Quotes are redacted before
+        they are cut.
     timeout_s:
         for one attempt, from sending to the last byte.
     probe:
-        it only finds out whether anybody answers: one that has met with silence is not sent again.
+        it only finds out whether anybody answers; after a time-out it is not sent again.
     rank:
-        which waiting requests go first: larger before smaller.
+        larger ranks are sent first.
     permit:
-        called once per request, just before it is sent; raises QuotaExhausted or ModelStopped. Where it
-        returns something, there is no money for the request as yet: that is awaited, without a slot, before
-        it is called again.
+        called just before a request is sent; raises QuotaExhausted or ModelStopped. If it returns an
+        awaitable, money is missing: that is awaited, without a slot, and `permit` is called again.
     unsent:
-        called where that request was not sent after all, because there was no connection.
+        called if that request was not sent after all, for want of a connection.
     unbilled:
-        called where that request was answered with an error that no host bills.
+        called if that request got an error that no host bills.
     tokens:
-        how many tokens a value took, for the endpoint's ``tokens_per_minute``.
+        counts a value's tokens, for the endpoint's ``tokens_per_minute``.
     ended:
-        told once how it went: None for an answer, else the error that is raised.
+        called once with the outcome: None for an answer, else the error that is raised.
     refusal:
-        what ``permit`` would raise, asked of requests that wait for their turn.
+        returns what ``permit`` would raise, for requests that wait for their turn.
     goes_on:
-        it is sent though the session is being ended.
+        it is sent even while the session ends.
     lane:
-        whom the host means when it says that a limit of the model is used up; None: all who ask there.
+        the requests that share the model's own limit at the host; None: all requests of the endpoint.
     """
 
     decode: Callable[[HttpReply, Redactor], T]
@@ -66,46 +65,46 @@ class Call(Generic[T]):
     timeout_s: float
     rank: int
     permit: Callable[[], Awaitable[None] | None]
-    unsent: Callable[[], None] = unrefused
-    unbilled: Callable[[], None] = unrefused
+    unsent: Callable[[], None] = refuse_nothing
+    unbilled: Callable[[], None] = refuse_nothing
     tokens: Callable[[T], int] | None = None
     ended: Callable[[ModelError | None], None] | None = None
-    refusal: Callable[[], CoevalError | None] = unrefused
+    refusal: Callable[[], CoevalError | None] = refuse_nothing
     lane: Lane | None = None
     probe: bool = False
     goes_on: bool = False
 
 
 class Answered(NamedTuple, Generic[T]):
-    """A decoded answer; ``latency_s`` is that of the attempt which brought it."""
+    """A decoded answer; ``latency_s`` is that of the attempt that brought it."""
 
     value: T
     latency_s: float
     attempts: int
 
 
-# --- How often one request is sent, and how long it waits before it is sent again
+# --- How often a request is sent, and how long to wait before each retry
 
 BACKOFF_S = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 28.0)
-"""Longest wait before each further attempt; 59.5 s in all."""
+"""Longest wait before each retry; 59.5 s in all."""
 ATTEMPTS = len(BACKOFF_S) + 1
 FEWER_ATTEMPTS: Mapping[type[ModelError], int] = {AccessDenied: 2, RequestTimeout: 2, Unreadable: 2}
-"""Of these, so many end a request, whatever else it met with: another try gains little and may cost a lot.
-Without access there is one more only where the credential has been renewed."""
+"""This many errors of a kind end a request, whatever else it met: retries gain little and may cost a lot.
+After a denial, there is a second one only if the credential was renewed."""
 PAID_ATTEMPTS = 2
-"""Replies that are billed and no answer, as one that the host broke off: so many end a request too."""
+"""This many billed replies without an answer, such as ones that the host broke off, end a request, too."""
 TURNED_AWAY = 64
-"""Times that a request is turned away because of others, before it is taken to be itself the reason."""
-# A place at a crowded host is free within an answer or two; waiting longer would leave it idle.
+"""How often a crowded host may refuse a request before the request itself counts as the cause."""
+# A slot at a crowded host is free within an answer or two; waiting longer would leave it idle.
 _TURNED_AWAY_WAIT_S = 4.0
 
 
 class Fault(NamedTuple):
     """A failed attempt.
 
-    ``again``: sending the same request again may help. ``crowded``: the host turned it away for the
-    number of requests, which is none of its own doing; it is not counted among the attempts. Nor is it where
-    the host takes no connection and is ``awaited``.
+    ``again``: sending the same request again may help. ``crowded``: the host refused it for the number of
+    requests, so it does not count as an attempt; nor does one whose host takes no connections yet
+    (``awaited``).
     """
 
     error: ModelError
@@ -115,14 +114,14 @@ class Fault(NamedTuple):
 
 
 class Tries:
-    """What failed attempts of one request have come to."""
+    """Counts the failed attempts of one request, by kind."""
 
     def __init__(self) -> None:
         self._awaited = self._counted = self._paid = self._turned_away = 0
         self._met: Counter[type[ModelError]] = Counter()
 
-    def failed(self, fault: Fault) -> bool:
-        """Count a failed attempt; whether another one is made."""
+    def count_failure(self, fault: Fault) -> bool:
+        """Count a failed attempt; return whether to make another."""
         if fault.crowded:
             self._turned_away += 1
             return fault.again and self._turned_away < TURNED_AWAY
@@ -139,7 +138,7 @@ class Tries:
         return fault.again and self._counted < ATTEMPTS
 
     def wait_s(self, fault: Fault, rng: random.Random) -> float:
-        """Our own backoff, or what the provider asked for if that is longer; never less than asked."""
+        """Return how long to wait before the next attempt: our backoff, or the provider's wait if longer."""
         if fault.awaited:  # a refused connection costs nothing
             longest_s = BACKOFF_S[min(self._awaited, 4) - 1]
         elif fault.crowded:
@@ -152,12 +151,12 @@ class Tries:
         )
 
 
-# --- What a provider says about time: when to ask again, and until when to ask a model nothing
+# --- Times in a provider's headers: when to retry, and until when to send a model nothing
 #
 # ``Retry-After`` is RFC 9110 §10.2.3 (seconds or a date). A limit is a header with ``remaining`` in its name
 # and its twin with ``reset``: OpenAI's, which most hosts copy, Cerebras's (by day and minute), OpenRouter's
-# and Anthropic's; or one ``RateLimit`` header (IETF draft). They are about the model that was asked. Names
-# that a gateway changes end as these do (``llm_provider-retry-after``). They are asked for in lower case.
+# and Anthropic's; or one ``RateLimit`` header (IETF draft). They apply to the request's model. Names that a
+# gateway changes end the same (``llm_provider-retry-after``). We look them up in lower case.
 
 _RETRY_AFTER = "retry-after"
 _RETRY_AFTER_MS = "retry-after-ms"
@@ -168,76 +167,76 @@ _LIMITS = re.compile(r"rate-?limit")
 _AT_ONCE = re.compile(r"\b(?:remaining|r)=0\b.*?\b(?:reset|t)=(\d+)")
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|us|µs|ns|d|h|m|s)")
 _UNIT_S = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
-# A wait of so many seconds would be 31 years: such a number is a time of day, in seconds or milliseconds.
+# As a wait, it would be 31 years: such a number is a date, in seconds or milliseconds since 1970.
 _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 
-def requested_wait_s(headers: Mapping[str, str]) -> float | None:
-    """Seconds the provider asks this request to wait before it is sent again; None if it does not say."""
-    milliseconds = _number(_said(headers, _RETRY_AFTER_MS))
+def read_retry_wait_s(headers: Mapping[str, str]) -> float | None:
+    """Read for how many seconds the provider asks to wait before a retry; None if it does not say."""
+    milliseconds = _parse_number(_get_header(headers, _RETRY_AFTER_MS))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
-    text = _said(headers, _RETRY_AFTER)
-    seconds = _number(text)
-    return max(0.0, seconds) if seconds is not None else _until(text, headers)
+    text = _get_header(headers, _RETRY_AFTER)
+    seconds = _parse_number(text)
+    return max(0.0, seconds) if seconds is not None else _seconds_until(text, headers)
 
 
-def requested_retry(headers: Mapping[str, str]) -> bool | None:
-    """The provider's own word on sending this request again (``x-should-retry``), if it gave one."""
-    return {"true": True, "false": False}.get(_said(headers, _SHOULD_RETRY).strip().lower())
+def read_retry_advice(headers: Mapping[str, str]) -> bool | None:
+    """Read the provider's advice on whether to retry (``x-should-retry``); None if it gives none."""
+    return {"true": True, "false": False}.get(_get_header(headers, _SHOULD_RETRY).strip().lower())
 
 
-def _said(headers: Mapping[str, str], name: str) -> str:
-    """A header's value, by its name or what a gateway makes of that; empty where there is none."""
+def _get_header(headers: Mapping[str, str], name: str) -> str:
+    """Return a header's value, by its name or one that a gateway makes of it; '' if it is missing."""
     if name in headers:
         return headers[name]
     return next((value for key, value in headers.items() if key.lower().endswith(f"-{name}")), "")
 
 
-def requested_hold_s(headers: Mapping[str, str]) -> float:
-    """Seconds for which the provider will take nothing more for this model: the reset of a limit with
-    nothing left."""
+def read_hold_s(headers: Mapping[str, str]) -> float:
+    """Read for how many seconds the provider takes no more requests for this model: the longest reset of a
+    limit with nothing left."""
     longest = 0.0
     for name, value in headers.items():
         if not _LIMITS.search(name := name.lower()):
             continue
         if name.endswith("ratelimit"):
             resets = _AT_ONCE.findall(value)
-        elif "remaining" in name and (left := _number(value)) is not None and left <= 0:
+        elif "remaining" in name and (left := _parse_number(value)) is not None and left <= 0:
             resets = [headers.get(name.replace("remaining", word), "") for word in ("reset", "reset-after")]
         else:
             continue
-        longest = max(longest, *(_reset_s(reset, headers) or 0.0 for reset in resets), 0.0)
+        longest = max(longest, *(_parse_reset_s(reset, headers) or 0.0 for reset in resets), 0.0)
     return longest
 
 
-def _reset_s(text: str, headers: Mapping[str, str]) -> float | None:
-    """Seconds of ``6m0s``, ``20ms``, ``1.5``, an epoch time or an RFC 3339 time."""
+def _parse_reset_s(text: str, headers: Mapping[str, str]) -> float | None:
+    """Parse ``6m0s``, ``20ms``, ``1.5``, an epoch time or an RFC 3339 time into seconds from now."""
     text = text.strip()
     parts = _PART.findall(text)
     if parts and "".join(number + unit for number, unit in parts) == text:
         return math.fsum(float(number) * _UNIT_S[unit] for number, unit in parts)
-    number = _number(text)
+    number = _parse_number(text)
     if number is None:
-        return _until(text, headers)
+        return _seconds_until(text, headers)
     if number >= _EPOCH_S:
         at = number / 1000 if number >= _EPOCH_MS else number
-        return max(0.0, at - _now(headers).timestamp())
+        return max(0.0, at - _provider_time(headers).timestamp())
     return max(0.0, number)
 
 
-def _until(text: str, headers: Mapping[str, str]) -> float | None:
-    at = _time(text)
-    return None if at is None else max(0.0, (at - _now(headers)).total_seconds())
+def _seconds_until(text: str, headers: Mapping[str, str]) -> float | None:
+    at = _parse_time(text)
+    return None if at is None else max(0.0, (at - _provider_time(headers)).total_seconds())
 
 
-def _now(headers: Mapping[str, str]) -> datetime:
-    """The provider's own clock where it shows it: ours may be minutes off."""
-    return _time(headers.get(_DATE, "")) or datetime.now(UTC)
+def _provider_time(headers: Mapping[str, str]) -> datetime:
+    """Return the time of the provider's own clock, if it sends it: ours may be minutes off."""
+    return _parse_time(headers.get(_DATE, "")) or datetime.now(UTC)
 
 
-def _time(text: str) -> datetime | None:
-    """A time as HTTP or RFC 3339 writes it; one without a zone is UTC."""
+def _parse_time(text: str) -> datetime | None:
+    """Parse a time as HTTP or RFC 3339 writes it; without a zone it is UTC."""
     try:
         at = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
@@ -248,7 +247,7 @@ def _time(text: str) -> datetime | None:
     return at if at.tzinfo else at.replace(tzinfo=UTC)
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
         number = float(text)
     except ValueError:

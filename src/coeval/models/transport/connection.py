@@ -1,4 +1,4 @@
-"""One connection to a host: a request out, its answer in, and again."""
+"""One connection to a host: a request out, its reply in, then the next."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from coeval.models.transport.body import Body, Closed, Lost, NotHttp
 
-# --- One answer on its way in: from bytes, however they are cut, to a `HttpReply`
+# --- From bytes, however they are cut, to a `HttpReply`
 #
-# llhttp does the parsing (by ``httptools``). What stands here is what a parser leaves to its user: limits,
-# interim answers, and answers that end with the connection.
+# llhttp parses (by ``httptools``) and leaves to its user: limits, interim replies, and replies that end with
+# the connection.
 
 LONGEST_LINE = 1 << 16  # eight times what servers accept by default; a header is some hundred bytes
 LARGEST_HEAD = 1 << 18
 """In bytes."""
 
-# Headers that are one list when they are repeated; of all others the first counts.
+# Headers that form one list if repeated; of all others, the first counts.
 _LISTS = frozenset({"content-encoding", "transfer-encoding"})
 
 
 class HttpReply(NamedTuple):
-    """A whole answer. Header names are lower-case; the body is unpacked."""
+    """A complete reply. Header names are lower-case; the body is unpacked."""
 
     status: int
     headers: Mapping[str, str]
@@ -35,12 +35,12 @@ class HttpReply(NamedTuple):
 
     @classmethod
     def read(cls, status: int, headers: Mapping[str, str], body: Body) -> HttpReply:
-        """The answer that has come whole. Raises NotHttp when it cannot be unpacked.
+        """Read a complete reply; NotHttp if it cannot be unpacked.
 
-        An error that cannot be has no body: its status says what matters.
+        An error reply that cannot be unpacked has no body: its status says what matters.
         """
         try:
-            content = body.whole()
+            content = body.read()
         except NotHttp:
             if 200 <= status < 300:
                 raise
@@ -49,21 +49,16 @@ class HttpReply(NamedTuple):
 
 
 class ReplyParser:
-    """The answer to one request, fed with what arrives until it is whole.
+    """Parses the reply to one request from bytes as they arrive.
 
-    Attributes
-    ----------
-    keep_alive:
-        whether the connection may be used again; known once the answer is whole. False when
-        anything follows the answer: nobody asked for it.
-    begun:
-        whether some of it has come.
+    ``keep_alive``: the connection may be used again; known once the reply is complete, and False if
+    anything follows it, as nobody asked for that. ``begun``: some of the reply has come.
     """
 
     def __init__(self) -> None:
-        # A parser of its own: one that is used again hands trailers on to the next answer.
+        # A new parser for each reply: a used one passes trailers on to the next reply.
         self.parser = parser = HttpResponseParser(self)
-        # Servers in the field need these; aiohttp and, in the main, browsers read answers so too.
+        # Real servers need these; aiohttp and, mostly, browsers are as lenient.
         parser.set_dangerous_leniencies(
             lenient_headers=True, lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True
         )
@@ -74,9 +69,9 @@ class ReplyParser:
         self._head_done = self._whole = self._fed = self.begun = self.keep_alive = False
 
     def feed(self, data: bytes) -> bool:
-        """Take in what arrived; True once the answer is whole.
+        """Parse bytes as they arrive; return True once the reply is complete.
 
-        Raises NotHttp: this is no answer, or a larger one than we take.
+        Raises NotHttp: this is no reply, or a larger one than we accept.
         """
         self._fed = False
         try:
@@ -91,14 +86,14 @@ class ReplyParser:
         if self._whole:
             return True
         self.begun = True
-        # What brings no body is kept by the parser, or read over: a header, a trailer, an extension.
+        # Bytes without a body are headers, trailers or extensions, which the parser keeps or skips.
         self._idle_bytes = 0 if self._fed else self._idle_bytes + len(data)
         if self._idle_bytes > LARGEST_HEAD:
             raise NotHttp(f"more than {LARGEST_HEAD >> 10} KiB of headers")
         return False
 
-    def ends_here(self) -> bool:
-        """Whether an answer without a length of its own is whole when the connection ends now."""
+    def is_whole_at_end(self) -> bool:
+        """Check whether a reply without a length of its own is complete if the connection ends now."""
         return self._head_done and not self.headers.keys() & {"content-length", "transfer-encoding"}
 
     # What the parser calls
@@ -135,10 +130,10 @@ class ReplyParser:
 
     def on_body(self, data: bytes) -> None:
         self._fed = True
-        self.body.take(data)
+        self.body.add(data)
 
     def on_message_complete(self) -> None:
-        if self.status < 200:  # an interim answer (RFC 9110 §15.2); the one that counts follows
+        if self.status < 200:  # an interim reply (RFC 9110 §15.2); the final one follows
             self.headers = {}
             self._head_done = False
             return
@@ -147,95 +142,95 @@ class ReplyParser:
 
 
 LARGE_BODY = 1 << 20
-"""Bytes above which a body is written piece by piece, so that the event loop goes on."""
+"""Bytes above which a body is written in pieces, so that the event loop is not blocked."""
 
 _PIECE = 1 << 18  # about a socket's buffer: written or read in one call
 _TICK_S = 0.001  # the resolution of the event loop's timers
 
 
-class Home(Protocol):
-    """Who is told what becomes of a connection: `Pool` says what each word means."""
+class ConnectionObserver(Protocol):
+    """Gets the events of a connection; see `Pool`."""
 
-    def opened(self, connection: Connection) -> None: ...
-    def requested_first(self, connection: Connection) -> None: ...
-    def heard_first(self, connection: Connection) -> None: ...
-    def rests(self, connection: Connection) -> None: ...
-    def leaves(self, connection: Connection) -> None: ...
-    def gone(self, connection: Connection) -> None: ...
+    def on_open(self, connection: Connection) -> None: ...
+    def on_first_request(self, connection: Connection) -> None: ...
+    def on_first_bytes(self, connection: Connection) -> None: ...
+    def on_idle(self, connection: Connection) -> None: ...
+    def on_leave_idle(self, connection: Connection) -> None: ...
+    def on_gone(self, connection: Connection) -> None: ...
 
 
 class Connection(asyncio.Protocol):
     """A keep-alive connection with at most one request on it.
 
-    It tells ``home`` what becomes of it, and may be used again while it stands there, which keeps
-    ``resting`` and ``at_rest_since`` (the loop's time).
+    It reports its events to ``observer``, which sets `is_idle` and ``idle_since`` (the loop's time) and
+    may use the connection again while it is idle.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, home: Home) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, observer: ConnectionObserver) -> None:
         self._loop = loop
-        self._home = home
+        self._observer = observer
         self._transport: asyncio.Transport
         self._answer: ReplyParser | None = None
         self._waiter: asyncio.Future[HttpReply] | None = None
         self._writable: asyncio.Future[None] | None = None
         self._gone: asyncio.Future[None] | None = None
-        self.heard = False
-        """Whether anything has ever come on it."""
-        self._paused = self._pouring = self.resting = self._open = False
+        self.has_received = False
+        """Whether any bytes ever came on it."""
+        self._paused = self._is_writing_body = self.is_idle = self._open = False
         self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = self._deadline = self.at_rest_since = 0.0
+        self._timer_at = self._deadline = self.idle_since = 0.0
 
     @property
-    def usable(self) -> bool:
+    def is_usable(self) -> bool:
         return not self._transport.is_closing()
 
-    def ask(self, data: bytes, deadline: float) -> asyncio.Future[HttpReply]:
-        """Write a request, or its head; the future brings the answer, or what `WireError` names.
+    def send_request(self, data: bytes, deadline: float) -> asyncio.Future[HttpReply]:
+        """Write a request, or its head; the future holds the reply or a `WireError`.
 
         ``deadline`` is in the loop's time. Whoever stops waiting calls `abandon`.
         """
         self._answer = ReplyParser()
         waiter = self._waiter = self._loop.create_future()
         self._deadline = deadline
-        # The timer of an earlier request serves if it comes no later: it looks again when it fires.
+        # An earlier request's timer serves if it fires no later: it then checks the deadline again.
         if self._timer is None or deadline < self._timer_at:
-            self._arm()
-        if not self.heard:
-            self._home.requested_first(self)
+            self._set_timer()
+        if not self.has_received:
+            self._observer.on_first_request(self)
         self._transport.write(data)
         return waiter
 
-    async def pour(self, body: bytes) -> None:
-        """Write the large body of the request just asked, until it is written or answered before that."""
+    async def write_body(self, body: bytes) -> None:
+        """Write the large body of the request just sent, until it is written or the reply is there."""
         waiter = self._waiter
-        self._pouring = True
+        self._is_writing_body = True
         view = memoryview(body)
         for start in range(0, len(body), _PIECE):
             if waiter is None or waiter.done():
-                return  # it counts as pouring for good: half a request cannot be followed by another
+                return  # still marked as writing: half a request cannot be followed by another
             self._transport.write(view[start : start + _PIECE])
             if self._paused:
                 self._writable = self._loop.create_future()
                 await self._writable
             else:
                 await asyncio.sleep(0)
-        self._pouring = False
+        self._is_writing_body = False
 
     def abandon(self, waiter: asyncio.Future[HttpReply]) -> None:
-        """Nobody waits for this answer any more; if it is still to come, the connection is of no use."""
+        """Abandon a reply; if it has not come yet, the connection is closed."""
         if self._waiter is waiter:
-            self._take()
+            self._detach_waiter()
             self._transport.abort()
         elif not waiter.cancelled():
-            waiter.exception()  # seen, as far as the event loop is concerned
+            waiter.exception()  # retrieved, so that the event loop does not warn
 
     def end(self) -> None:
-        """Close; a request that is on the way gets `Closed`."""
-        self._leave()
+        """Close; a request in flight gets `Closed`."""
+        self._leave_idle()
         self._fail(Closed(sent=True))
 
     async def aclose(self) -> None:
-        """As `end`; returns when the socket is gone."""
+        """Close as `end`, and wait until the socket is closed."""
         self.end()
         if self._open:
             self._gone = self._loop.create_future()
@@ -246,35 +241,35 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)
         self._open = True
-        self._home.opened(self)
+        self._observer.on_open(self)
 
     def data_received(self, data: bytes) -> None:
-        if not self.heard:
-            self.heard = True
-            self._home.heard_first(self)
+        if not self.has_received:
+            self.has_received = True
+            self._observer.on_first_bytes(self)
         answer = self._answer
         if answer is None:
-            self.end()  # nothing was asked: whatever this is, it must not answer the next request
+            self.end()  # unrequested bytes, which must not answer the next request
             return
         try:
             if answer.feed(data):
-                self._finish(answer)
+                self._deliver_reply(answer)
         except NotHttp as error:
             self._fail(error)
 
     def eof_received(self) -> None:
-        self._over(None)
+        self._end_answer(None)
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and self._answer is not None:
-            self._read_what_is_left()
-        self._over(exc)
+            self._read_unread_bytes()
+        self._end_answer(exc)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         self._open = False
-        self._home.gone(self)
+        self._observer.on_gone(self)
         if self._gone is not None and not self._gone.done():
             self._gone.set_result(None)
 
@@ -285,16 +280,16 @@ class Connection(asyncio.Protocol):
         self._paused = False
         self._wake_writer()
 
-    def _read_what_is_left(self) -> None:
-        """Writing met with a reset: the answer may have come before it.
+    def _read_unread_bytes(self) -> None:
+        """Read a reply that may have come before a reset of our writing.
 
-        A server that refuses a large body answers and hangs up; either event loop may then close the socket
-        unread. What came by TLS is lost: only the event loop could decrypt it.
+        A server that refuses a large body replies and hangs up; either event loop may then close the
+        socket unread. What came by TLS is lost: only the event loop could decrypt it.
         """
         unread = self._transport.get_extra_info("socket")
         if unread is None or self._transport.get_extra_info("sslcontext") is not None:
             return
-        self._pouring = True  # whatever comes, no other request can follow
+        self._is_writing_body = True  # whatever comes, no other request can follow
         # uvloop's own kind of socket can neither be read nor duplicated, but its descriptor can.
         with suppress(OSError), socket.socket(fileno=os.dup(unread.fileno())) as rest:
             while self._answer is not None and (data := rest.recv(_PIECE)):
@@ -302,48 +297,48 @@ class Connection(asyncio.Protocol):
 
     # How a request ends
 
-    def _finish(self, answer: ReplyParser) -> None:
-        """The answer is whole: hand it over, and rest."""
+    def _deliver_reply(self, answer: ReplyParser) -> None:
+        """Deliver a complete reply to its waiter, and become idle or close."""
         reply = HttpReply.read(answer.status, answer.headers, answer.body)
-        waiter = self._take()
-        if answer.keep_alive and not self._pouring and not self._paused:
-            self._home.rests(self)
+        waiter = self._detach_waiter()
+        if answer.keep_alive and not self._is_writing_body and not self._paused:
+            self._observer.on_idle(self)
         else:
             self._transport.abort()
         if waiter is not None and not waiter.done():
             waiter.set_result(reply)
 
     def _fail(self, error: Exception) -> None:
-        waiter = self._take()
+        waiter = self._detach_waiter()
         self._transport.abort()
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
 
-    def _over(self, cause: Exception | None) -> None:
-        """The connection ends, and with it the answer that is on its way."""
-        self._leave()
+    def _end_answer(self, cause: Exception | None) -> None:
+        """End the pending reply with the connection: complete if it has no length of its own, else `Lost`."""
+        self._leave_idle()
         answer = self._answer
         if answer is None:
             return
-        if cause is None and answer.ends_here():
+        if cause is None and answer.is_whole_at_end():
             try:
-                self._finish(answer)
+                self._deliver_reply(answer)
             except NotHttp as error:
                 self._fail(error)
         else:
             self._fail(Lost(begun=answer.begun, cause=cause))
 
-    def _leave(self) -> None:
-        if self.resting:
-            self.resting = False
-            self._home.leaves(self)
+    def _leave_idle(self) -> None:
+        if self.is_idle:
+            self.is_idle = False
+            self._observer.on_leave_idle(self)
 
-    def _take(self) -> asyncio.Future[HttpReply] | None:
-        """The waiter of the request on this connection, which is over now."""
+    def _detach_waiter(self) -> asyncio.Future[HttpReply] | None:
+        """Detach and return the waiter of the request, which is over."""
         waiter, answer = self._waiter, self._answer
         self._waiter = self._answer = None
         if answer is not None:
-            del answer.parser  # it holds on to the answer as the answer does to it
+            del answer.parser  # a reference cycle
         if self._writable is not None:
             self._wake_writer()
         return waiter
@@ -355,17 +350,17 @@ class Connection(asyncio.Protocol):
 
     # Time
 
-    def _arm(self) -> None:
+    def _set_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = self._deadline
-        self._timer = self._loop.call_at(self._deadline, self._look_at_the_time)
+        self._timer = self._loop.call_at(self._deadline, self._check_deadline)
 
-    def _look_at_the_time(self) -> None:
+    def _check_deadline(self) -> None:
         self._timer = None
         if self._waiter is None:
             return
         if self._loop.time() + _TICK_S < self._deadline:
-            self._arm()
+            self._set_timer()
         else:
             self._fail(TimeoutError())

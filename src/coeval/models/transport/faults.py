@@ -1,7 +1,7 @@
-"""Where foreign failures become ours: the wire's exceptions, the sockets', aiohttp's, and HTTP statuses.
+"""Maps foreign failures to our errors: exceptions of the wire, of sockets and of aiohttp, and HTTP statuses.
 
-No message repeats a header, a query or a foreign text that holds a URL: only the place, as
-`place` writes it, and the cause.
+No message repeats a header, a query or a foreign text with a URL: only the request, as `describe_request`
+writes it, and the cause.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ from coeval.models.transport.body import (
 from coeval.models.transport.call import PROBE_TIMEOUT_S
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S
 
-# After these the model may have answered: time-outs, closed requests and gateways (520–524 are Cloudflare's).
+# The model may have answered even so: time-outs, closed requests and gateways (520–524 are Cloudflare's).
 _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 # Of the others, those below 500 are a BadRequest, those above a ServerFault.
 _KINDS: Mapping[int, type[ModelError]] = {
-    **dict.fromkeys((408, 504), RequestTimeout),  # a gateway waited no longer; what is behind it may yet work
+    **dict.fromkeys((408, 504), RequestTimeout),  # a gateway gave up; the model behind it may go on
     **dict.fromkeys((409, 425, 499), ServerFault),
     **dict.fromkeys((401, 403, 407), AccessDenied),
     402: AccountSpent,
@@ -59,13 +59,13 @@ _KINDS: Mapping[int, type[ModelError]] = {
 }
 # Characters: hosts' refusals are a sentence or two, and some repeat the whole prompt.
 _EXCERPT = 500
-# Characters of what a host says that are looked at; no message shows so many.
+# Characters of a host's text that are read; messages show fewer.
 _READ = 1 << 14
-# Proxies wrap a provider's error in their own, two or three deep; JSON could nest for ever.
+# Proxies wrap a provider's error in their own, two or three deep; hostile JSON may nest without end.
 _DEEPEST = 8
-# Where an error body has its words, or more of it that has.
-_SAYING = ("message", "detail", "error", "errors", "metadata")
-# What LiteLLM adds to a provider's words: advice on its own configuration.
+# Fields of an error body that hold its message, or a part that does.
+_MESSAGE_FIELDS = ("message", "detail", "error", "errors", "metadata")
+# LiteLLM appends advice on its own configuration to a provider's message.
 _ADVICE = re.compile(
     r"(?<=\S)\.?\s*(?:Received Model Group=|Available Model Group |LiteLLM Retried:|LiteLLM: model group"
     r"|To drop these, set `?litellm).*"
@@ -73,10 +73,11 @@ _ADVICE = re.compile(
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
-def foreign() -> tuple[type[Exception], ...]:
-    """All that sending a request and reading its answer raises; TimeoutError is an OSError.
+def foreign_errors() -> tuple[type[Exception], ...]:
+    """Return every exception type that sending a request and reading its reply raises; TimeoutError is an
+    OSError.
 
-    aiohttp's exceptions are among them where it is loaded, that is, where a proxy is in use.
+    aiohttp's are included only if it is loaded, that is, if a proxy is in use.
     """
     if "aiohttp" not in sys.modules:
         return WireError, OSError
@@ -86,22 +87,22 @@ def foreign() -> tuple[type[Exception], ...]:
     return WireError, OSError, ClientError, HttpProcessingError, EofStream
 
 
-def perhaps_billed(status: int) -> bool:
-    """Whether a request that ends in this status may be billed all the same: somebody on the way did not wait
-    for the answer, or could not read it."""
+def may_be_billed(status: int) -> bool:
+    """Check whether a request that got this status may be billed: some proxy did not wait for the answer, or
+    could not read it."""
     return status in _PERHAPS_BILLED
 
 
-def never_sent(error: Exception) -> bool:
-    """Whether one of `foreign` means that nothing of the request went out: there was no connection."""
-    error = _as_wire(error)
+def was_never_sent(error: Exception) -> bool:
+    """Check whether a foreign error means that nothing of the request was sent, for want of a connection."""
+    error = _to_wire_error(error)
     if isinstance(error, NoConnection | ConnectTimeout | NoTurn | socket.gaierror | ssl.SSLError):
         return True
     return not error.sent if isinstance(error, Closed) else _at_proxy(error, "") is not None
 
 
-def _as_wire(error: Exception) -> Exception:
-    """What our own wire raises where aiohttp raised this; itself where the wire knows nothing like it."""
+def _to_wire_error(error: Exception) -> Exception:
+    """Convert aiohttp's exception to the one that our own wire raises; return others as they are."""
     if "aiohttp" not in sys.modules:
         return error
     import aiohttp
@@ -138,36 +139,38 @@ def _at_proxy(error: Exception, where: str) -> ModelError | None:
 
     match error:
         case aiohttp.ClientProxyConnectionError():
-            return no_proxy(where, error.os_error)
+            return make_proxy_error(where, error.os_error)
         case aiohttp.ClientHttpProxyError():
-            return _from_proxy(error.status, error.message, where)
+            return _error_from_proxy(error.status, error.message, where)
         case _:
             return None
 
 
-def place(method: str, url: URL) -> str:
+def describe_request(method: str, url: URL) -> str:
     """``POST host:port/path``: enough to find the endpoint, nothing that could be a credential."""
     port = f":{url.explicit_port}" if url.explicit_port else ""
     return f"{method} {url.host}{port}{url.path}"
 
 
-def from_exception(error: Exception, where: str, timeout_s: float, *, probe: bool = False) -> ModelError:
-    """The ModelError for one of `foreign`; retrying is not advised where it cannot help. A ``probe`` waits
-    less long than other requests do."""
-    error = _as_wire(error)
+def error_from_exception(
+    error: Exception, where: str, timeout_s: float, *, probe: bool = False
+) -> ModelError:
+    """Make the ModelError for one of `foreign_errors`, with retries not advised if they cannot help. A
+    ``probe`` waits less long than other requests."""
+    error = _to_wire_error(error)
     if (at_proxy := _at_proxy(error, where)) is not None:
         return at_proxy
     match error:
         case ConnectTimeout():
             return ConnectionFailed(f"{where}: no connection within {min(timeout_s, CONNECT_TIMEOUT_S):g} s")
         case NoConnection():
-            return ConnectionFailed(f"{where}: no connection ({_cause(error.cause)})")
+            return ConnectionFailed(f"{where}: no connection ({_describe_cause(error.cause)})")
         case Lost(begun=True):
             return ConnectionFailed(f"{where}: the answer was cut off")
         case Lost(cause=None):
             return ConnectionFailed(f"{where}: the server closed the connection without an answer")
         case Lost():
-            return ConnectionFailed(f"{where}: the connection failed ({_cause(error.cause)})")
+            return ConnectionFailed(f"{where}: the connection failed ({_describe_cause(error.cause)})")
         case NoTurn():
             return RequestTimeout(
                 f"{where}: no connection within {timeout_s:g} s; lower max_concurrency if it keeps but a few"
@@ -180,7 +183,7 @@ def from_exception(error: Exception, where: str, timeout_s: float, *, probe: boo
             why = _first_line(str(error))
             return Unreadable(f"{where}: the answer is not HTTP as we read it ({why})")
         case ssl.SSLError():
-            return _from_tls(error, where)
+            return _error_from_tls(error, where)
         case socket.gaierror():
             return ConnectionFailed(
                 f"{where}: the host name cannot be resolved ({error.strerror or 'no address'}); check "
@@ -192,41 +195,46 @@ def from_exception(error: Exception, where: str, timeout_s: float, *, probe: boo
                 longer = f"if it needs longer (to load the model, say), start without a probe: {PROBE_OFF}"
             return RequestTimeout(f"{where}: no answer within {timeout_s:g} s; {longer}")
         case _:
-            return ConnectionFailed(f"{where}: the connection failed ({_cause(error)})")
+            return ConnectionFailed(f"{where}: the connection failed ({_describe_cause(error)})")
 
 
-def no_proxy(where: str, cause: OSError) -> ConnectionFailed:
-    """The error for a proxy that cannot be reached."""
+def make_proxy_error(where: str, cause: OSError) -> ConnectionFailed:
+    """Make the error for a proxy that cannot be reached."""
     return ConnectionFailed(
-        f"{where}: no connection to the proxy ({_cause(cause)}); check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+        f"{where}: no connection to the proxy ({_describe_cause(cause)}); check HTTP_PROXY, HTTPS_PROXY and "
+        "NO_PROXY"
     )
 
 
-def from_status(status: int, body: bytes, where: str, redactor: Redactor) -> ModelError:
-    """The ModelError for an answer that is an error, by its status alone."""
+def error_from_status(status: int, body: bytes, where: str, redactor: Redactor) -> ModelError:
+    """Make the ModelError for an error reply, by its status alone."""
     try:
         phrase = f"{status} {HTTPStatus(status).phrase}"
     except ValueError:
         phrase = str(status)
-    words = said(body, redactor)
+    words = read_error_message(body, redactor)
     message = f"{where} answered {phrase}" + (f": {words}" if words else "")
     if status < 400:
         return NotFound(f"{message}; the endpoint has moved, correct base_url", status=status)
     return _KINDS.get(status, BadRequest if status < 500 else ServerFault)(message, status=status)
 
 
-def behind_200(status: int, body: bytes, redactor: Redactor, explained: ModelError | None) -> ModelError:
-    """The error in a 200 that holds one, of that status: as its words say, else by the status alone."""
-    return explained or from_status(status, body, "the host, behind a 200,", redactor)
+def error_behind_200(
+    status: int, body: bytes, redactor: Redactor, explained: ModelError | None
+) -> ModelError:
+    """Return the error that a 200 reply holds: as the dialect explained it, else by its own status."""
+    return explained or error_from_status(status, body, "the host, behind a 200,", redactor)
 
 
-def from_garbage(status: int, body: bytes, cause: Exception, where: str, redactor: Redactor) -> Unreadable:
-    """The error for a body that should be an answer and is none."""
-    said = excerpt(body, redactor) or "nothing"
-    return Unreadable(f"{where} answered {status} with what is no answer ({cause}): {said}", status=status)
+def error_from_garbage(
+    status: int, body: bytes, cause: Exception, where: str, redactor: Redactor
+) -> Unreadable:
+    """Make the error for a body that should be an answer and is not."""
+    words = excerpt(body, redactor) or "nothing"
+    return Unreadable(f"{where} answered {status} with what is no answer ({cause}): {words}", status=status)
 
 
-def _from_tls(error: Exception, where: str) -> ConnectionFailed:
+def _error_from_tls(error: Exception, where: str) -> ConnectionFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
         cause = getattr(error, "verify_message", "") or "not trusted"
         return ConnectionFailed(
@@ -243,14 +251,14 @@ def _from_tls(error: Exception, where: str) -> ConnectionFailed:
     )
 
 
-def _from_proxy(status: int, said: str, where: str) -> ModelError:
-    message = f"{where}: the proxy answered {status} {_first_line(said)}"
+def _error_from_proxy(status: int, reply: str, where: str) -> ModelError:
+    message = f"{where}: the proxy answered {status} {_first_line(reply)}"
     if status in (401, 403, 407):
         return AccessDenied(f"{message}; check HTTPS_PROXY and its credentials", status=status)
     return ConnectionFailed(message, status=status)
 
 
-def _cause(error: Exception | None) -> str:
+def _describe_cause(error: Exception | None) -> str:
     if isinstance(error, OSError):
         if error.errno in (errno.EMFILE, errno.ENFILE):
             return "too many open files; raise `ulimit -n` or lower max_concurrency"
@@ -263,16 +271,16 @@ def _cause(error: Exception | None) -> str:
     return type(error).__name__
 
 
-def said(body: bytes, redactor: Redactor) -> str:
-    """Return what an error body says in words, of whoever stands behind the host too; else an excerpt."""
+def read_error_message(body: bytes, redactor: Redactor) -> str:
+    """Return the messages in an error body, also of a provider behind the host; else an excerpt."""
     try:
-        words = "; ".join(dict.fromkeys(filter(None, _words(decode(body)))))
+        words = "; ".join(dict.fromkeys(filter(None, _find_messages(decode(body)))))
     except Undecodable:
         words = ""
     return excerpt(words or body, redactor)
 
 
-def _words(part: Any, depth: int = 0) -> Iterator[str]:
+def _find_messages(part: Any, depth: int = 0) -> Iterator[str]:
     """Find the texts of an error: messages, FastAPI's ``{loc, msg}``, the ``raw`` reply of OpenRouter's
     provider."""
     if depth > _DEEPEST:
@@ -282,30 +290,29 @@ def _words(part: Any, depth: int = 0) -> Iterator[str]:
             yield part
         case list():
             for item in part:
-                yield from _words(item, depth + 1)
+                yield from _find_messages(item, depth + 1)
         case {"msg": str(text), **rest}:
-            place = rest.get("loc")
-            names = [str(name) for name in place if name != "body"] if isinstance(place, list) else []
+            location = rest.get("loc")
+            names = [str(name) for name in location if name != "body"] if isinstance(location, list) else []
             yield f"{'.'.join(names)}: {text}" if names else text
         case dict():
-            for name in _SAYING:
-                yield from _words(part.get(name), depth + 1)
+            for name in _MESSAGE_FIELDS:
+                yield from _find_messages(part.get(name), depth + 1)
             if raw := part.get("raw"):
-                yield "; ".join(_words(_behind(raw), depth + 1)) or f"{raw}"
+                yield "; ".join(_find_messages(_decode_raw_reply(raw), depth + 1)) or f"{raw}"
 
 
-def _behind(raw: Any) -> Any:
-    """What a provider replied to OpenRouter, which is JSON more often than not."""
+def _decode_raw_reply(raw: Any) -> Any:
+    """Decode what a provider replied to OpenRouter, which is usually JSON."""
     try:
         return decode(raw) if isinstance(raw, str) else raw
     except Undecodable:
         return raw
 
 
-def excerpt(said: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> str:
-    """The beginning of what a host said, in one line; without a gateway's advice, and without credentials,
-    which go before it is cut."""
-    text = said[:_READ].decode(errors="replace") if isinstance(said, bytes) else said[:_READ]
+def excerpt(raw: str | bytes, redactor: Redactor, longest: int = _EXCERPT) -> str:
+    """Return the start of a host's text in one line, without a gateway's advice; redacted, then cut."""
+    text = raw[:_READ].decode(errors="replace") if isinstance(raw, bytes) else raw[:_READ]
     text = _ADVICE.sub("", redactor.redact_message(" ".join(text.split())))
     return text if len(text) <= longest else f"{text[:longest]}…"
 

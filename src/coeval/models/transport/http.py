@@ -1,8 +1,8 @@
-"""The one way to a host: retries, limits, outages, over connections that several sessions may share.
+"""The only way to a host: retries, limits and outages, over connections that several sessions may share.
 
-Every request of every dialect passes through `Http.post` or `Http.get`. A dialect says how to
-read an answer (`Call`); this module decides when a request is sent, how often, and what its
-failure is called.
+Every request of every dialect passes through `Http.post` or `Http.get`. A dialect says how to read an
+answer (`Call`); this module decides when a request is sent, how often, and which error its failure
+becomes.
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from coeval.core.errors import (
 from coeval.core.text import pluralize
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
-from coeval.models.pacing.throttle import Throttle, throttle_of
+from coeval.models.pacing.throttle import Throttle, read_throttle
 from coeval.models.transport.call import (
     Answered,
     Call,
     Fault,
     Tries,
-    requested_hold_s,
-    requested_retry,
-    requested_wait_s,
+    read_hold_s,
+    read_retry_advice,
+    read_retry_wait_s,
 )
 from coeval.models.transport.connection import HttpReply
-from coeval.models.transport.endpoint import Endpoint, reach, reported_of
+from coeval.models.transport.endpoint import Endpoint, check_reachable, describe_outage
 from coeval.models.transport.faults import (
-    foreign,
-    from_exception,
-    from_garbage,
-    from_status,
-    never_sent,
-    perhaps_billed,
-    place,
+    describe_request,
+    error_from_exception,
+    error_from_garbage,
+    error_from_status,
+    foreign_errors,
+    may_be_billed,
+    was_never_sent,
 )
 from coeval.models.transport.network import raise_open_file_limit
 from coeval.models.transport.pool import RequestRoute, Wire
@@ -59,24 +59,24 @@ if TYPE_CHECKING:
 
 
 class Sender(Protocol):
-    """What sends single requests, as `models.transport.pool.Wire` does."""
+    """Sends single requests, as `models.transport.pool.Wire` does."""
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply: ...
     async def aclose(self) -> None: ...
 
 
-class _Known(NamedTuple):
+class _SharedEndpoint(NamedTuple):
     endpoint: Endpoint
     limits: EndpointLimits
 
 
 class SharedHosts:
-    """Connections, and an `Endpoint` for each base URL and who asks there.
+    """Connections, and an `Endpoint` for each base URL and credential.
 
-    Sessions that are given one `SharedHosts` share what an endpoint knows of its host: requests in flight,
-    rates, holds, outages. It outlives each of them, and is closed by whoever made it (`aclose`, or as an
-    async context manager). ``wire`` sends what goes straight to its host (``straight``); None: a `Wire`.
-    ``throttle`` is the pace that they keep with other processes; None: there is none.
+    Sessions with the same `SharedHosts` share what an endpoint knows of its host: requests in flight,
+    rates, holds, outages. It outlives them; whoever made it closes it (`aclose`, or as an async context
+    manager). ``wire`` sends requests without a proxy; None: a `Wire`. ``throttle`` is the pace kept with
+    other processes; None: none.
     """
 
     def __init__(self, wire: Sender | None = None, throttle: Throttle | None = None) -> None:
@@ -84,7 +84,7 @@ class SharedHosts:
         self._throttle = throttle
         self.straight = wire or Wire()
         self._proxied: ProxiedWire | None = None
-        self._known: dict[EndpointKey, _Known] = {}
+        self._endpoints: dict[EndpointKey, _SharedEndpoint] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -94,61 +94,60 @@ class SharedHosts:
     ) -> None:
         await self.aclose()
 
-    def endpoints(self, addresses: Iterable[ModelAddress]) -> dict[EndpointKey, Endpoint]:
-        """The endpoints of these models: the one that is known, with their limits besides, or a new one.
+    def open_endpoints(self, addresses: Iterable[ModelAddress]) -> dict[EndpointKey, Endpoint]:
+        """Return the endpoints of these models, existing ones with their limits merged, new ones opened.
 
-        Limits are the largest ``max_concurrency`` of all the models that were ever asked there (256 where
-        none sets it), and the smallest rates. Each endpoint knows every credential that its host was sent: a
-        host may repeat what others sent it, too.
+        Limits are the largest ``max_concurrency`` of all models ever served there (256 if none sets it),
+        and the smallest rates. Each endpoint knows every credential that its host received: a host may
+        repeat what others sent it.
         """
         sharing: defaultdict[EndpointKey, list[ModelAddress]] = defaultdict(list)
         for address in addresses:
             sharing[address.key].append(address)
-        for key, theirs in sharing.items():
-            self._join(key, theirs)
-        self._exchange_secrets(address for theirs in sharing.values() for address in theirs)
-        return {key: self._known[key].endpoint for key in sharing}
+        for key, models in sharing.items():
+            self._open_endpoint(key, models)
+        self._share_secrets(address for models in sharing.values() for address in models)
+        return {key: self._endpoints[key].endpoint for key in sharing}
 
-    def _join(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
-        limits = EndpointLimits.of(address.spec for address in addresses)
-        if (known := self._known.get(key)) is not None:
-            if (joined := known.limits.joined(limits)) != known.limits:
-                known.endpoint.limiter.limit_to(joined)
-                self._known[key] = known._replace(limits=joined)
+    def _open_endpoint(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
+        limits = EndpointLimits.combine(address.spec for address in addresses)
+        if (shared := self._endpoints.get(key)) is not None:
+            if (merged := shared.limits.merge(limits)) != shared.limits:
+                shared.endpoint.limiter.set_limits(merged)
+                self._endpoints[key] = shared._replace(limits=merged)
         else:
             first = addresses[0]
-            limiter = self.limiter(limits, key[0])
+            limiter = self.make_limiter(limits, key[0])
             endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
-            self._known[key] = _Known(endpoint, limits)
+            self._endpoints[key] = _SharedEndpoint(endpoint, limits)
         if waits := [a.spec.wait_s for a in addresses if a.spec.wait_s is not None]:
-            self._known[key].endpoint.wait_at_most(max(waits))
+            self._endpoints[key].endpoint.set_wait(max(waits))
 
-    def limiter(self, limits: EndpointLimits, url: str) -> Limiter:
-        """A new limiter of requests to a base URL."""
-        return Limiter(limits, turn=None if self._throttle is None else self._throttle.turn_at(url))
+    def make_limiter(self, limits: EndpointLimits, url: str) -> Limiter:
+        return Limiter(limits, turn=None if self._throttle is None else self._throttle.open_turn(url))
 
-    def throttle_problems(self) -> list[str]:
-        """Why the throttle is not shared with other processes, if it is not; whoever asks first is told."""
-        problem = None if self._throttle is None else self._throttle.untold_problem()
+    def describe_throttle_problems(self) -> list[str]:
+        """Say why the throttle is not shared with other processes, if so; on the first call only."""
+        problem = None if self._throttle is None else self._throttle.unreported_problem()
         return [] if problem is None else [problem]
 
-    def _exchange_secrets(self, addresses: Iterable[ModelAddress]) -> None:
-        at: defaultdict[str, list[Endpoint]] = defaultdict(list)
-        for known in self._known.values():
-            at[URL(known.endpoint.url).authority].append(known.endpoint)
-        sent_to: defaultdict[str, set[str]] = defaultdict(set)
-        names: defaultdict[str, set[str]] = defaultdict(set)
+    def _share_secrets(self, addresses: Iterable[ModelAddress]) -> None:
+        endpoints_by_host: defaultdict[str, list[Endpoint]] = defaultdict(list)
+        for shared in self._endpoints.values():
+            endpoints_by_host[URL(shared.endpoint.url).authority].append(shared.endpoint)
+        secrets_by_host: defaultdict[str, set[str]] = defaultdict(set)
+        names_by_host: defaultdict[str, set[str]] = defaultdict(set)
         for address in addresses:
-            sent_to[place := URL(address.url).authority].update(address.secrets)
-            names[place].update(address.spec.open_names)
-        for place, secrets in sent_to.items():
-            known_there = secrets.union(*(endpoint.secrets for endpoint in at[place]))
-            for endpoint in at[place]:
-                endpoint.keep_out(known_there)
-                endpoint.leave_in(names[place])
+            secrets_by_host[host := URL(address.url).authority].update(address.secrets)
+            names_by_host[host].update(address.spec.open_names)
+        for host, secrets in secrets_by_host.items():
+            all_secrets = secrets.union(*(endpoint.secrets for endpoint in endpoints_by_host[host]))
+            for endpoint in endpoints_by_host[host]:
+                endpoint.add_secrets(all_secrets)
+                endpoint.exempt_names(names_by_host[host])
 
-    def proxied(self) -> ProxiedWire:
-        """What sends requests that go through a proxy, opened when it is first needed."""
+    def open_proxied_wire(self) -> ProxiedWire:
+        """Return the wire for requests through a proxy, opened when first needed."""
         from coeval.models.transport.proxied import ProxiedWire
 
         if self._proxied is None:
@@ -156,7 +155,7 @@ class SharedHosts:
         return self._proxied
 
     async def aclose(self) -> None:
-        """Close the connections: what is under way on them fails."""
+        """Close the connections; requests on them fail."""
         for wire in (self.straight, self._proxied):
             if wire is not None:
                 await wire.aclose()
@@ -164,36 +163,35 @@ class SharedHosts:
 
 T = TypeVar("T")
 
-# A century: a date beyond it is a mistake of the host's.
+# A century: a later date is the host's mistake.
 _LONGEST_SHOWN_S = 100 * 365.25 * 86_400
-# Unavailable (RFC 9110), and Anthropic's own for the same.
+# Unavailable (RFC 9110), and Anthropic's own status for it.
 _OVERLOADED = (503, 529)
 
 
-class _Ask(NamedTuple, Generic[T]):
+class _Exchange(NamedTuple, Generic[T]):
     endpoint: Endpoint
     route: RequestRoute
     body: bytes | None
     call: Call[T]
 
     @property
-    def place(self) -> str:
-        return place(self.route.method, self.route.url)
+    def description(self) -> str:
+        return describe_request(self.route.method, self.route.url)
 
 
 class Http:
-    """One per session, opened at its first request, closed with `aclose`.
+    """Sends requests of one session, with retries; opened with the first, closed with `aclose`.
 
     Parameters
     ----------
     clock, sleep:
-        seconds, monotonic; and how to wait for some of them.
+        monotonic seconds, and how to wait for some.
     rng:
-        spreads retries, so that requests which failed together do not come back together.
+        spreads retries, so that requests that failed together are not retried together.
     hosts:
-        connections and endpoints, which other sessions may share: ending one session leaves the others
-        theirs. None: its own, closed with it, with the throttle that the environment asks for; raises
-        UsageError as `throttle_of`.
+        connections and endpoints, which other sessions may share. None: its own, closed with it, with the
+        environment's throttle; raises UsageError as `read_throttle`.
     """
 
     def __init__(
@@ -207,7 +205,7 @@ class Http:
         self._clock = clock
         self._rng = rng or random.Random()
         self._sleep = sleep
-        self.hosts = hosts or SharedHosts(throttle=throttle_of(os.environ))
+        self.hosts = hosts or SharedHosts(throttle=read_throttle(os.environ))
         self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
         self.odd_replies: Counter[tuple[str, str]] = Counter()
@@ -216,80 +214,79 @@ class Http:
     def post(
         self, endpoint: Endpoint, path: str, body: bytes, call: Call[T]
     ) -> Coroutine[Any, Any, Answered[T]]:
-        """Send ``body`` until it is answered or failed for good; ``path`` is appended to the base URL.
+        """Send ``body`` until it is answered or has failed for good; ``path`` is appended to the base URL.
 
-        Raises ModelError: all attempts failed, or one did in a way that another cannot mend; Gap: nothing
+        Raises ModelError: all attempts failed, or one in a way that a retry cannot mend; Gap: nothing
         (more) was sent: what ``call.permit`` raised, or Draining.
         """
-        return self._ask(_Ask(endpoint, endpoint.route("POST", path), body, call))
+        return self._send_until_answered(_Exchange(endpoint, endpoint.route("POST", path), body, call))
 
     def get(self, endpoint: Endpoint, path: str, call: Call[T]) -> Coroutine[Any, Any, Answered[T]]:
-        """As `post`, without a body."""
-        return self._ask(_Ask(endpoint, endpoint.route("GET", path), None, call))
+        """Send a request without a body, as `post`."""
+        return self._send_until_answered(_Exchange(endpoint, endpoint.route("GET", path), None, call))
 
-    def troubles(self) -> dict[Endpoint, str]:
-        """The endpoints that give nothing but failures, or nothing at all, to those who wait: a sentence on
-        each."""
+    def describe_outages(self) -> dict[Endpoint, str]:
+        """Describe in a sentence each endpoint that gives only failures, or nothing, to waiting requests."""
         now = self._clock()
-        said = ((endpoint, reported_of(endpoint, now)) for endpoint in self._endpoints)
-        return {endpoint: sentence for endpoint, sentence in said if sentence is not None}
+        sentences = ((endpoint, describe_outage(endpoint, now)) for endpoint in self._endpoints)
+        return {endpoint: sentence for endpoint, sentence in sentences if sentence is not None}
 
-    def repeating(self) -> list[str]:
-        """A sentence on each endpoint that has repeated a credential."""
-        return sorted(endpoint.about_repeating for endpoint in self._endpoints if endpoint.repeated)
+    def describe_repetitions(self) -> list[str]:
+        """Return a warning for each endpoint that has repeated a credential."""
+        return sorted(endpoint.repetition_warning for endpoint in self._endpoints if endpoint.repeated)
 
-    def oddities(self) -> list[str]:
-        """Return a sentence on each kind of replies of a model that could not be read as they came; see
-        `Completion`."""
+    def describe_odd_replies(self) -> list[str]:
+        """Describe in a sentence each kind of odd replies of a model; see `Completion`."""
         return [
             f"{model}: {note} ({pluralize(count, 'answer')}; see `notes` in records)"
             for (model, note), count in sorted(self.odd_replies.items())
         ]
 
     def drain(self) -> None:
-        """From now on nothing new is sent: who waits, and who asks later, gets Draining."""
-        self._send_no_more(draining())
+        """Send nothing new: waiting requests, and later ones, raise Draining."""
+        self._stop_sending(make_draining_error())
 
     async def aclose(self) -> None:
-        """End it for good: who waits, or asks later, gets Draining. What is under way fails, unless its
-        connections are shared: then it ends as it would have."""
-        self._send_no_more(draining("the models are closed"))
+        """Close for good: waiting requests, and later ones, raise Draining. Requests in flight fail, unless
+        their connections are shared."""
+        self._stop_sending(make_draining_error("the models are closed"))
         if self._closes_hosts:
             await self.hosts.aclose()
 
-    def _send_no_more(self, reason: Draining) -> None:
+    def _stop_sending(self, reason: Draining) -> None:
         self._over = self._over or reason
         for endpoint in self._endpoints:
-            endpoint.limiter.turn_away(self, reason)
-            endpoint.wake(self)
+            endpoint.limiter.reject_waiting(self, reason)
+            endpoint.wake_retries(self)
 
     async def reach(self, endpoint: Endpoint, path: str) -> None:
-        """Find out whether the endpoint takes connections, and say how long it is waited for: see `reach`."""
+        """Check whether the endpoint takes connections: see `check_reachable`."""
         self._endpoints.add(endpoint)
-        await reach(endpoint, path)
+        await check_reachable(endpoint, path)
 
-    def _refuse(self, call: Call[T]) -> None:
-        """Raise Draining where nothing new is sent."""
+    def _raise_if_draining(self, call: Call[T]) -> None:
+        """Raise Draining if nothing new is sent."""
         if self._over is not None and not call.goes_on:
             raise Draining(str(self._over))
 
-    async def _ask(self, ask: _Ask[T]) -> Answered[T]:
-        endpoint, call = ask.endpoint, ask.call
+    async def _send_until_answered(self, exchange: _Exchange[T]) -> Answered[T]:
+        """Send until there is an answer, or an error that a retry cannot mend."""
+        endpoint, call = exchange.endpoint, exchange.call
         self._endpoints.add(endpoint)
         tries: Tries | None = None
         sent, again = 0, False
         while True:
-            self._refuse(call)
-            party = None if call.goes_on else self
+            self._raise_if_draining(call)
+            owner = None if call.goes_on else self
             await endpoint.limiter.acquire(
-                call.rank, again=again, refusal=call.refusal, lane=call.lane, party=party
+                call.rank, is_retry=again, refusal=call.refusal, lane=call.lane, owner=owner
             )
             again = True
             try:
-                self._refuse(call)  # it may have ended as the slot was granted
+                self._raise_if_draining(call)  # the session may have ended as the slot was granted
                 if (money := call.permit()) is None:
                     sent += 1
-                    outcome = await self._attempt(ask, sent)
+                    outcome = await self._send_once(exchange, sent)
             finally:
                 endpoint.limiter.release()
             if money is not None:
@@ -302,7 +299,7 @@ class Http:
             error = outcome.error
             error.attempts = sent
             tries = tries or Tries()
-            again = tries.failed(outcome) and not (call.probe and isinstance(error, RequestTimeout))
+            again = tries.count_failure(outcome) and not (call.probe and isinstance(error, RequestTimeout))
             if endpoint.is_down:
                 error.retry_advised = again = False
                 error.args = (f"{error}; it has given nothing but errors for {endpoint.down_s:.0f} s",)
@@ -310,126 +307,132 @@ class Http:
                 if call.ended is not None:
                     call.ended(error)
                 raise error
-            self._refuse(call)
-            endpoint.troubled(str(error), self._clock())
-            await endpoint.nap(self._sleep(tries.wait_s(outcome, self._rng)), self)
+            self._raise_if_draining(call)
+            endpoint.record_retry(str(error), self._clock())
+            await endpoint.back_off(self._sleep(tries.wait_s(outcome, self._rng)), self)
 
-    async def _attempt(self, ask: _Ask[T], attempt: int) -> Answered[T] | Fault:
-        """Send once, holding a slot, and tell endpoint and limiter how it went."""
-        endpoint, route, body, call = ask
+    async def _send_once(self, exchange: _Exchange[T], attempt: int) -> Answered[T] | Fault:
+        """Send once, holding a slot, and record the outcome at endpoint and limiter."""
+        endpoint, route, body, call = exchange
         if endpoint.signs_each:
             try:
-                route = await endpoint.signed(route, body, time.time())
+                route = await endpoint.sign_route(route, body, time.time())
             except ModelError as error:
-                return self._unsigned(ask, error)
-        wire = self.hosts.straight if route.proxy is None else self.hosts.proxied()
+                return self._make_signing_fault(exchange, error)
+        wire = self.hosts.straight if route.proxy is None else self.hosts.open_proxied_wire()
         sent_at = self._clock()
-        on_the_way = endpoint.sent(sent_at, call)
+        request_number = endpoint.record_send(sent_at, call)
         try:
             reply = await wire.send(route, body, call.timeout_s)
-        except foreign() as error:
-            if away := never_sent(error):
+        except foreign_errors() as error:
+            if away := was_never_sent(error):
                 call.unsent()
-            failure = from_exception(error, ask.place, call.timeout_s, probe=call.probe)
-            return self._broken(endpoint, failure, sent_at, away=away)
+            failure = error_from_exception(error, exchange.description, call.timeout_s, probe=call.probe)
+            return self._make_connection_fault(endpoint, failure, sent_at, away=away)
         finally:
-            endpoint.ended(on_the_way)
+            endpoint.record_end(request_number)
         now = self._clock()
-        # Nearly no answer says that a limit has nothing left.
-        if "0" in reply.headers.values() and (hold_s := requested_hold_s(reply.headers)) <= LONGEST_HOLD_S:
+        # Cheap test first: few replies report a limit with nothing left.
+        if "0" in reply.headers.values() and (hold_s := read_hold_s(reply.headers)) <= LONGEST_HOLD_S:
             endpoint.limiter.hold(hold_s, call.lane)
         if not 200 <= reply.status < 300:
-            fault = self._refused(ask, reply, sent_at)
-            renewed = reply.status == 401 and endpoint.refused(route)
+            fault = self._make_status_fault(exchange, reply, sent_at)
+            renewed = reply.status == 401 and endpoint.discard_refused(route)
             return fault._replace(again=True) if renewed else fault
         try:
             value = call.decode(reply, endpoint.redactor)
         except ModelError as error:
-            endpoint.answered()
-            error.args = (f"{ask.place}: {error}",)
-            return self._fault(ask, error, reply, sent_at)
+            endpoint.record_reply()
+            error.args = (f"{exchange.description}: {error}",)
+            return self._apply_retry_headers(exchange, error, reply, sent_at)
         except Undecodable as error:
-            garbage = from_garbage(reply.status, reply.body, error, ask.place, endpoint.redactor)
-            return self._fault(ask, garbage, reply, sent_at)
-        endpoint.succeeded(now)
+            garbage = error_from_garbage(
+                reply.status, reply.body, error, exchange.description, endpoint.redactor
+            )
+            return self._apply_retry_headers(exchange, garbage, reply, sent_at)
+        endpoint.record_success(now)
         if call.lane is not None:
-            call.lane.answered()
+            call.lane.record_answer()
         limiter = endpoint.limiter
         tokens = call.tokens(value) if limiter.gate.counts_tokens and call.tokens is not None else 0
-        limiter.succeeded(call.rank, now - sent_at, tokens)
+        limiter.record_answer(call.rank, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
 
-    def _unsigned(self, ask: _Ask[T], error: ModelError) -> Fault:
-        """It could not be sent: whoever signs has no credential for it."""
-        ask.call.unsent()
-        error.args = (f"{ask.place}: {ask.endpoint.reported(str(error))}",)
+    def _make_signing_fault(self, exchange: _Exchange[T], error: ModelError) -> Fault:
+        """Make the fault of a request that could not be signed."""
+        exchange.call.unsent()
+        error.args = (f"{exchange.description}: {exchange.endpoint.redact_message(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
-    def _broken(self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool) -> Fault:
-        """No answer came."""
-        error.args = (endpoint.reported(str(error)),)
+    def _make_connection_fault(
+        self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool
+    ) -> Fault:
+        """Make the fault of a request without a reply."""
+        error.args = (endpoint.redact_message(str(error)),)
         crowded = False
         if isinstance(error, RequestTimeout):
-            self._timed_out(endpoint, sent_at)
+            self._record_timeout(endpoint, sent_at)
         elif isinstance(error, ConnectionFailed):
-            crowded = endpoint.lost(sent_at, self._clock(), away=away)
+            crowded = endpoint.record_lost_connection(sent_at, self._clock(), away=away)
             if crowded:
-                endpoint.limiter.refused(sent_at)
+                endpoint.limiter.record_refusal(sent_at)
         return Fault(error, error.retryable and error.retry_advised, crowded, away and endpoint.is_awaited)
 
-    def _timed_out(self, endpoint: Endpoint, sent_at: float) -> None:
-        alone = endpoint.timed_out(sent_at, self._clock())
+    def _record_timeout(self, endpoint: Endpoint, sent_at: float) -> None:
+        alone = endpoint.record_timeout(sent_at, self._clock())
         if not endpoint.is_down:
-            endpoint.limiter.timed_out(sent_at, alone=alone)
+            endpoint.limiter.record_timeout(sent_at, alone=alone)
 
-    def _refused(self, ask: _Ask[T], reply: HttpReply, sent_at: float) -> Fault:
-        """An answer came, and it is an error."""
-        if not perhaps_billed(reply.status):
-            ask.call.unbilled()
-        redactor = ask.endpoint.redactor
-        error = ask.call.explain(reply, redactor)
+    def _make_status_fault(self, exchange: _Exchange[T], reply: HttpReply, sent_at: float) -> Fault:
+        """Make the fault of a request with an error reply."""
+        if not may_be_billed(reply.status):
+            exchange.call.unbilled()
+        redactor = exchange.endpoint.redactor
+        error = exchange.call.explain(reply, redactor)
         if error is None:
-            error = from_status(reply.status, reply.body, ask.place, redactor)
+            error = error_from_status(reply.status, reply.body, exchange.description, redactor)
         else:
-            error.args = (f"{ask.place} answered {reply.status}: {error}",)
+            error.args = (f"{exchange.description} answered {reply.status}: {error}",)
         error.status = reply.status
         if isinstance(error, RequestTimeout):
-            self._timed_out(ask.endpoint, sent_at)
+            self._record_timeout(exchange.endpoint, sent_at)
         elif reply.status >= 500:
-            ask.endpoint.failed(self._clock())
+            exchange.endpoint.record_failure(self._clock())
         else:
-            ask.endpoint.answered()
-        return self._fault(ask, error, reply, sent_at)
+            exchange.endpoint.record_reply()
+        return self._apply_retry_headers(exchange, error, reply, sent_at)
 
-    def _fault(self, ask: _Ask[T], error: ModelError, reply: HttpReply, sent_at: float) -> Fault:
-        """Add to an error what the reply's headers say about trying again."""
-        endpoint = ask.endpoint
+    def _apply_retry_headers(
+        self, exchange: _Exchange[T], error: ModelError, reply: HttpReply, sent_at: float
+    ) -> Fault:
+        """Make a fault that follows what the reply's headers say about retries."""
+        endpoint = exchange.endpoint
         if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
-            endpoint.limiter.refused(sent_at)
-        error.args = (endpoint.reported(str(error)),)
+            endpoint.limiter.record_refusal(sent_at)
+        error.args = (endpoint.redact_message(str(error)),)
         if error.retry_after_s is None:
-            error.retry_after_s = requested_wait_s(reply.headers)
-        if isinstance(error, RateLimited) and (hold_s := requested_hold_s(reply.headers)):
+            error.retry_after_s = read_retry_wait_s(reply.headers)
+        if isinstance(error, RateLimited) and (hold_s := read_hold_s(reply.headers)):
             error.retry_after_s = max(error.retry_after_s or 0.0, hold_s)
-        word = requested_retry(reply.headers)
-        again = word if word is not None else error.retryable and error.retry_advised
+        advice = read_retry_advice(reply.headers)
+        again = advice if advice is not None else error.retryable and error.retry_advised
         wait_s = error.retry_after_s
-        if again and (pointless := self._pointless(ask, error)):
+        if again and (pointless := self._explain_pointless_retry(exchange, error)):
             error.retry_advised = again = False
             error.args = (f"{error}; {pointless}",)
         if again and wait_s and error.status in _OVERLOADED:
-            endpoint.limiter.hold(wait_s)  # the host as a whole is away until then (RFC 9110 §15.6.4)
+            endpoint.limiter.hold(wait_s)  # the whole host is unavailable until then (RFC 9110 §15.6.4)
         return Fault(error, again)
 
-    def _pointless(self, ask: _Ask[T], error: ModelError) -> str:
+    def _explain_pointless_retry(self, exchange: _Exchange[T], error: ModelError) -> str:
         """Say why another attempt cannot succeed within the longest wait; '' if it may."""
-        wait_s, lane = error.retry_after_s or 0.0, ask.call.lane
+        wait_s, lane = error.retry_after_s or 0.0, exchange.call.lane
         if wait_s > LONGEST_HOLD_S:
             until = datetime.now(UTC) + timedelta(seconds=min(wait_s, _LONGEST_SHOWN_S))
             return f"it asks to wait {wait_s:.0f} s, until {until:%Y-%m-%d %H:%M} UTC; run again then"
         if wait_s or lane is None or not isinstance(error, RateLimited):
             return ""
-        lasted_s = lane.refused(self._clock())
+        lasted_s = lane.record_refusal(self._clock())
         if lasted_s < LONGEST_HOLD_S:
             return ""
         return (
@@ -438,5 +441,5 @@ class Http:
         )
 
 
-def draining(why: str = "the run is being interrupted") -> Draining:
+def make_draining_error(why: str = "the run is being interrupted") -> Draining:
     return Draining(f"{why}; nothing new is sent")

@@ -1,4 +1,4 @@
-"""What the machine's environment says about reaching a host: proxy, certificates, open files."""
+"""What the environment says about reaching hosts: proxy, certificates, open files; and file downloads."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ from coeval.core.errors import CoevalError, UsageError
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import find_url_secrets, mask_url
 
-# More than any run has open; systems without a limit would otherwise be asked for a billion.
+# More than any run opens; a system without a limit would otherwise set a billion.
 _ENOUGH_FILES = 65_536
-# The first that is set takes the place of the default, the system's or OpenSSL's own variables.
+# The first that is set replaces the default (the system's, or OpenSSL's own variables).
 _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
-def proxy_for(url: URL) -> URL | None:
-    """The proxy that ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` name for a URL.
+def find_proxy(url: URL) -> URL | None:
+    """Return the proxy that ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` name for a URL.
 
-    Read once per endpoint: aiohttp's own ``trust_env`` asks a thread twice for every request.
+    Called once per endpoint: aiohttp's own ``trust_env`` asks a thread twice for every request.
     """
     proxies = getproxies()
     address = proxies.get(url.scheme) or proxies.get("all")
@@ -66,8 +66,8 @@ def proxy_for(url: URL) -> URL | None:
     return proxy
 
 
-def trusted_certificates() -> ssl.SSLContext:
-    """The certificate bundle of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else the default.
+def load_certificates() -> ssl.SSLContext:
+    """Load the certificate bundle of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else the default.
 
     ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` are part of the default: OpenSSL reads them.
     """
@@ -89,7 +89,7 @@ def trusted_certificates() -> ssl.SSLContext:
 
 
 def raise_open_file_limit() -> None:
-    """Let the process hold a socket per request in flight: the usual soft limit of 1,024 is too few."""
+    """Raise the limit on open files: a process needs a socket per request, more than the usual 1,024."""
     if sys.platform == "win32":
         return
     import resource  # not on Windows
@@ -102,25 +102,25 @@ def raise_open_file_limit() -> None:
 
 # --- File downloads
 #
-# Whoever answers decides neither how long we wait nor whom we ask: a host that sends too little is given up,
-# and a redirect leads no nearer to this machine than the address that was named.
+# A host must decide neither how long we wait nor whom we contact: one that sends too little is given up, and
+# a redirect may lead no nearer to this machine than the named address.
 
 # As for connections to models (`CONNECT_TIMEOUT_S`).
 _TIMEOUT_S = 30
-# A pipe's buffer on Linux; larger reads come back no fuller.
+# A pipe's buffer on Linux; larger reads return no more.
 _CHUNK = 1 << 16
-# An index page is text of some hundred kilobytes; one without an end must end here.
+# An index page has some hundred kilobytes; this bounds an endless one.
 _LARGEST_PAGE = 32 << 20
-# Above every asset of the manifest (`du ~/.cache/coeval`); a file without an end must end here.
+# Above every asset of the manifest (`du ~/.cache/coeval`); this bounds an endless file.
 _LARGEST_FILE = 256 << 20
 _LEAST_PACE, _PERIODS = 1024, 2
-"""Bytes a second, and for how many times the patience a host may send less: twice, since a process that was
-stopped for a while finds one such period when it goes on. A modem of the nineties brings three times as much;
-what is slower keeps the connection open by a byte now and then."""
+"""Bytes a second, and for how many periods of ``patience_s`` a host may send less: two, since a process that
+was stopped for a while finds one such period when it resumes. A modem of the nineties had three times this
+pace; a slower host only keeps the connection open with a byte now and then."""
 
 _LINK_LOCAL, _LOOPBACK = 3, 2
-# How near to this machine an address is: those of the link, and others at which clouds (AWS, Alibaba, Azure)
-# tell a machine its own credentials; then loopback. 1 is what else is not of the public network, and 0 is.
+# How near to this machine an address is, by rank: 3 for link-local ones, and others at which clouds (AWS,
+# Alibaba, Azure) give a machine its credentials; 2 for loopback; 1 for other private ones; 0 for public ones.
 _NEAR = {
     _LINK_LOCAL: ("169.254.0.0/16", "fe80::/10", "fd00:ec2::/32", "100.100.100.200/32", "168.63.129.16/32"),
     _LOOPBACK: ("127.0.0.0/8", "::1/128", "0.0.0.0/8", "::/128"),
@@ -130,7 +130,7 @@ _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data")
 
 
 class SourceFailed(CoevalError):
-    """One source does not give what it should; the next one is tried."""
+    """A source does not give what it should; the next one is tried."""
 
     kind = "source_failed"
 
@@ -142,42 +142,42 @@ def download(
     tell: Callable[[int], None],
     patience_s: float | None = None,
 ) -> None:
-    """Write what is at ``url`` to ``target``, which may be left half-written on failure.
+    """Download ``url`` to ``target``, which may be left half-written on failure.
 
-    More than ``size`` bytes are not taken. The host may be silent for ``patience_s``, else 30 s, and slower
-    than `_LEAST_PACE` for twice that.
+    Takes at most ``size`` bytes. The host may be silent for ``patience_s`` (default 30 s), and slower than
+    `_LEAST_PACE` for twice that.
 
-    Raises SourceFailed: it cannot be had, is cut off, or is larger than it should be.
+    Raises SourceFailed: it cannot be had, is cut off, or is too large.
     """
     limit = _LARGEST_FILE if size is None else size
-    with target.open("wb") as file, _Source(url, "*/*", patience_s) as source:
-        _take(source, file, limit, tell)
+    with target.open("wb") as file, _Download(url, "*/*", patience_s) as source:
+        _copy_limited(source, file, limit, tell)
 
 
 def read_page(url: str, patience_s: float | None = None) -> bytes:
-    """The content of a small page of JSON; fails as `download` does."""
+    """Download a small page of JSON; fails as `download` does."""
     content = BytesIO()
-    with _Source(url, "application/json", patience_s) as source:
-        _take(source, content, _LARGEST_PAGE, lambda _: None)
+    with _Download(url, "application/json", patience_s) as source:
+        _copy_limited(source, content, _LARGEST_PAGE, lambda _: None)
     return content.getvalue()
 
 
-def _take(source: _Source, file: IO[bytes], limit: int, tell: Callable[[int], None]) -> None:
-    taken = 0
-    promised = source.headers.get("Content-Length", "")
-    for chunk in source.chunks():
-        taken += len(chunk)
-        if taken > limit:
+def _copy_limited(source: _Download, file: IO[bytes], limit: int, tell: Callable[[int], None]) -> None:
+    received = 0
+    announced = source.headers.get("Content-Length", "")
+    for chunk in source.read_chunks():
+        received += len(chunk)
+        if received > limit:
             raise SourceFailed(f"{mask_url(source.url)} holds more than the {limit:,} bytes expected")
         file.write(chunk)
-        tell(taken)
-    if promised.isdecimal() and taken < int(promised):
-        said = f"was cut off after {taken:,} of {int(promised):,} bytes"
-        raise SourceFailed(f"{mask_url(source.url)} {said}")
+        tell(received)
+    if announced.isdecimal() and received < int(announced):
+        problem = f"was cut off after {received:,} of {int(announced):,} bytes"
+        raise SourceFailed(f"{mask_url(source.url)} {problem}")
 
 
-class _Source:
-    """What a host sends, as it comes; a context, within which its connections are watched."""
+class _Download:
+    """A download in progress, as a context within which its pace is watched."""
 
     def __init__(self, url: str, accept: str, patience_s: float | None) -> None:
         self.url = url
@@ -187,7 +187,7 @@ class _Source:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
-        parts = _parts(self.url)
+        parts = _split_url(self.url)
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
         request = Request(urlunsplit(bare))  # noqa: S310  checked above
         request.add_header("Accept", self._accept)
@@ -196,12 +196,14 @@ class _Source:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             # Unredirected: another host gets no password.
             request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
-        self._watch = _Watch(self._patience_s)
-        way = _Way(self._watch, mask_url(self.url), _nearness_of_name(parts.hostname or ""), _port(parts))
-        opener = build_opener(_Redirects(way), _Handler(way))
+        self._watch = _PaceWatch(self._patience_s)
+        guard = _RedirectGuard(
+            self._watch, mask_url(self.url), _rank_name_nearness(parts.hostname or ""), _read_port(parts)
+        )
+        opener = build_opener(_Redirects(guard), _Handler(guard))
         with ExitStack() as undoing:
             undoing.callback(self._watch.end)
-            with self._explained():
+            with self._map_errors():
                 self._response: HTTPResponse = opener.open(request, timeout=self._patience_s)
             undoing.enter_context(self._response)
             self._open = undoing.pop_all()
@@ -211,17 +213,17 @@ class _Source:
     def __exit__(self, *_: object) -> None:
         self._open.close()
 
-    def chunks(self) -> Iterator[bytes]:
-        """Raises SourceFailed where it breaks off, or is too slow."""
-        with self._explained():
+    def read_chunks(self) -> Iterator[bytes]:
+        """Yield the content; SourceFailed if it breaks off or is too slow."""
+        with self._map_errors():
             while chunk := self._response.read1(_CHUNK):
-                self._watch.taken += len(chunk)
+                self._watch.received_bytes += len(chunk)
                 yield chunk
             if self._watch.slow:
                 raise TimeoutError
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _map_errors(self) -> Iterator[None]:
         try:
             yield
         except (OSError, HTTPException, ValueError) as error:
@@ -230,32 +232,32 @@ class _Source:
             if self._watch.slow:
                 pace = f"less than {_LEAST_PACE:,} bytes a second for {_PERIODS * self._patience_s:g} s"
                 raise SourceFailed(f"{mask_url(self.url)} is too slow: {pace}") from error
-            raise _failed(self.url, error) from error
+            raise _make_download_error(self.url, error) from error
 
 
-class _Watch:
-    """Shuts a request's connections where they bring less than `_LEAST_PACE`: reading then ends at once,
-    whatever it waits for, and ``slow`` says why. ``taken`` is the bytes so far."""
+class _PaceWatch:
+    """Shuts down a request's connections once they bring less than `_LEAST_PACE`: reading then ends at once,
+    and ``slow`` says why."""
 
     def __init__(self, period_s: float) -> None:
-        self.taken = 0
+        self.received_bytes = 0
         self.slow = False
         self._period_s = period_s
         self._sockets: list[socket.socket] = []
         self._ended = Event()
-        Thread(target=self._look, daemon=True).start()
+        Thread(target=self._watch_pace, daemon=True).start()
 
     def add(self, connected: socket.socket) -> None:
-        """Watch a connection, by a descriptor of its own: TLS takes the other one over."""
+        """Watch a connection by a duplicate descriptor: TLS takes over the original."""
         if self.slow:
             raise TimeoutError
         self._sockets.append(connected.dup())
 
-    def _look(self) -> None:
+    def _watch_pace(self) -> None:
         behind = before = 0
         while not self._ended.wait(self._period_s):
-            behind = behind + 1 if self.taken - before < _LEAST_PACE * self._period_s else 0
-            before = self.taken
+            behind = behind + 1 if self.received_bytes - before < _LEAST_PACE * self._period_s else 0
+            before = self.received_bytes
             if behind == _PERIODS:
                 self.slow = True
                 for connected in self._sockets:
@@ -269,45 +271,47 @@ class _Watch:
             connected.close()
 
 
-class _Way:
-    """Where a request leads: ``allowed`` is how near to this machine, which the address that was named says,
-    and the one that it is connected to; ``port`` the only one of this machine."""
+class _RedirectGuard:
+    """Checks where redirects lead: no nearer to this machine than the named address (``allowed``), and on
+    this machine only to its ``port``."""
 
-    def __init__(self, watch: _Watch, shown: str, allowed: int, port: int) -> None:
+    def __init__(self, watch: _PaceWatch, shown: str, allowed: int, port: int) -> None:
         self._watch = watch
         self._shown = shown
         self._allowed = allowed
         self._port = port
         self._redirected = False
 
-    def redirect(self, url: str) -> None:
-        """Raises SourceFailed where a redirect is not followed."""
+    def check_redirect(self, url: str) -> None:
+        """Raise SourceFailed unless a redirect may be followed."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https"):
             raise SourceFailed(f"{self._shown} redirects to something else than http:// or https://")
         self._redirected = True
-        self._check(_nearness_of_name(unquote(parts.hostname or "")), _port(parts))  # as urllib reads it
+        self._check_nearness(
+            _rank_name_nearness(unquote(parts.hostname or "")), _read_port(parts)
+        )  # as urllib reads it
 
-    def connected(self, connection: HTTPConnection, *, proxied: bool) -> None:
-        """Raises SourceFailed where a redirect has led to an address that is too near; of one behind a proxy
-        only the name is known."""
+    def check_connection(self, connection: HTTPConnection, *, proxied: bool) -> None:
+        """Raise SourceFailed if a redirect has led to an address that is too near. Behind a proxy, only the
+        name is known."""
         self._watch.add(connection.sock)
         if not proxied:
             host, port, *_ = connection.sock.getpeername()
-            self._check(_nearness(str(host)), port)
+            self._check_nearness(_rank_nearness(str(host)), port)
 
-    def _check(self, found: int, port: int) -> None:
+    def _check_nearness(self, nearness: int, port: int) -> None:
         if not self._redirected:
-            self._allowed = max(self._allowed, found)
-        elif found > self._allowed or (found >= _LOOPBACK and port != self._port):
+            self._allowed = max(self._allowed, nearness)
+        elif nearness > self._allowed or (nearness >= _LOOPBACK and port != self._port):
             raise SourceFailed(
                 f"{self._shown} redirects to an address of this machine or its own network, which is not "
                 "asked; if a mirror there is meant, name its address in place of this one"
             )
 
 
-def _port(parts: SplitResult) -> int:
-    """The port of an address; 0 where it names none that there can be."""
+def _read_port(parts: SplitResult) -> int:
+    """Return a URL's port; 0 if it is invalid."""
     try:
         return parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
@@ -315,14 +319,14 @@ def _port(parts: SplitResult) -> int:
 
 
 class _Redirects(HTTPRedirectHandler):
-    def __init__(self, way: _Way) -> None:
-        self._way = way
+    def __init__(self, guard: _RedirectGuard) -> None:
+        self._guard = guard
 
     def redirect_request(  # its parameters are the library's
         self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
     ) -> Request | None:
         try:
-            self._way.redirect(newurl)
+            self._guard.check_redirect(newurl)
         except SourceFailed:
             fp.close()  # it holds the connection
             raise
@@ -330,12 +334,12 @@ class _Redirects(HTTPRedirectHandler):
 
 
 class _Connection(HTTPConnection):
-    way: _Way
+    guard: _RedirectGuard
     proxied: bool
 
     def connect(self) -> None:
         super().connect()
-        self.way.connected(self, proxied=self.proxied)
+        self.guard.check_connection(self, proxied=self.proxied)
 
 
 class _SecureConnection(HTTPSConnection, _Connection):
@@ -343,54 +347,58 @@ class _SecureConnection(HTTPSConnection, _Connection):
 
 
 class _Handler(HTTPHandler, HTTPSHandler):
-    """Opens what a request leads to, with TLS or without."""
+    """Opens a request's connections, with TLS or without."""
 
-    def __init__(self, way: _Way) -> None:
-        self._trusted = trusted_certificates()
+    def __init__(self, guard: _RedirectGuard) -> None:
+        self._trusted = load_certificates()
         super().__init__()
-        self._way = way
+        self._guard = guard
 
     def http_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(partial(_made, _Connection, self._way, req), req)
+        return self.do_open(partial(_make_connection, _Connection, self._guard, req), req)
 
     def https_open(self, req: Request) -> HTTPResponse:
-        return self.do_open(partial(_made, _SecureConnection, self._way, req), req, context=self._trusted)
+        return self.do_open(
+            partial(_make_connection, _SecureConnection, self._guard, req), req, context=self._trusted
+        )
 
 
-def _made(kind: type[_Connection], way: _Way, request: Request, host: str, **settings: Any) -> _Connection:
-    """A connection on a request's way; the library names its settings."""
+def _make_connection(
+    kind: type[_Connection], guard: _RedirectGuard, request: Request, host: str, **settings: Any
+) -> _Connection:
+    """Make a guarded connection; the settings are the library's."""
     connection = kind(host, **settings)
-    named = unquote(urlsplit(request.full_url).netloc)  # as urllib reads it
-    connection.way, connection.proxied = way, request.host != named
+    target_host = unquote(urlsplit(request.full_url).netloc)  # as urllib reads it
+    connection.guard, connection.proxied = guard, request.host != target_host
     return connection
 
 
-def _nearness(address: str) -> int:
-    """Of an address in digits; see `_NEAR`."""
-    found = ipaddress.ip_address(address)
-    found = getattr(found, "ipv4_mapped", None) or found
+def _rank_nearness(address: str) -> int:
+    """Rank how near an IP address is to this machine; see `_NEAR`."""
+    ip = ipaddress.ip_address(address)
+    ip = getattr(ip, "ipv4_mapped", None) or ip
     for rank, network in _NETWORKS:
-        if found.version == network.version and found in network:
+        if ip.version == network.version and ip in network:
             return rank
-    return 0 if found.is_global else 1
+    return 0 if ip.is_global else 1
 
 
-def _nearness_of_name(host: str) -> int:
-    """As far as a name says; 0 where only the network knows."""
+def _rank_name_nearness(host: str) -> int:
+    """Rank a host name's nearness by the name alone; 0 if only the network knows."""
     name = host.rstrip(".").lower()
     if name in _METADATA_NAMES:
         return _LINK_LOCAL
     if name == "localhost" or name.endswith(".localhost"):
         return _LOOPBACK
     with suppress(ValueError):
-        return _nearness(name)
+        return _rank_nearness(name)
     with suppress(OSError):
-        return _nearness(socket.inet_ntoa(socket.inet_aton(name)))  # 127.1, 2130706433
+        return _rank_nearness(socket.inet_ntoa(socket.inet_aton(name)))  # 127.1, 2130706433
     return 0
 
 
-def _parts(url: str) -> SplitResult:
-    """The parts of an address; what is wrong with one is not quoted, as it may be part of a password."""
+def _split_url(url: str) -> SplitResult:
+    """Split a URL. The message about an invalid one does not quote it, as it may hold a password."""
     try:
         parts = urlsplit(url)
         usable = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -401,7 +409,7 @@ def _parts(url: str) -> SplitResult:
     return parts
 
 
-def _failed(url: str, error: Exception) -> SourceFailed:
+def _make_download_error(url: str, error: Exception) -> SourceFailed:
     reason = f"status {error.code}" if isinstance(error, HTTPError) else str(getattr(error, "reason", error))
-    said = Redactor(find_url_secrets(url)).redact_message(reason)
-    return SourceFailed(f"{mask_url(url)}: {said or type(error).__name__}")
+    cause = Redactor(find_url_secrets(url)).redact_message(reason)
+    return SourceFailed(f"{mask_url(url)}: {cause or type(error).__name__}")

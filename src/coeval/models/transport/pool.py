@@ -1,7 +1,7 @@
-"""The wire: HTTP/1.1 requests on connections that are kept, and the pool of each host's connections.
+"""The wire: HTTP/1.1 requests over keep-alive connections, with a pool for each host.
 
-docs/decisions/0013-our-wire-stays.md says why it is ours, and what it costs beside others. Requests that have
-to go through a proxy take `models.transport.proxied` instead.
+docs/decisions/0013-our-wire-stays.md says why it is ours, and how it compares with others. Requests
+through a proxy use `models.transport.proxied` instead.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from yarl import URL
 
 from coeval.models.transport.body import Closed, ConnectTimeout, NoConnection, NoTurn
 from coeval.models.transport.connection import LARGE_BODY, Connection, HttpReply
-from coeval.models.transport.network import trusted_certificates
+from coeval.models.transport.network import load_certificates
 
-# --- What is the same in every request to one place: the connection it needs and how it begins
+# --- What all requests of a route share: the peer, and the head of the request
 
 UNPACKED = {"Accept-Encoding": "identity"}
-"""Answers of models are short, and unpacking them costs more than it saves."""
+"""Models' replies are short: unpacking them would cost more than it saves."""
 
 
 class Origin(NamedTuple):
-    """Whom a connection is with."""
+    """The peer of a connection."""
 
     host: str
     port: int
@@ -44,10 +44,9 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestRoute:
-    """One method at one URL, as one endpoint asks it; made once, used for every request.
+    """One method at one URL with an endpoint's headers; made once and used for every request.
 
-    ``head`` is the beginning of the request in bytes, up to its length. ``proxy`` is how to get there
-    where it is not straight.
+    ``head`` is the beginning of the request in bytes, up to its length. ``proxy`` is None without one.
     """
 
     method: str
@@ -58,8 +57,10 @@ class RequestRoute:
     head: bytes
 
     @classmethod
-    def to(cls, method: str, url: URL, headers: Mapping[str, str], proxy: URL | None = None) -> RequestRoute:
-        """The route to an http(s) URL that names a host. ValueError: a header holds a line break."""
+    def make(
+        cls, method: str, url: URL, headers: Mapping[str, str], proxy: URL | None = None
+    ) -> RequestRoute:
+        """Make the route to an http(s) URL that names a host. ValueError: a header holds a line break."""
         host, port = url.raw_host, url.port
         if not host or port is None:
             raise ValueError(f"{url.scheme}: no host and port to connect to")
@@ -72,19 +73,19 @@ class RequestRoute:
         return cls(method, url, headers, proxy, Origin(host, port, url.scheme == "https"), head)
 
 
-# --- From a host's name to a connection: addresses, the race between them, TLS
+# --- From a host name to a connection: addresses, the race between them, TLS
 
-CONNECT_TIMEOUT_S = 30.0  # SYNs at 0, 1, 3, 7 and 15 s have had their chance
+CONNECT_TIMEOUT_S = 30.0  # time for SYNs at 0, 1, 3, 7 and 15 s
 
 P = TypeVar("P", bound=asyncio.Protocol)
 T = TypeVar("T")
 
-_Found = asyncio.Future[list[AddrInfoType]]
-_NAMES_KEPT_S = 10.0  # load balancers change addresses at TTLs of a minute; a burst asks once
+_Lookup = asyncio.Future[list[AddrInfoType]]
+_NAMES_KEPT_S = 10.0  # a burst needs one lookup; load balancers change addresses at TTLs of a minute
 _NEXT_ADDRESS_AFTER_S = 0.25  # Happy Eyeballs (RFC 8305, section 5)
 _SOCKET_OPTIONS = (
     (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
-    # A long answer means minutes of silence, after which routers in between forget a connection.
+    # A long answer means minutes of silence, after which routers drop a connection.
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     *(
         (socket.IPPROTO_TCP, getattr(socket, name), 60)
@@ -95,32 +96,33 @@ _SOCKET_OPTIONS = (
 
 
 class Dialler:
-    """Makes connections. Neither loop offers all of it: uvloop has no race between addresses.
+    """Makes connections. Neither event loop offers all of it: uvloop has no race between addresses.
 
-    A name is looked up once for all who ask at the same time, and again after ten seconds. IPv6 and
-    IPv4 addresses are tried in turn, the next one when the last has not answered for a quarter of a
-    second (RFC 8305).
+    Concurrent lookups of a name share one, which is kept for ten seconds. IPv6 and IPv4 addresses are
+    tried in turn, the next one after a quarter of a second without an answer (RFC 8305).
     """
 
     def __init__(self) -> None:
-        self._lookups: dict[tuple[str, int], tuple[_Found, float]] = {}
+        self._lookups: dict[tuple[str, int], tuple[_Lookup, float]] = {}
         self._tls: ssl.SSLContext | None = None
 
     async def dial(self, origin: Origin, protocol: Callable[[], P], within_s: float | None = None) -> P:
-        """Connect, within `CONNECT_TIMEOUT_S` or so many seconds.
+        """Connect, within `CONNECT_TIMEOUT_S` or ``within_s``.
 
-        Where it is cancelled or fails after ``connection_made``, the protocol's ``connection_lost`` is
+        If cancelled, or if it fails after ``connection_made``, the protocol's ``connection_lost`` is
         called all the same; on some loops twice.
 
-        Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError: as `WireError` says.
+        Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError: see `WireError`.
         """
-        return await self._in_time(self._connect(origin, protocol), origin, within_s)
+        return await self._within_time_limit(self._connect(origin, protocol), origin, within_s)
 
-    async def try_out(self, origin: Origin, within_s: float) -> None:
-        """Connect as `dial` does, without TLS, and hang up."""
-        (await self._in_time(self._socket(origin), origin, within_s)).close()
+    async def probe(self, origin: Origin, within_s: float) -> None:
+        """Connect as `dial` does, without TLS, and close the connection."""
+        (await self._within_time_limit(self._connect_socket(origin), origin, within_s)).close()
 
-    async def _in_time(self, connecting: Coroutine[Any, Any, T], origin: Origin, within_s: float | None) -> T:
+    async def _within_time_limit(
+        self, connecting: Coroutine[Any, Any, T], origin: Origin, within_s: float | None
+    ) -> T:
         timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
         try:
             async with timeout:
@@ -128,21 +130,21 @@ class Dialler:
         except (socket.gaierror, ssl.SSLError):
             raise
         except OSError as error:
-            if timeout.expired() and self._is_looked_up(origin):
+            if timeout.expired() and self._is_resolving(origin):
                 raise socket.gaierror(socket.EAI_AGAIN, "no answer from the name service") from None
             if timeout.expired():
                 raise ConnectTimeout from None
             raise NoConnection(error) from None  # a TimeoutError too, if it is the system's own
 
     async def aclose(self) -> None:
-        """End the look-ups of names that nobody waits for any more."""
+        """Cancel pending lookups."""
         lookups = [lookup for lookup, _ in self._lookups.values()]
         for lookup in lookups:
             lookup.cancel()
         await asyncio.gather(*lookups, return_exceptions=True)
 
-    async def _socket(self, origin: Origin) -> socket.socket:
-        addresses = await self._addresses(asyncio.get_running_loop(), origin.host, origin.port)
+    async def _connect_socket(self, origin: Origin) -> socket.socket:
+        addresses = await self._resolve(asyncio.get_running_loop(), origin.host, origin.port)
         connected = await start_connection(addresses, happy_eyeballs_delay=_NEXT_ADDRESS_AFTER_S)
         try:
             for option in _SOCKET_OPTIONS:
@@ -153,8 +155,8 @@ class Dialler:
         return connected
 
     async def _connect(self, origin: Origin, protocol: Callable[[], P]) -> P:
-        loop, connected = asyncio.get_running_loop(), await self._socket(origin)
-        tls, name = (self._context(), origin.host.rstrip(".")) if origin.tls else (None, None)
+        loop, connected = asyncio.get_running_loop(), await self._connect_socket(origin)
+        tls, name = (self._tls_context(), origin.host.rstrip(".")) if origin.tls else (None, None)
         made: list[P] = []
 
         def make() -> P:
@@ -166,12 +168,12 @@ class Dialler:
             _, connection = await loop.create_connection(make, sock=connected, ssl=tls, server_hostname=name)
         finally:
             if connection is None:
-                # Who was told of a connection may wait for its end; uvloop tells of none.
-                for reported in made:
-                    reported.connection_lost(None)
+                # Observers may wait for the end of what was made; uvloop does not report it.
+                for unconnected in made:
+                    unconnected.connection_lost(None)
         return connection
 
-    async def _addresses(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[AddrInfoType]:
+    async def _resolve(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[AddrInfoType]:
         try:
             family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
             if "%" not in host:
@@ -179,39 +181,42 @@ class Dialler:
         except ValueError:
             pass  # a name
         lookup, begun_at = self._lookups.get((host, port), (None, 0.0))
-        if lookup is None or (lookup.done() and (_failed(lookup) or loop.time() - begun_at > _NAMES_KEPT_S)):
-            lookup = _look_up(loop, host, port)
-            lookup.add_done_callback(_failed)
+        if lookup is None or (
+            lookup.done() and (_has_failed(lookup) or loop.time() - begun_at > _NAMES_KEPT_S)
+        ):
+            lookup = _resolve_in_thread(loop, host, port)
+            lookup.add_done_callback(_has_failed)
             self._lookups[host, port] = lookup, loop.time()
         return await asyncio.shield(lookup)
 
-    def _is_looked_up(self, origin: Origin) -> bool:
+    def _is_resolving(self, origin: Origin) -> bool:
         lookup, _ = self._lookups.get((origin.host, origin.port), (None, 0.0))
         return lookup is not None and not lookup.done()
 
-    def _context(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         if self._tls is None:
-            self._tls = trusted_certificates()
+            self._tls = load_certificates()
             self._tls.set_alpn_protocols(["http/1.1"])
         return self._tls
 
 
-def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> _Found:
-    """Ask the system for a host's addresses, in a thread that nobody waits for when the program ends.
+def _resolve_in_thread(loop: asyncio.AbstractEventLoop, host: str, port: int) -> _Lookup:
+    """Resolve a host's addresses, in a daemon thread that the end of the program does not wait for.
 
-    A name service that is away is asked for half a minute, and the loops' own threads are waited for.
+    If the name service is away, a lookup takes half a minute, and the loop would wait for threads of its
+    own.
     """
-    found: _Found = loop.create_future()
+    lookup: _Lookup = loop.create_future()
 
     def settle(outcome: list[AddrInfoType] | OSError) -> None:
-        if found.done():
+        if lookup.done():
             return
         if isinstance(outcome, OSError):
-            found.set_exception(outcome)
+            lookup.set_exception(outcome)
         else:
-            found.set_result(outcome)
+            lookup.set_result(outcome)
 
-    def ask() -> None:
+    def resolve() -> None:
         outcome: list[AddrInfoType] | OSError = socket.gaierror(socket.EAI_FAIL, "the look-up failed")
         try:
             outcome = list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
@@ -223,26 +228,26 @@ def _look_up(loop: asyncio.AbstractEventLoop, host: str, port: int) -> _Found:
             with suppress(RuntimeError):  # the loop may be closed by now
                 loop.call_soon_threadsafe(settle, outcome)
 
-    threading.Thread(target=ask, name=f"look-up of {host}", daemon=True).start()
-    return found
+    threading.Thread(target=resolve, name=f"look-up of {host}", daemon=True).start()
+    return lookup
 
 
-def _failed(lookup: _Found) -> bool:
+def _has_failed(lookup: _Lookup) -> bool:
     return lookup.cancelled() or lookup.exception() is not None
 
 
 KEPT_IDLE_S = 60.0
-"""A connection at rest for longer is not trusted to be there."""
+"""A connection that was idle for longer may be dead."""
 
-_ROOM_AFTER_S = 0.05  # a round trip or two: a host that still listens has answered by then
+_ROOM_AFTER_S = 0.05  # one or two round trips: a host that reads the connection has answered by then
 _Waiter = asyncio.Future[Connection]
 
 
-class _Unheard(NamedTuple):
+class _SilentConnection(NamedTuple):
     """A request on a new connection that has brought nothing yet.
 
-    ``since`` (the loop's time) it waits, or waits again after room was made for it ``times`` times;
-    ``answers`` is how many the host had given then.
+    It has waited ``since`` (the loop's time), or since room was last made for it, ``times`` times so far;
+    ``answers`` counts the host's answers until then.
     """
 
     since: float
@@ -253,14 +258,14 @@ class _Unheard(NamedTuple):
 class Pool:
     """Gives each request a connection of its own.
 
-    The one used last is used next, so that those which a smaller load does not need grow old and are
-    closed. Where none is at rest, a new one is made, and whichever comes first, it or one that comes to
-    rest meanwhile, serves who has waited longest.
+    The one used last is used next, so that connections which a smaller load does not need grow old and are
+    closed. If none is idle, a new one is made; it, or one that becomes idle before, serves whoever has
+    waited longest.
 
-    Some servers serve only so many connections at a time and leave the others unread, though they seem
-    connected. So while a new connection stays silent, others make room for it: one that nobody needs
-    just now, and one of those in use when the host has answered many requests that came later. Room
-    made in vain costs a handshake; each silent connection asks for it at growing intervals.
+    Some servers serve only so many connections at a time and leave the others unread, though they accept
+    them. So while a new connection stays silent, others make room for it: an idle one, or one in use once
+    the host has answered many later requests. Room made in vain costs a handshake; each silent connection
+    asks for it at growing intervals.
     """
 
     def __init__(self, origin: Origin, dialler: Dialler) -> None:
@@ -270,187 +275,184 @@ class Pool:
         self._idle: deque[Connection] = deque()
         self._waiters: deque[_Waiter] = deque()
         self._dials: dict[asyncio.Task[Connection], None] = {}
-        self._unheard: dict[Connection, _Unheard] = {}
+        self._silent: dict[Connection, _SilentConnection] = {}
         self._answers = 0
-        self._making_room: asyncio.TimerHandle | None = None
+        self._room_timer: asyncio.TimerHandle | None = None
         self._closed = False
         self.open: set[Connection] = set()
 
-    def take(self, now: float) -> Connection | None:
-        """The connection that was used last, if there is one at rest that can be used."""
+    def take_idle(self, now: float) -> Connection | None:
+        """Take the connection used last, if one is idle and usable."""
         idle = self._idle
-        while idle and idle[0].at_rest_since < now - KEPT_IDLE_S:
+        while idle and idle[0].idle_since < now - KEPT_IDLE_S:
             idle[0].end()
         while idle:
             connection = idle.pop()
-            connection.resting = False
-            if connection.usable:
+            connection.is_idle = False
+            if connection.is_usable:
                 return connection
         return None
 
-    async def wait(self, deadline: float) -> Connection:
-        """A new connection, or one that comes to rest before that; ``deadline`` is in the loop's time.
+    async def wait_for_connection(self, deadline: float) -> Connection:
+        """Wait for a new connection, or one that becomes idle before; ``deadline`` is in the loop's time.
 
-        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: none came about; see `WireError`.
+        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: there is none; see `WireError`.
         """
         if self._closed:
             raise Closed(sent=False)
         waiter: _Waiter = self.loop.create_future()
         self._waiters.append(waiter)
-        self._dial()
+        self._start_dial()
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await waiter
         except asyncio.CancelledError:
-            self._withdraw(waiter)
+            self._withdraw_waiter(waiter)
             raise
         except TimeoutError:
-            self._withdraw(waiter)
+            self._withdraw_waiter(waiter)
             raise NoTurn from None
-        if connection.usable:
+        if connection.is_usable:
             return connection
-        if not connection.heard:
+        if not connection.has_received:
             raise NoConnection(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
-        return await self.wait(deadline)  # it ended as others do that were used: another may be had
+        return await self.wait_for_connection(deadline)  # a used one ended, as they do: try another
 
     async def aclose(self) -> None:
-        """End every connection, those being made included; returns when their sockets are closed."""
+        """End every connection, pending ones included; return when their sockets are closed."""
         self._closed = True
-        if self._making_room is not None:
-            self._making_room.cancel()
-        while (waiter := self._next_waiter()) is not None:
+        if self._room_timer is not None:
+            self._room_timer.cancel()
+        while (waiter := self._pop_waiter()) is not None:
             waiter.set_exception(Closed(sent=False))
         for dial in list(self._dials):
             dial.cancel()
         await asyncio.gather(*self._dials, return_exceptions=True)
         await asyncio.gather(*(connection.aclose() for connection in list(self.open)))
 
-    # What connections tell
+    # Events of connections
 
-    def opened(self, connection: Connection) -> None:
+    def on_open(self, connection: Connection) -> None:
         self.open.add(connection)
 
-    def requested_first(self, connection: Connection) -> None:
-        """Its first request is sent."""
-        self._unheard[connection] = _Unheard(self.loop.time(), self._answers, 0)
+    def on_first_request(self, connection: Connection) -> None:
+        self._silent[connection] = _SilentConnection(self.loop.time(), self._answers, 0)
 
-    def heard_first(self, connection: Connection) -> None:
-        """Its first bytes have come."""
-        self._unheard.pop(connection, None)
+    def on_first_bytes(self, connection: Connection) -> None:
+        self._silent.pop(connection, None)
 
-    def rests(self, connection: Connection) -> None:
-        """Its answer is whole, and another request can follow."""
+    def on_idle(self, connection: Connection) -> None:
+        """Reuse a connection whose reply is complete, or end it to make room for a silent one."""
         self._answers += 1
-        if self._unheard and self._is_overtaken():
+        if self._silent and self._is_overtaken():
             connection.end()
         elif self._waiters:
-            self._offer(connection)
+            self._give_to_waiter(connection)
         else:
-            self._rest(connection)
+            self._keep_idle(connection)
 
-    def leaves(self, connection: Connection) -> None:
-        """It is at rest no more, because it ends."""
+    def on_leave_idle(self, connection: Connection) -> None:
         self._idle.remove(connection)
 
-    def gone(self, connection: Connection) -> None:
+    def on_gone(self, connection: Connection) -> None:
         self.open.discard(connection)
-        self._unheard.pop(connection, None)
+        self._silent.pop(connection, None)
 
-    # Who waits
+    # Waiting requests
 
-    def _offer(self, connection: Connection) -> None:
+    def _give_to_waiter(self, connection: Connection) -> None:
         if self._closed:
             connection.end()
-        elif (waiter := self._next_waiter()) is not None:
+        elif (waiter := self._pop_waiter()) is not None:
             waiter.set_result(connection)
         else:
-            self._rest(connection)
+            self._keep_idle(connection)
 
-    def _rest(self, connection: Connection) -> None:
-        connection.at_rest_since = self.loop.time()
-        connection.resting = True
+    def _keep_idle(self, connection: Connection) -> None:
+        connection.idle_since = self.loop.time()
+        connection.is_idle = True
         self._idle.append(connection)
-        if self._unheard and self._making_room is None:
-            self._making_room = self.loop.call_later(_ROOM_AFTER_S, self._make_room)
+        if self._silent and self._room_timer is None:
+            self._room_timer = self.loop.call_later(_ROOM_AFTER_S, self._close_idle_for_silent)
 
-    def _next_waiter(self) -> _Waiter | None:
+    def _pop_waiter(self) -> _Waiter | None:
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 return waiter
         return None
 
-    def _withdraw(self, waiter: _Waiter) -> None:
-        """It waits no more, whatever it was given in the same moment."""
+    def _withdraw_waiter(self, waiter: _Waiter) -> None:
+        """Withdraw a waiter; pass on the connection it was given at the same moment."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
         elif not waiter.cancelled() and waiter.exception() is None:
-            self._offer(waiter.result())
+            self._give_to_waiter(waiter.result())
         if len(self._dials) > len(self._waiters):
             next(reversed(self._dials)).cancel()
 
     # Making connections
 
-    def _dial(self) -> None:
-        """Make a connection, unless as many are being made as are waited for.
+    def _start_dial(self) -> None:
+        """Start a connection, unless as many are being made as are waited for.
 
-        What was begun for somebody who took another goes on: it will be needed if the load stays, and
-        given up each time it would never be had.
+        One begun for a waiter that took another goes on: it will be needed if the load stays, and if it
+        were given up each time, there would never be one.
         """
         if len(self._dials) < len(self._waiters):
             make = partial(Connection, self.loop, self)
             dial = self.loop.create_task(self._dialler.dial(self._origin, make))
             self._dials[dial] = None
-            dial.add_done_callback(self._dialled)
+            dial.add_done_callback(self._finish_dial)
 
-    def _dialled(self, dial: asyncio.Task[Connection]) -> None:
+    def _finish_dial(self, dial: asyncio.Task[Connection]) -> None:
         del self._dials[dial]
         if dial.cancelled():
-            self._dial()  # for whoever came while it was being ended
+            self._start_dial()  # for requests that came while it was being cancelled
             return
         error = dial.exception()
         if error is None:
-            self._offer(dial.result())
+            self._give_to_waiter(dial.result())
         elif isinstance(error, ConnectTimeout) and self.open:
-            self._dial()  # the host serves others meanwhile: one of theirs may come to rest
-        elif (waiter := self._next_waiter()) is not None:
+            self._start_dial()  # the host serves other connections, one of which may become idle
+        elif (waiter := self._pop_waiter()) is not None:
             waiter.set_exception(error)
 
     # Making room
 
     def _is_overtaken(self) -> bool:
-        """Whether the request that has waited longest makes room for itself now.
+        """Check whether the silent request that has waited longest makes room for itself now.
 
-        As many answers as there are connections may belong to requests that were sent before it.
+        As many answers as there are connections may belong to requests sent before it.
         """
-        connection, unheard = next(iter(self._unheard.items()))
-        if self._answers - unheard.answers < 2 * len(self.open) << unheard.times:
+        connection, silent = next(iter(self._silent.items()))
+        if self._answers - silent.answers < 2 * len(self.open) << silent.times:
             return False
-        self._made_room(connection, unheard)
+        self._requeue_silent(connection, silent)
         return True
 
-    def _make_room(self) -> None:
-        """Close connections at rest while requests on new ones hear nothing: one for each."""
-        self._making_room = None
+    def _close_idle_for_silent(self) -> None:
+        """Close an idle connection for each silent one that is due."""
+        self._room_timer = None
         now = self.loop.time()
-        while self._unheard and self._idle:
-            connection, unheard = next(iter(self._unheard.items()))
-            rested_at = self._idle[0].at_rest_since
-            due = max(rested_at + _ROOM_AFTER_S, unheard.since + (_ROOM_AFTER_S * 2**unheard.times))
+        while self._silent and self._idle:
+            connection, silent = next(iter(self._silent.items()))
+            rested_at = self._idle[0].idle_since
+            due = max(rested_at + _ROOM_AFTER_S, silent.since + (_ROOM_AFTER_S * 2**silent.times))
             if due > now:
-                self._making_room = self.loop.call_at(due, self._make_room)
+                self._room_timer = self.loop.call_at(due, self._close_idle_for_silent)
                 return
-            self._made_room(connection, unheard)
+            self._requeue_silent(connection, silent)
             self._idle[0].end()
 
-    def _made_room(self, connection: Connection, unheard: _Unheard) -> None:
-        """Last in turn, and less eager the next time."""
-        del self._unheard[connection]
-        self._unheard[connection] = _Unheard(self.loop.time(), self._answers, unheard.times + 1)
+    def _requeue_silent(self, connection: Connection, silent: _SilentConnection) -> None:
+        """Put a silent connection last in turn, with a longer wait."""
+        del self._silent[connection]
+        self._silent[connection] = _SilentConnection(self.loop.time(), self._answers, silent.times + 1)
 
 
 class Wire:
-    """Sends requests of one event loop, each on a connection of its own while it is under way."""
+    """Sends requests of one event loop, each on a connection of its own while it is in flight."""
 
     def __init__(self) -> None:
         self._dialler = Dialler()
@@ -459,16 +461,15 @@ class Wire:
 
     @property
     def connections(self) -> int:
-        """Open sockets, at rest or not."""
+        """Return the number of open sockets, idle or not."""
         return sum(len(pool.open) for pool in self._pools.values())
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
-        """Send one request, once, and bring its answer; redirects and errors are answers too.
+        """Send one request, once, and return its reply; redirects and errors are replies too.
 
-        ``timeout_s`` is for all of it, connecting included. Cancelling ends the connection that the
-        answer would have come on.
+        ``timeout_s`` covers all of it, connecting included. Cancelling ends the connection.
 
-        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: there is no answer; see `WireError`.
+        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: there is no reply; see `WireError`.
         """
         if self._closed:
             raise Closed(sent=False)
@@ -476,26 +477,24 @@ class Wire:
             pool = self._pools[route.origin] = Pool(route.origin, self._dialler)
         now = pool.loop.time()
         deadline = now + timeout_s
-        connection = pool.take(now) or await pool.wait(deadline)
+        connection = pool.take_idle(now) or await pool.wait_for_connection(deadline)
         if body is None:
             data, large = route.head + b"\r\n", False
         else:
             large = len(body) > LARGE_BODY
             data = b"%bContent-Length: %d\r\n\r\n%b" % (route.head, len(body), b"" if large else body)
-        waiter = connection.ask(data, deadline)
+        waiter = connection.send_request(data, deadline)
         try:
             if large and body is not None:
-                await connection.pour(body)
+                await connection.write_body(body)
             return await waiter
         except asyncio.CancelledError:
             connection.abandon(waiter)
             raise
 
     async def aclose(self) -> None:
-        """End every connection, those still connecting included; returns when their sockets are closed.
-
-        It is for good: what is under way, and whatever is sent later, gets `Closed`.
-        """
+        """End every connection, pending ones included, for good: requests get `Closed`. Return when all
+        sockets are closed."""
         self._closed = True
         await asyncio.gather(*(pool.aclose() for pool in self._pools.values()))
         await self._dialler.aclose()

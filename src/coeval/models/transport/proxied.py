@@ -1,6 +1,6 @@
-"""Requests through a proxy, by aiohttp, which knows CONNECT, TLS inside it and a proxy's credentials.
+"""Requests through a proxy, by aiohttp, which implements CONNECT, TLS inside it and proxy credentials.
 
-Imported when the first request has to take one: that import costs more than the start of many runs.
+Imported with the first request that needs it: the import takes longer than the start of many runs.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import aiohttp
 
 from coeval.models.transport.body import Body, Closed
 from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
-from coeval.models.transport.network import trusted_certificates
+from coeval.models.transport.network import load_certificates
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, UNPACKED, RequestRoute
 
 
 def open_session(*, limit: int = 100, **settings: Any) -> aiohttp.ClientSession:
-    """A session of at most ``limit`` connections (0: any number) that keeps no cookies, takes headers as long
-    as our own wire does, and sends once."""
+    """Open a session of at most ``limit`` connections (0: any number) that keeps no cookies, accepts headers
+    as long as our own wire does, and never retries by itself."""
     session = aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=limit, ssl=trusted_certificates()),
+        connector=aiohttp.TCPConnector(limit=limit, ssl=load_certificates()),
         cookie_jar=aiohttp.DummyCookieJar(),
         max_line_size=LONGEST_LINE,
         max_field_size=LONGEST_LINE,
@@ -31,8 +31,8 @@ def open_session(*, limit: int = 100, **settings: Any) -> aiohttp.ClientSession:
     return session
 
 
-def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
-    """The headers of an answer by their names in lower case; of one that is repeated, the first."""
+def read_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
+    """Return a reply's headers by lower-case name; the first of a repeated one."""
     headers: dict[str, str] = {}
     for name, value in response.headers.items():
         headers.setdefault(name.lower(), value)
@@ -40,7 +40,7 @@ def headers_of(response: aiohttp.ClientResponse) -> dict[str, str]:
 
 
 class ProxiedWire:
-    """Sends as `models.transport.pool.Wire` does, by way of each route's proxy."""
+    """Sends requests as `models.transport.pool.Wire` does, through each route's proxy."""
 
     def __init__(self) -> None:
         self._session = open_session(
@@ -51,7 +51,7 @@ class ProxiedWire:
         self._closed = False
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
-        """As `models.transport.pool.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
+        """Send as `models.transport.pool.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
         if self._closed:
             raise Closed(sent=False)
         try:
@@ -74,10 +74,10 @@ class ProxiedWire:
         ) as response:
             content = Body(", ".join(response.headers.getall("Content-Encoding", ())) or None)
             async for piece in response.content.iter_any():
-                content.take(piece)
-        return HttpReply.read(response.status, headers_of(response), content)
+                content.add(piece)
+        return HttpReply.read(response.status, read_headers(response), content)
 
     async def aclose(self) -> None:
-        """As `models.transport.pool.Wire.aclose`."""
+        """Close as `models.transport.pool.Wire.aclose`."""
         self._closed = True
         await self._session.close()

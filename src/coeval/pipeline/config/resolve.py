@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from coeval.core.errors import KeyMissing, UsageError
-from coeval.engine.terms import tariff_of_roles
+from coeval.engine.terms import find_role_tariff
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
 from coeval.pricing.price_book import PriceBook
@@ -86,7 +86,7 @@ def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
 
 
 def _find_tariff(model: ModelConfig, prices: PriceBook) -> Tariff | None:
-    return tariff_of_roles(model.spec(), list_role_parameters(model), prices)
+    return find_role_tariff(model.spec(), list_role_parameters(model), prices)
 
 
 def _move_to_route(model: ModelConfig, route: Route) -> ModelConfig:

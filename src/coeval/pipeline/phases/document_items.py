@@ -12,7 +12,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import msgspec
 from rapidfuzz.fuzz import token_sort_ratio
 
-from coeval.analysis.measures.near_duplicates import SIMILAR, jaccard, word_shingles
+from coeval.analysis.measures.near_duplicates import SIMILAR, jaccard_similarity, word_shingles
 from coeval.core.errors import Filtered
 from coeval.core.records import Completion, Datapoint, Message, Request
 from coeval.pipeline.phases.evaluations import ItemWork
@@ -122,7 +122,7 @@ class _Asked(NamedTuple):
         if not alike or token_sort_ratio(self.answer, other.answer) < _SAME_ANSWER:
             return False
         shared = any(one in two or two in one for one in self.evidence for two in other.evidence)
-        near = jaccard(self.shingles, other.shingles) >= SIMILAR
+        near = jaccard_similarity(self.shingles, other.shingles) >= SIMILAR
         return equal or (shared and (near or token_sort_ratio(self.text, other.text) >= _REWORDED))
 
 
@@ -176,11 +176,11 @@ class DocumentItemWork(ItemWork):
 
     async def do(self) -> Datapoint:
         for _ in range(MOST_REPLIES):
-            fields = await self.ask(self.key, self.question, self.read, self.tally)
+            fields = await self.ask(self.key, self.question, self.parse_fields, self.tally)
             question, answer, evidence = fields["prompt"], fields["reference_response"], fields["evidence"]
             flaw = self.flaw(question, answer, evidence)
             if flaw is None:
-                return self.made(fields | self._shown(question))
+                return self.make_record(fields | self._shown(question))
             self.filtered[flaw] += 1
             self.told = f"\n\nAn earlier reply was not used: {_TOLD[flaw]}. That reply asked:\n{question}"
         counts = ", ".join(f"{name} {count}" for name, count in self.filtered.items())
@@ -191,8 +191,8 @@ class DocumentItemWork(ItemWork):
         (message,) = asked.messages
         return msgspec.structs.replace(asked, messages=(Message(message.role, message.content + self.told),))
 
-    def read(self, completion: Completion) -> dict[str, Any]:
-        fields = ItemWork.read(self, completion)
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+        fields = ItemWork.parse_fields(self, completion)
         return {**fields, "evidence": parse_evidence(completion.text)}
 
     def flaw(self, question: str, answer: str, evidence: Sequence[str]) -> Filter | None:
@@ -215,9 +215,9 @@ class DocumentItemWork(ItemWork):
         above = "".join(f"{passage.text}\n\n" for passage in self.sample.passages)
         return {"prompt": above + question, "shown_passage": len(above)}
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         return {
-            **ItemWork.identity(self),
+            **ItemWork.identity_fields(self),
             "input_hash": passage_keys(self.sample.passages),
             "source": "; ".join(passage.source for passage in self.sample.passages),
             "filtered": dict(self.filtered),

@@ -24,7 +24,7 @@ from coeval.core.records import (
     judgment_id,
 )
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import ModelWork, reason, spoken
+from coeval.engine.model_work import ModelWork, answer_text, make_failure
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import checked_answer
@@ -97,11 +97,11 @@ class ResponseWork(ModelWork[Response]):
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.prepared.values)
 
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         """What the judge will see: a student that declines has answered so."""
         return {"response": completion.text or completion.refusal or ""}
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         item = self.prepared.item
         return {
             "id": self.key,
@@ -133,7 +133,7 @@ class Judged:
             self._hash = judged_input(self.prepared.content, self.response.response or "")
         return self._hash
 
-    def identity(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
+    def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
         """``made_from``: what scores that are kept were computed from."""
         response = self.response
         return {
@@ -170,19 +170,19 @@ class EvaluationWork(ModelWork[Evaluation]):
         if self.judged.setup.task.evaluation_mode == "per_factor":
             await self._ask_each()
         else:
-            await self.ask(self.key, self.question, self.read, self.tally)
-        return self.made(self._scored())
+            await self.ask(self.key, self.question, self.parse_fields, self.tally)
+        return self.make_record(self._scored())
 
-    def failed(self, error: Exception) -> Evaluation:
+    def make_failed_record(self, error: Exception) -> Evaluation:
         if self._known():  # what was scored stays scored; only the rest is missing
-            return self.made(self._scored())
-        return ModelWork.failed(self, error)
+            return self.make_record(self._scored())
+        return ModelWork.make_failed_record(self, error)
 
     def question(self, _: int) -> Request:
         """One for all factors; what its answer leaves out is asked again by itself."""
         return self._prompt(*self.judged.setup.form.of_all(self._left()))
 
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         verdict = self.judged.setup.form.read_all(self._hear(completion), self._left())
         self._take(verdict)
         if verdict.missing:
@@ -230,7 +230,7 @@ class EvaluationWork(ModelWork[Evaluation]):
     def _hear(self, completion: Completion, factor: str = "") -> str:
         said = completion.text if completion.refusal is None else completion.refusal
         self.said.setdefault(factor, []).append(f"{factor}: {said}" if factor else said)
-        return spoken(completion, "the judge")
+        return answer_text(completion, "the judge")
 
     def _known(self) -> bool:
         """Whether the record has a score: an earlier one that was not asked again, or one of this run."""
@@ -272,8 +272,8 @@ class EvaluationWork(ModelWork[Evaluation]):
             return next(iter(self.said.values()))
         return [said for factor in ("", *self.factors) for said in self.said.get(factor, ())]
 
-    def identity(self) -> dict[str, Any]:
-        return self.judged.identity(self.role_model.name, self.role_model.recipe.hash)
+    def identity_fields(self) -> dict[str, Any]:
+        return self.judged.identity_fields(self.role_model.name, self.role_model.recipe.hash)
 
 
 @dataclass(slots=True)
@@ -298,11 +298,11 @@ class LabelWork:
             label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
-    def failed(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._identity(), status="failed", error=reason(error))
+    def make_failed_record(self, error: Exception) -> Evaluation:
+        return Evaluation(**self._identity(), status="failed", error=make_failure(error))
 
     def _identity(self) -> dict[str, Any]:
-        return self.judged.identity(EXACT_MATCH, label_recipe(self.judged.setup.labels))
+        return self.judged.identity_fields(EXACT_MATCH, label_recipe(self.judged.setup.labels))
 
 
 # --- Phase 3: items of teachers
@@ -325,15 +325,15 @@ class ItemWork(ModelWork[Datapoint]):
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
 
-    def read(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
         """What one that was cut off holds is not mended into half an item."""
-        text = spoken(completion, "the teacher")
+        text = answer_text(completion, "the teacher")
         item = parse_item(text)
         if item.repaired and completion.truncated:
             raise Unparsable("it holds half an item", raw=text)
         return {"prompt": item.prompt, "reference_response": item.response, "repaired": item.repaired}
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         task = self.setup.task
         stored = {"sampled_nuanced_attributes": self.sample.nuance} if task.store_nuanced else {}
         return {
@@ -371,15 +371,15 @@ class PairWork(ModelWork[Preference]):
         }
         return self.role_model.prompt(shown, self.design.schema)
 
-    def read(self, completion: Completion) -> dict[str, Any]:
-        preferred = parse_preference(spoken(completion, "the judge"))
+    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+        preferred = parse_preference(answer_text(completion, "the judge"))
         return {
             "winner": preferred.value,
             "reason": preferred.reason[:MOST_REASON] or None,
             "raw": cut_to_bytes(completion.text, MAX_ANSWER_BYTES),
         }
 
-    def identity(self) -> dict[str, Any]:
+    def identity_fields(self) -> dict[str, Any]:
         first, second = self.first.response, self.second.response
         return {
             "id": self.key,
@@ -430,9 +430,9 @@ class CheckWork:
                 reasons[factor] = why
         return self._record(values, reasons)
 
-    def failed(self, error: Exception) -> Evaluation:
-        identity = self.judged.identity(CHECK, CHECK_RECIPE)
-        return Evaluation(**identity, status="failed", error=reason(error), missing=self.factors)
+    def make_failed_record(self, error: Exception) -> Evaluation:
+        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE)
+        return Evaluation(**identity, status="failed", error=make_failure(error), missing=self.factors)
 
     def _record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
         """The record: with what an earlier one holds, unless all is computed again."""
@@ -443,7 +443,7 @@ class CheckWork:
             values, reasons = kept | values, _of(kept, earlier.reasons) | reasons
             criteria = _of(kept, earlier.criteria) | criteria
             made_from = earlier.input_hash
-        identity = self.judged.identity(CHECK, CHECK_RECIPE, made_from)
+        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
         missing = tuple(factor for factor in hashes if factor in left) if left else ()
         found: dict[str, Any] = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from coeval.core.errors import ConfigError, RecordsChanged
 from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
-from coeval.engine.model_work import differences
+from coeval.engine.model_work import differing_parts
 from coeval.engine.progress import WorkCounts
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.plan.run_plan import Changed, Node, Plan, Spared
@@ -39,7 +39,7 @@ class PlanCount(WorkCounts):
     unanswered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, setup: TaskSetup, node: Node) -> None:
-        count = self.of(node.phase, setup.task.name, node.name)
+        count = self.count_for(node.phase, setup.task.name, node.name)
         count.planned += node.records
         if node.owed:
             count.owed += node.records
@@ -49,7 +49,7 @@ class PlanCount(WorkCounts):
             self.examples.setdefault(change, node.key)
 
     def spare(self, setup: TaskSetup, spared: Spared) -> None:
-        count = self.of(spared.phase, setup.task.name, spared.name)
+        count = self.count_for(spared.phase, setup.task.name, spared.name)
         count.spared += spared.records
         count.spared_calls += spared.calls
 
@@ -145,7 +145,7 @@ def _reasons(
         yield f"the content of the {source} they were made from (task {changed.task}, {noun})"
     elif (before := old.get(changed.old_recipe)) is None:
         yield f"made by a configuration that recipes.json does not know ({noun})"
-    elif parts := differences(before, new[changed.new_recipe]):
+    elif parts := differing_parts(before, new[changed.new_recipe]):
         for part in parts:
             yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
     else:

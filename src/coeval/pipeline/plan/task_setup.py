@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from coeval.core.records import Role, model_of
 from coeval.core.text import digest, placeholders
-from coeval.engine.model_work import Recipe, RoleModel, as_recorded, base_seed, recipe
+from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, find_recorded_recipe, make_recipe
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
@@ -37,9 +37,9 @@ def role_model(
         model=spec.model,
         role=role,
         sampling=sampling,
-        recipe=recipe(spec, role, sampling, system, shown),
+        recipe=make_recipe(spec, role, sampling, system, shown),
         system=system,
-        seed=base_seed(spec, sampling, run_seed if model.accepts_run_seed(role) else None),
+        seed=choose_base_seed(spec, sampling, run_seed if model.accepts_run_seed(role) else None),
         template=template,
         fields=fields,
         variant_of=model_of(model.name),
@@ -88,7 +88,7 @@ class TaskSetup:
         """Return the setup with the recipes of ``known``, parts by hash, where functions are not here."""
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
-            return tuple(replace(each, recipe=as_recorded(each.recipe, known)) for each in players)
+            return tuple(replace(each, recipe=find_recorded_recipe(each.recipe, known)) for each in players)
 
         return replace(
             self, teachers=cast(self.teachers), students=cast(self.students), judges=cast(self.judges)

@@ -118,7 +118,7 @@ class Walk:
             return [
                 _Maker(p.name, SEPARATOR + answer_name(p.name, k), plan.statuses(phase, setup, p), each)
                 for p in parts
-                for k, each in enumerate(p.sampled())
+                for k, each in enumerate(p.split_by_sample())
             ]
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}

@@ -11,11 +11,11 @@ from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
 from coeval.core.text import dollars, join_names
 from coeval.engine.model_work import RoleModel
-from coeval.engine.probing import ProbeResult, Probing, probe_models, try_models
+from coeval.engine.probing import ProbeResult, Probing, probe_and_record, probe_models
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
-from coeval.models.open import check_askable, obstacle_to
+from coeval.models.open import check_askable, find_model_obstacle
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import (
     KINDS,
@@ -69,7 +69,7 @@ async def probe_config(config: Config, probing: Probing, context: SessionContext
     async with lock_and_open_session(config, prices, context) as session:
         resumes = probing.mode == "resume" and options.continue_run
         work_left = find_models_with_work(preview_run(config, options)) if resumes else None
-        return ProbedConfig(config, await try_models(session, probing, work_left))
+        return ProbedConfig(config, await probe_and_record(session, probing, work_left))
 
 
 async def sample_for_estimate(
@@ -89,7 +89,7 @@ async def sample_for_estimate(
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:
             context.watcher.note(f"no samples of {spec.name}: an estimate runs no code")
-        elif (why := obstacle_to(spec, context.keys)) is None:
+        elif (why := find_model_obstacle(spec, context.keys)) is None:
             askable.append(spec)
         else:
             context.watcher.warn(f"no samples of {spec.name}: {why}")

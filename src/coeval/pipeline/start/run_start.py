@@ -15,7 +15,7 @@ from coeval.core.records import Purpose, Usage
 from coeval.engine.probing import Probing, probe_models
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Session, SessionContext
-from coeval.engine.terms import refuse_least
+from coeval.engine.terms import require_budget
 from coeval.models.batch.job_list import Batching, BatchMode, PollPace
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
@@ -155,7 +155,7 @@ def _refuse_unaffordable(
     least = least_cost_usd(config, preview, prices)
     if least is not None:
         as_started = f" {OVERWRITE.flag}" if options.overwrite else ""
-        refuse_least(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
+        require_budget(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
 
 
 def _record_look(config: Config, options: RunOptions, preview: Preview, watcher: Watcher) -> None:

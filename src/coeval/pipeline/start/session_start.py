@@ -14,18 +14,18 @@ from coeval.core.errors import ConfigError, StoreError
 from coeval.core.model import ModelSpec
 from coeval.core.records import Usage, model_of
 from coeval.engine.progress import Board
-from coeval.engine.session import Accounts, Session, SessionContext, logged, opened
+from coeval.engine.session import Accounts, Session, SessionContext, open_session, write_log
 from coeval.engine.terms import (
     Ceiling,
     RequestedUnder,
-    batched_at_full_price,
-    counted_as_free,
-    refuse_boundless,
-    terms_of,
+    make_terms,
+    require_bounded_costs,
+    warn_models_counted_free,
+    warn_undiscounted_batches,
 )
 from coeval.models.keys import Keys
 from coeval.models.metering.account_file import Terms
-from coeval.models.open import check_askable, obstacle
+from coeval.models.open import check_askable, find_interface_obstacle
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.resolve import ResolvedConfig, list_role_parameters, list_routes, resolve_models
 from coeval.pipeline.config.schema import PHASES, Config
@@ -61,22 +61,22 @@ async def lock_and_open_session(
     specs = opening.specs if opening.specs is not None else [model.spec() for model in config.models]
     check_askable(specs, context.keys)
     terms, folder = build_terms(config, prices), run_folder(config)
-    for sentence in batched_at_full_price(specs, context.batching.phases, terms, prices):
+    for sentence in warn_undiscounted_batches(specs, context.batching.phases, terms, prices):
         context.watcher.warn(sentence)
-    for sentence in counted_as_free(specs, terms, config.experiment.budget_usd):
+    for sentence in warn_models_counted_free(specs, terms, config.experiment.budget_usd):
         context.watcher.note(sentence)
-    log = logged(folder.log, config.experiment.log_level) if opening.log else nullcontext()
+    log = write_log(folder.log, config.experiment.log_level) if opening.log else nullcontext()
     with folder.locked():
         accounts = _locate_accounts(folder.anchored(), config, terms)
         with log:  # until the session's last word
             board = opening.board or Board(PHASES, FED_BY)
-            async with opened(accounts, specs, board, context, terms) as session:
+            async with open_session(accounts, specs, board, context, terms) as session:
                 yield session
 
 
 def find_models_with_work(preview: Preview) -> set[str] | None:
     """Name the models that have owed work; None if any may have some, since phases 1–2 are unfinished."""
-    return None if preview.unsettled else set(map(model_of, preview.plan_count.owing()))
+    return None if preview.unsettled else set(map(model_of, preview.plan_count.owing_makers()))
 
 
 def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> ResolvedConfig:
@@ -87,7 +87,9 @@ def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: Price
     if all(model.interface != "auto" for model in config.models):
         return ResolvedConfig(config)
     before = _read_previous_routes(run_folder(config)) if options.continue_run else {}
-    return resolve_models(config, lambda interface: obstacle(interface, keys) is None, prices, before)
+    return resolve_models(
+        config, lambda interface: find_interface_obstacle(interface, keys) is None, prices, before
+    )
 
 
 def _read_previous_routes(folder: RunDir) -> dict[str, Route]:
@@ -106,8 +108,8 @@ def build_terms(config: Config, prices: PriceBook) -> dict[str, Terms]:
     quotas = config.experiment.quota
     ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
     sent = {model.name: list_role_parameters(model) for model in config.models}
-    terms = terms_of([model.spec() for model in config.models], ceilings, prices, sent)
-    refuse_boundless(list_role_requests(config), terms, config.experiment.budget_usd)
+    terms = make_terms([model.spec() for model in config.models], ceilings, prices, sent)
+    require_bounded_costs(list_role_requests(config), terms, config.experiment.budget_usd)
     return terms
 
 

@@ -23,7 +23,7 @@ from coeval.reports.content import (
     make_section,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.where_section import of_few_values
+from coeval.reports.experiment.where_section import keep_small_attributes
 from coeval.reports.measure_table import TableHeading, measure_table
 from coeval.reports.plots import HeatMap, heat_map, item_dots
 
@@ -32,24 +32,25 @@ _MOST_ITEMS = 1_000
 # Rows of a heat map or a table that is still looked through.
 _MOST_STRATA = 40
 _FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN = (
-    "nothing wrong",
+    "no problem",
     "all students pass",
     "all students fail",
-    "better students do worse",
+    "stronger students score lower",
     "near duplicate",
 )
 _FLAGS = (_FINE, _ALL_PASS, _ALL_FAIL, _REVERSED, _TWIN)
-_WORDS: dict[str, Callable[[TaskCoverage], int]] = {
-    "{} that all students pass": lambda task: task.all_pass,
-    "{} that all fail": lambda task: task.all_fail,
-    "{} on which better students do worse": lambda task: task.reversed,
-    "{} nearly the same as another": lambda task: task.near_duplicates,
+_PROBLEMS: dict[str, Callable[[TaskCoverage], int]] = {
+    "all students pass {}": lambda task: task.all_pass,
+    "all students fail {}": lambda task: task.all_fail,
+    "stronger students score lower on {}": lambda task: task.reversed,
+    "{} nearly repeat another": lambda task: task.near_duplicates,
 }
 
 
 def benchmark_section(evidence: RunEvidence) -> ReportSection:
+    """Make the section on how well the items measure: difficulty, discrimination, coverage and duplicates."""
     measures, grid = evidence.measured.measures, evidence.measured.grid
-    items, strata = _items(measures.items), _strata(measures.coverage, grid)
+    items, strata = _sampled_items_table(measures.items), _attribute_values_table(measures.coverage, grid)
     pictures = []
     if any(row[3] is not None for row in items.rows):
         pictures.append(
@@ -61,16 +62,15 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
                 item_dots(items.name, _FLAGS),
             )
         )
-    if names := of_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
-        shown = HeatMap(
+    if names := keep_small_attributes(dict.fromkeys(str(row[0]) for row in strata.rows)):
+        values_by_teacher = HeatMap(
             strata, "value", "teacher", "items", names[:_MOST_STRATA], list(grid.teachers), format="d"
         )
-        title = "Items by what they are about. Of every declared value, by teacher."
-        pictures.append(heat_map("space", title, shown))
+        pictures.append(heat_map("space", "Items by attribute value and teacher.", values_by_teacher))
     tables = (
         task_table(measures.coverage),
         teacher_table(measures.teachers),
-        _dubious(measures.items),
+        _dubious_items_table(measures.items),
         items,
         strata,
     )
@@ -88,88 +88,91 @@ def task_table(coverage: Mapping[str, TaskCoverage]) -> ReportTable:
 
 
 def teacher_table(teachers: Mapping[str, TeacherMeasures]) -> ReportTable:
-    named = TableHeading(
-        "teachers", "Teachers: how far their items tell students apart", ("Teacher",), "teacher"
-    )
+    named = TableHeading("teachers", "Teachers by the discrimination of their items", ("Teacher",), "teacher")
     return measure_table(named, TeacherMeasures, teachers)
 
 
 def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
-    items = sum(found.acr.n or 0 for found in coverage.values())
-    scored = sum(found.scored for found in coverage.values())
-    ranked = sum(found.discrimination.n or 0 for found in coverage.values())
-    counted = {words: sum(map(count, coverage.values())) for words, count in _WORDS.items()}
+    """Yield sentences on problems of items and on declared values that no item has."""
+    items = sum(task.acr.n or 0 for task in coverage.values())
+    scored = sum(task.scored for task in coverage.values())
+    ranked = sum(task.discrimination.n or 0 for task in coverage.values())
+    counted = {words: sum(map(count, coverage.values())) for words, count in _PROBLEMS.items()}
     reported = [words.format(f"{count:,}") for words, count in counted.items() if count]
     if reported:
-        verb = "is" if next(filter(None, counted.values())) == 1 else "are"
-        yield f"Of {pluralize(items, 'item')}, there {verb} {join_names(reported)}."
-        if any(found.near_duplicates for found in coverage.values()):
+        yield f"Of {pluralize(items, 'item')}, {join_names(reported)}."
+        if any(task.near_duplicates for task in coverage.values()):
             yield "Items that nearly repeat each other count as one in every interval and test."
     elif items:
         ruled_out = ["passed or failed by all"] * (scored > 0) + ["reversed"] * (ranked > 0)
-        said = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
-        yield f"None of {pluralize(items, 'item')} is {said}."
+        problems = " or ".join(filter(None, (", ".join(ruled_out), "nearly a duplicate")))
+        yield f"None of {pluralize(items, 'item')} is {problems}."
     if items and not scored:
         yield "No answer has been scored, so which items are too easy or too hard is unknown."
     elif scored < items:
         yield f"{pluralize(items - scored, 'item')} without a score may be too easy or too hard."
     if scored and not ranked:
         yield (
-            "Items on which better students do worse cannot be found: that takes three students or more, "
-            "with scores that differ."
+            "Finding items on which stronger students score lower takes at least three students with "
+            "different scores."
         )
-    absent = [f"{value} ({task})" for task, found in coverage.items() for value in found.absent]
+    absent = [f"{value} ({name})" for name, task in coverage.items() for value in task.absent]
     if absent:
-        yield f"Declared, but in no item: {join_names(absent)}."
-    elif any(found.acr.value is not None for found in coverage.values()):
+        yield f"Declared values in no item: {join_names(absent)}."
+    elif any(task.acr.value is not None for task in coverage.values()):
         yield "Every declared value of an attribute occurs in some item."
 
 
-def _flag(found: ItemMeasures) -> str:
-    if found.near_duplicate_of is not None:
+def _item_problem(item: ItemMeasures) -> str:
+    if item.near_duplicate_of is not None:
         return _TWIN
-    if found.all_pass:
+    if item.all_pass:
         return _ALL_PASS
-    if found.all_fail:
+    if item.all_fail:
         return _ALL_FAIL
-    return _REVERSED if found.is_reversed else _FINE
+    return _REVERSED if item.is_reversed else _FINE
 
 
-def _items(items: Mapping[str, ItemMeasures]) -> ReportTable:
-    flagged = [name for name, found in items.items() if _flag(found) != _FINE]
-    fine = [name for name, found in items.items() if _flag(found) == _FINE]
+def _sampled_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
+    """Make a table of items: those with a problem first, then a sample of the others, kept in their order."""
+    flagged = [name for name, item in items.items() if _item_problem(item) != _FINE]
+    fine = [name for name, item in items.items() if _item_problem(item) == _FINE]
     random = np.random.default_rng(0)
-    room = max(_MOST_ITEMS - len(flagged), _MOST_ITEMS // 2)
-    if len(fine) > room:
-        fine = [fine[place] for place in np.sort(random.choice(len(fine), room, replace=False))]
+    most_fine = max(_MOST_ITEMS - len(flagged), _MOST_ITEMS // 2)
+    if len(fine) > most_fine:
+        fine = [fine[index] for index in np.sort(random.choice(len(fine), most_fine, replace=False))]
     flagged = flagged[:_MOST_ITEMS]
     kept = {*fine, *flagged}
     names = [name for name in items if name in kept]
-    left = len(items) - len(names)
-    note = f"{left:,} items more are left out here: a sample; coeval analyze items has all." if left else ""
+    omitted = len(items) - len(names)
+    note = (
+        f"A sample: {omitted:,} more items are left out here; coeval analyze items has all."
+        if omitted
+        else ""
+    )
     return item_table("items-shown", "Items", items, names, note)
 
 
-def _dubious(items: Mapping[str, ItemMeasures]) -> ReportTable:
-    """Those that say nothing of students, or the opposite: the worst discrimination first."""
-    names = [name for name, found in items.items() if _flag(found) != _FINE]
+def _dubious_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
+    """Make a table of items that discriminate badly or nearly repeat another, the worst first."""
+    names = [name for name, item in items.items() if _item_problem(item) != _FINE]
     worst = sorted(names, key=lambda name: (items[name].discrimination or 0.0, name))
     note = f"The first {_MOST_STRATA} of {len(worst):,}." if len(worst) > _MOST_STRATA else ""
-    return item_table("dubious", "Items to look at", items, worst[:_MOST_STRATA], note)
+    return item_table("dubious", "Items to check", items, worst[:_MOST_STRATA], note)
 
 
 def item_table(
     name: str, title: str, items: Mapping[str, ItemMeasures], names: list[str], note: str = ""
 ) -> ReportTable:
-    flag = {ReportColumn("flag", "What is wrong"): _flag}
-    chosen = {each: items[each] for each in names}
+    flag = {ReportColumn("flag", "Problem"): _item_problem}
+    chosen = {item_id: items[item_id] for item_id in names}
     table = measure_table(TableHeading(name, title, ("Item",), "item"), ItemMeasures, chosen, further=flag)
     return msgspec.structs.replace(table, note=note)
 
 
-def _strata(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTable:
-    """Items by ``attribute=value`` and teacher; declared values that occur nowhere stand first, with 0."""
-    absent = dict.fromkeys(value for found in coverage.values() for value in found.absent)
+def _attribute_values_table(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTable:
+    """Count items by ``attribute=value`` and teacher; declared values without items come first, with 0."""
+    absent = dict.fromkeys(value for task in coverage.values() for value in task.absent)
     rows: list[tuple[Cell, ...]] = [
         (value, teacher, 0)
         for value in absent

@@ -40,9 +40,9 @@ _ANCHOR = "value"
 _LINE = "No other student shown scores higher for the same {} or less"
 
 
-class _Valued(NamedTuple):
-    """A student with its score, and what its answers cost and take; ``ranks`` None: of some tasks only, so
-    that its score is not held against others'."""
+class _StudentValue(NamedTuple):
+    """A student's score, and the price and time of its answers; ``ranks`` is None if the score covers only
+    some tasks, so that it cannot be compared."""
 
     student: str
     score: Measured
@@ -52,56 +52,53 @@ class _Valued(NamedTuple):
 
 
 def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | None:
-    """By the rows of the first screen; None where no answer's cost or time is known."""
-    found = [_Valued(*row) for row in front.rows]  # type: ignore[arg-type]
-    priced = [one for one in found if one.usd is not None]
-    timed = [one for one in found if one.seconds is not None]
-    if not priced and not timed:
-        return None
+    """Make the section from the rows of the first screen; None if no answer's cost or time is known."""
+    values = [_StudentValue(*row) for row in front.rows]  # type: ignore[arg-type]
     title = next(column.title for column in front.columns if column.name == "score")
-    table = _table(found, front, title)
-    pictures = [
-        Picture(f"value-{name}", f"{title} against {what}. {_PARETO}", table.name, _plot(name, of, evidence))
-        for name, what, of in (("usd", "price", priced), ("seconds", "time", timed))
-        if len(of) > 1
-    ]
-    said = (*_bargain(evidence, found, title), *_unpriced(found))
-    sentences = tuple(Sentence(escape_line(text), table.name) for text in said)
+    table = _value_table(values, front, title)
+    pictures = []
+    known_values = 0
+    for amount, axis, better in (("usd", "price", "cheaper"), ("seconds", "time", "faster")):
+        known = [value for value in values if getattr(value, amount) is not None]
+        known_values += len(known)
+        if len(known) > 1:
+            caption = (
+                f"{title} against {axis}. Line: no student is both better and {better}. Bars: 95% intervals."
+            )
+            plot = _plot_value(amount, known, evidence)
+            pictures.append(Picture(f"value-{amount}", caption, table.name, plot))
+    if not known_values:
+        return None
+    texts = (*_best_value_sentences(evidence, values, title), *_not_drawn_sentences(values))
+    sentences = tuple(Sentence(escape_line(text), table.name) for text in texts)
     return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
 
 
-_PARETO = "The line joins the students that nobody beats on both. Bars: 95% intervals."
-
-
-def on_line(found: Sequence[_Valued], name: str) -> set[str]:
-    """The students whom no other beats in score for the same or less of ``name`` (Pareto)."""
-    known = [
-        (getattr(one, name), -one.score.value, one.student)
-        for one in found
-        if getattr(one, name) is not None and one.score.value is not None and one.ranks is not None
+def pareto_students(values: Sequence[_StudentValue], amount: str) -> set[str]:
+    """Return the students whom no other beats in score for the same or a smaller ``usd`` or ``seconds``."""
+    candidates = [
+        (getattr(value, amount), -value.score.value, value.student)
+        for value in values
+        if getattr(value, amount) is not None and value.score.value is not None and value.ranks is not None
     ]
     best, line = float("inf"), set()
-    for _, score, student in sorted(known):
+    for _, score, student in sorted(candidates):
         if score < best:
             best = score
             line.add(student)
     return line
 
 
-def _table(found: Sequence[_Valued], front: ReportTable, title: str) -> ReportTable:
-    """The rows of the first screen, with who is best for its price and for its time."""
+def _value_table(values: Sequence[_StudentValue], front: ReportTable, title: str) -> ReportTable:
+    """Copy the rows of the first screen, and say who is best for its price and for its time."""
     columns, rows = list(front.columns), [list(row) for row in front.rows]
     for name, amount in (("usd", "price"), ("seconds", "time")):
-        best = on_line(found, name)
+        best = pareto_students(values, name)
         columns.append(ReportColumn(f"{name}_line", f"Best for its {amount}", "text", _LINE.format(amount)))
-        for row, one in zip(rows, found, strict=True):
-            row.append(None if getattr(one, name) is None else one.student in best)
+        for row, value in zip(rows, values, strict=True):
+            row.append(None if getattr(value, name) is None else value.student in best)
     return ReportTable(
-        "quality-cost",
-        f"{title}, price and time",
-        tuple(columns),
-        tuple(map(tuple, rows)),
-        links=front.links,
+        "quality-cost", f"{title}, price and time", tuple(columns), tuple(map(tuple, rows)), links=front.links
     )
 
 
@@ -109,20 +106,22 @@ def _table(found: Sequence[_Valued], front: ReportTable, title: str) -> ReportTa
 _WIDE = 10
 
 
-def _plot(name: str, found: Sequence[_Valued], evidence: RunEvidence) -> dict[str, Any]:
-    amounts = [getattr(one, name) for one in found]
+def _plot_value(amount: str, values: Sequence[_StudentValue], evidence: RunEvidence) -> dict[str, Any]:
+    amounts = [getattr(value, amount) for value in values]
     log = min(amounts) > 0 and max(amounts) > _WIDE * min(amounts)
-    title = "$ per 1,000 answers" if name == "usd" else "median seconds per answer"
-    return value_plot("quality-cost", name, title, evidence.models, log_scale=log)
+    title = "$ per 1,000 answers" if amount == "usd" else "median seconds per answer"
+    return value_plot("quality-cost", amount, title, evidence.models, log_scale=log)
 
 
-def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Iterator[str]:
-    """Who is cheapest among those that are not significantly behind the leader, or else at all."""
-    usd = {one.student: one.usd for one in found if one.usd is not None and one.ranks is not None}
+def _best_value_sentences(
+    evidence: RunEvidence, values: Sequence[_StudentValue], title: str
+) -> Iterator[str]:
+    """Name the cheapest student that is tied with the leader, or else the best cheaper one."""
+    usd = {value.student: value.usd for value in values if value.usd is not None and value.ranks is not None}
     if len({*usd.values()}) < 2:
         return
     prices = {student: f"{dollars(price)} per 1,000 answers" for student, price in usd.items()}
-    among = "" if len(usd) == len(found) else f" of the {len(usd)} that can be compared"
+    among = "" if len(usd) == len(values) else f" of the {len(usd)} that can be compared"
     ranks = evidence.measured.measures.ranking
     leader = ranks.order[0] if ranks.order and title == SCORE_TITLE else ""
     below = sorted(
@@ -134,27 +133,27 @@ def _bargain(evidence: RunEvidence, found: Sequence[_Valued], title: str) -> Ite
     if not below:
         yield f"{leader} has the highest score and is cheapest{among}: {prices[leader]}."
         return
-    gaps = {student: ranks.between(leader, student) for _, student in below}
+    gaps = {student: ranks.difference(leader, student) for _, student in below}
     for student, gap in gaps.items():
         if gap is not None and not gap.significant:
             instead = f"instead of {dollars(usd[leader])}"
             yield f"{student} is tied with {leader} and costs {prices[student]} {instead}."
             return
-    scores = {one.student: one.score.value or 0.0 for one in found}
+    scores = {value.student: value.score.value or 0.0 for value in values}
     best = max(gaps, key=lambda student: (scores[student], student))
-    fewer = format_points(scores[leader] - scores[best])
+    saved, lost = 1 - usd[best] / usd[leader], format_points(scores[leader] - scores[best])
     yield (
-        f"{leader} costs {prices[leader]}; the best that costs less is {best}: {dollars(usd[best])} for "
-        f"{fewer} points fewer."
+        f"{best} costs {saved:.0%} less than {leader} ({dollars(usd[best])} instead of {prices[leader]}) and "
+        f"scores {lost} points lower."
     )
 
 
-def _unpriced(found: Sequence[_Valued]) -> Iterator[str]:
-    """Who is not in the pictures."""
-    if unpriced := [row.student for row in found if row.usd is None]:
-        yield f"Without a known price, and so not in the picture: {join_names(unpriced)}."
-    if untimed := [row.student for row in found if row.usd is not None and row.seconds is None]:
-        yield f"Without a recorded time: {join_names(untimed)}."
+def _not_drawn_sentences(values: Sequence[_StudentValue]) -> Iterator[str]:
+    """Name the students that are not in the pictures."""
+    if unpriced := [value.student for value in values if value.usd is None]:
+        yield f"No known price, so not in the picture: {join_names(unpriced)}."
+    if untimed := [value.student for value in values if value.usd is not None and value.seconds is None]:
+        yield f"No recorded time: {join_names(untimed)}."
 
 
 # --- Failures by phase, model and reason
@@ -168,14 +167,14 @@ _PHASES = (
 
 
 def failure_table(reader: RunReader) -> ReportTable:
-    """Records that failed and did not come good later; files are looked through only where there are any."""
+    """Count records that failed and were not repaired later. Files are read only if there are any."""
     rows: list[tuple[Cell, ...]] = []
-    for phase, table, model, what in _PHASES:
+    for phase, table, model, noun in _PHASES:
         [(failed,)] = reader.rows(f"SELECT count(*) FROM {table} WHERE failed")  # noqa: S608
         if failed:
             columns = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
             sql = _REASONS.format(table=table, model=model, lines="{lines}")
-            rows += [(what, *found) for found in reader.of_lines(phase, columns, sql)]
+            rows += [(noun, *row) for row in reader.of_lines(phase, columns, sql)]
     return ReportTable(
         "failures",
         "What failed",
@@ -201,11 +200,11 @@ GROUP BY ALL ORDER BY count(*) DESC, model, reason
 
 
 def spending_table(reader: RunReader) -> ReportTable:
-    """Of the records that tell their usage, every line counted: what was made anew was paid for too."""
+    """Sum tokens and cost over all lines that record their usage: regenerated records were paid for too."""
     rows: list[tuple[Cell, ...]] = []
-    for phase, _, model, what in _PHASES:
+    for phase, _, model, noun in _PHASES:
         sql = _SPENT.format(model=model, lines="{lines}")
-        rows += [(what, *found) for found in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
+        rows += [(noun, *row) for row in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
     stored = any(row[-1] for row in rows)
     columns = (
         ReportColumn("what", "What", "text", "Teachers write items, students answers, judges judgments"),
@@ -215,15 +214,15 @@ def spending_table(reader: RunReader) -> ReportTable:
         ReportColumn("output", "Tokens out", "count"),
         ReportColumn("cost", "Cost", "usd"),
         ReportColumn("latency", "Seconds each", "seconds", "Mean time from request to answer"),
-        ReportColumn("stored", "From the store", "count", "Requests that another run had paid"),
+        ReportColumn("stored", "From the store", "count", "Requests paid by another run"),
     )
     kept = len(columns) - (not stored)
     return ReportTable(
         "phases",
-        "By role and model",
+        "Cost by role and model",
         columns[:kept],
         tuple(row[:kept] for row in rows),
-        note="Of the records on disk; probes, samples and retries stand in the table by model alone.",
+        note="Excludes probes, samples and retries; see Cost by model.",
     )
 
 
@@ -239,12 +238,13 @@ FROM {lines} WHERE usage IS NOT NULL AND {model} IS NOT NULL GROUP BY ALL ORDER 
 
 
 def cost_section(evidence: RunEvidence) -> ReportSection:
+    """Make the section of cost and of missing and failed records."""
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
     gaps = evidence.missing.gaps
     lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
     discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
-    said = [*_money(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
+    texts = [*_spending_sentences(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
@@ -253,13 +253,13 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     return make_section(
         "cost",
         "What did it cost, and what is missing?",
-        [Sentence(text, "phases") for text in said],
+        [Sentence(text, "phases") for text in texts],
         (),
         tables,
     )
 
 
-def _money(evidence: RunEvidence) -> Iterator[str]:
+def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     costs = evidence.results.costs
     if not costs:
         return
@@ -274,12 +274,13 @@ def _money(evidence: RunEvidence) -> Iterator[str]:
 
 
 def variance_table(study: GStudy | None) -> ReportTable:
+    """Make a table of the variance components of a G study."""
     components = {} if study is None else part_names(study.components)
-    title = "Where the scores scatter, in points"
+    title = "Sources of score variation, in points"
     table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
     if study is None:
         return table
-    left = f"; {pluralize(study.left_out, 'item')} that lack some are left out" if study.left_out else ""
-    who = f"{pluralize(len(study.students), 'student')} and {pluralize(len(study.judges), 'judge')}"
-    note = f"Of the scores that all have: {who}{left}. Intervals are over items, by these judges."
+    without = f", without {pluralize(study.left_out, 'item')} that lack some" if study.left_out else ""
+    sides = f"{pluralize(len(study.students), 'student')} and {pluralize(len(study.judges), 'judge')}"
+    note = f"On items with all scores of {sides}{without}. Intervals treat items as a sample."
     return msgspec.structs.replace(table, note=note)

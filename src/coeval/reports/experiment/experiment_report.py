@@ -1,4 +1,4 @@
-"""What a run's report says: the five questions, and what a reader may stop after."""
+"""A run's report: the five questions, and a lead that a reader may stop after."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.judge_measures import PairAgreement
-from coeval.analysis.measures.leaders import opening
+from coeval.analysis.measures.leaders import opening_sentences
 from coeval.analysis.measures.pair_measures import PairJudge, PairMeasures, PairRate, pair_sentences
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.ranking import SAME
@@ -42,7 +42,7 @@ from coeval.reports.experiment.cost_section import cost_section, value_section
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.where_section import where_section
+from coeval.reports.experiment.where_section import where_students_differ_section
 from coeval.reports.measure_table import TableHeading, columns_by_field, measure_table
 from coeval.reports.plots import HeatMap, heat_map
 from coeval.reports.result_tables import pair_table, people_table
@@ -57,13 +57,14 @@ from coeval.store.rundir import Meta
 _STRONGEST = 0.4
 
 
-def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
-    """Strengths, who wins against whom, and how judges compare; ``opened``: the page says who leads."""
-    strengths, rates = pair_table(found.students), _rates(found)
+def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
+    """Make the section of strengths, win rates and judges of comparisons; ``without_lead``: the page opens
+    with who leads by them."""
+    strengths, rates = pair_table(pairs.students), _win_rate_table(pairs)
     judges = measure_table(
-        TableHeading("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, found.judges
+        TableHeading("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, pairs.judges
     )
-    students = list(found.students)
+    students = list(pairs.students)
     grid = HeatMap(
         rates,
         *("student", "other", "wins"),
@@ -73,34 +74,36 @@ def pairs_section(found: PairMeasures, *, opened: bool) -> ReportSection:
         format=".1f",
         tooltip=("wins_low", "wins_high", "p", "comparisons"),
     )
-    title = "How often the student of a row wins against that of a column, ties half."
+    title = "Win rate of the row's student against the column's; a tie is half a win."
     pictures = [heat_map("win-matrix", title, grid)]
-    said = list(pair_sentences(found))[3 * opened :]
-    sentences = [Sentence(escape_line(text), strengths.name) for text in (*said, *_how(found))]
-    question = "Who wins where answers are compared?"
+    texts = list(pair_sentences(pairs))[3 * without_lead :]
+    sentences = [
+        Sentence(escape_line(text), strengths.name) for text in (*texts, *_pair_method_sentences(pairs))
+    ]
+    question = "Who wins in comparisons of answers?"
     return make_section("pairs", question, sentences, pictures, (strengths, rates, judges))
 
 
-def _how(found: PairMeasures) -> Iterator[str]:
+def _pair_method_sentences(pairs: PairMeasures) -> Iterator[str]:
     yield (
         "Strength is the expected number of wins in 100 comparisons with the other students, by "
         "Bradley–Terry; a tie is half a win. Intervals are 95%, over items."
     )
-    if found.failed:
-        yield f"{found.failed:,} comparisons failed and are not counted."
+    if pairs.failed:
+        yield f"{pairs.failed:,} comparisons failed and are not counted."
 
 
-def _rates(found: PairMeasures) -> ReportTable:
-    """Both ways, so that a matrix has all its cells."""
+def _win_rate_table(pairs: PairMeasures) -> ReportTable:
+    """Make a row for each pair in both directions, so that a matrix has all its cells."""
     columns = columns_by_field(PairRate)
     rows = []
-    for (one, other), rate in found.rates.items():
+    for (student, other), rate in pairs.rates.items():
         wins = rate.wins
         share, low, high = (wins.value or 0.0, wins.low or 0.0, 1.0 if wins.high is None else wins.high)
         back = wins._replace(value=1 - share, low=1 - high, high=1 - low)
-        rows.append((one, other, wins, share - 0.5, rate.p, rate.comparisons))
-        rows.append((other, one, back, 0.5 - share, rate.p, rate.comparisons))
-    ahead = ReportColumn("ahead", "Beyond half", "points", "The win rate less one half")
+        rows.append((student, other, wins, share - 0.5, rate.p, rate.comparisons))
+        rows.append((other, student, back, 0.5 - share, rate.p, rate.comparisons))
+    ahead = ReportColumn("ahead", "Above half", "points", "Win rate − one half")
     return ReportTable(
         "win-rates",
         "Students pairwise",
@@ -124,9 +127,9 @@ def _rates(found: PairMeasures) -> ReportTable:
 _WORDS, _CHARACTERS = 20, 160
 
 
-def examples(evidence: RunEvidence) -> Iterator[Example]:
-    """The item that speaks most for the leader, then the one most for the next; of equal gaps, the first
-    by its id."""
+def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
+    """Yield the item that most favours the leader over the second, then the reverse; of equal gaps, the first
+    by id."""
     order = evidence.measured.measures.ranking.order
     if len(order) < 2:
         return
@@ -134,35 +137,43 @@ def examples(evidence: RunEvidence) -> Iterator[Example]:
     shared = SharedScores(evidence.measured.grid).means_by_item(first, second)
     for ahead, behind, turned in ((first, second, False), (second, first, True)):
         gaps = {item: (b - a if turned else a - b) for item, (a, b) in shared.items()}
-        item = min(gaps, key=lambda one: (-round(gaps[one], 9), one), default=None)
+        item = min(gaps, key=lambda item_id: (-round(gaps[item_id], 9), item_id), default=None)
         if item is None or gaps[item] <= SAME:
             continue
         own, other = reversed(shared[item]) if turned else shared[item]
         title = f"For {ahead}: {format_points(own)}, {behind} {format_points(other)}"
-        yield Example(escape_line(title), tuple(_quotes(evidence, item, behind)), urlencode({"item": item}))
+        yield Example(
+            escape_line(title), tuple(_quote_example(evidence, item, behind)), urlencode({"item": item})
+        )
 
 
-def _quotes(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
-    """The prompt, and why the student that is behind lost points: by the judge who is nearest the mean."""
+def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
+    """Quote the prompt, and why the student behind lost points, by the judge who is nearest the mean."""
     text = evidence.reader.texts([item]).get(item)
     if text is not None and text.prompt:
-        yield f"Prompt: {quoted(text.prompt)}"
+        yield f"Prompt: {quote_first_words(text.prompt)}"
     # In hexadecimal, an id can end no text of the query and hold no brace of its template.
     sql = _REASONS.format(item=item.encode().hex(), student=student.encode().hex(), lines="{lines}")
-    typical = _typical(evidence.measured.grid, item, student)
-    given = [
+    typical = _rank_typical_scores(evidence.measured.grid, item, student)
+    reasons = [
         (typical[judge, factor], judge, factor, reason)
         for judge, factor, reason in evidence.reader.of_lines("evaluation", _COLUMNS, sql)
         if (judge, factor) in typical
     ]
-    if given:
-        _, judge, factor, reason = min(given)
-        yield f"{escape_line(judge)} on {escape_line(student)}, {escape_line(factor)}: {quoted(reason)}"
+    if reasons:
+        _, judge, factor, reason = min(reasons)
+        source = escape_line(f"{judge} on {student}, {factor}")
+        yield f"{source}: {quote_first_words(reason)}"
 
 
-def _typical(grid: ScoreGrid, item: str, student: str) -> dict[tuple[str, str], tuple[float, float]]:
-    """By judge and factor, how little a score speaks for the answer's mean: how far the judge's own mean is
-    from it, and among the judge's scores the lowest first, as they cost the points."""
+def _rank_typical_scores(
+    grid: ScoreGrid, item: str, student: str
+) -> dict[tuple[str, str], tuple[float, float]]:
+    """Return by judge and factor a sort key, smallest for the most typical score of an answer.
+
+    First, how far the judge's mean is from the answer's mean; then the score, as the lowest cost the
+    points.
+    """
     mine = (grid.item == grid.items.ids.index(item)) & (grid.student == grid.students.index(student))
     scores: dict[str, dict[str, float]] = {}
     for factor, levels in zip(grid.factor[mine], grid.levels[mine], strict=True):
@@ -171,11 +182,11 @@ def _typical(grid: ScoreGrid, item: str, student: str) -> dict[tuple[str, str], 
                 scores.setdefault(judge, {})[grid.factors[factor]] = float(grid.scale[level])
     if not scores:
         return {}
-    mean = fmean(score for of in scores.values() for score in of.values())
+    mean = fmean(score for factors in scores.values() for score in factors.values())
     return {
-        (judge, factor): (round(abs(fmean(of.values()) - mean), 9), score)
-        for judge, of in scores.items()
-        for factor, score in of.items()
+        (judge, factor): (round(abs(fmean(factors.values()) - mean), 9), score)
+        for judge, factors in scores.items()
+        for factor, score in factors.items()
     }
 
 
@@ -193,12 +204,12 @@ SELECT judge, reason.key, reason.value FROM (
 """
 
 
-def quoted(text: str, most: int = _WORDS, longest: int = _CHARACTERS) -> str:
+def quote_first_words(text: str, most_words: int = _WORDS, most_characters: int = _CHARACTERS) -> str:
     """Quote the first words of a text, in one line."""
     words = text.split()
-    shown = " ".join(words[:most])
-    cut = len(words) > most or len(shown) > longest
-    return f"“{escape_line(shown[:longest]).rstrip()}{'…' if cut else ''}”" if shown else ""
+    start = " ".join(words[:most_words])
+    cut = len(words) > most_words or len(start) > most_characters
+    return f"“{escape_line(start[:most_characters]).rstrip()}{'…' if cut else ''}”" if start else ""
 
 
 # --- People
@@ -206,10 +217,19 @@ def quoted(text: str, most: int = _WORDS, longest: int = _CHARACTERS) -> str:
 # What do people say? Judges beside human labels, and students on the human scale.
 
 
-def people_section(found: PeopleMeasures) -> ReportSection:
-    """Both scales in one table, then pairs, judges, and people among themselves."""
-    students = {(scale, name): one for scale, of in found.scales.items() for name, one in of.students.items()}
-    pairs = {(scale, *pair): one for scale, of in found.scales.items() for pair, one in of.pairs.items()}
+def people_section(people: PeopleMeasures) -> ReportSection:
+    """Make the section of human labels: students on each human scale, pairs, judges, and people among
+    themselves."""
+    students = {
+        (name, student): calibrated
+        for name, scale in people.scales.items()
+        for student, calibrated in scale.students.items()
+    }
+    pairs = {
+        (name, *pair): calibrated
+        for name, scale in people.scales.items()
+        for pair, calibrated in scale.pairs.items()
+    }
     tables = [
         people_table(students),
         measure_table(
@@ -220,13 +240,13 @@ def people_section(found: PeopleMeasures) -> ReportSection:
             pairs,
         ),
         measure_table(
-            TableHeading("people-judges", "Judges against people", ("Judge",)), AgainstPeople, found.judges
+            TableHeading("people-judges", "Judges against people", ("Judge",)), AgainstPeople, people.judges
         ),
     ]
-    if found.agreement:
+    if people.agreement:
         named = TableHeading("people-agreement", "People pairwise", ("Person", "Other"))
-        tables.append(measure_table(named, PairAgreement, found.between))
-    sentences = [Sentence(escape_line(text), "people") for text in people_sentences(found)]
+        tables.append(measure_table(named, PairAgreement, people.between))
+    sentences = [Sentence(escape_line(text), "people") for text in people_sentences(people)]
     return make_section("by-people", "What do people say?", sentences, (), tuple(tables))
 
 
@@ -239,77 +259,80 @@ _NAME_WORDS, _NAME_CHARACTERS = 6, 44
 _NAME = "item"
 
 
-def item_labels(reader: RunReader, sections: Iterable[ReportSection]) -> dict[str, str]:
+def label_items(reader: RunReader, sections: Iterable[ReportSection]) -> dict[str, str]:
     """Label each item that a table of the sections names; raises as `RunReader.texts`.
 
-    No two labels are alike: teachers number their items each for itself, so that a number that several have
-    stands with its teacher's name; an item that would look like another keeps its id.
+    Labels are unique. Each teacher numbers its own items, so a number that several teachers use comes with
+    the teacher's name; an item whose label would still equal another's keeps its id.
     """
     items = {
-        str(row[place])
+        str(row[index])
         for section in sections
         for table in section.tables
-        for place, column in enumerate(table.columns)
+        for index, column in enumerate(table.columns)
         if column.name == _NAME
         for row in table.rows
     }
     numbers = Counter(item_number(item) for item in items)
     texts = reader.texts(sorted(items)) if items else {}
-    found: dict[str, str] = {}
+    labels: dict[str, str] = {}
     for item in sorted(items):
         text = texts.get(item)
-        words = quoted(text.prompt or "", _NAME_WORDS, _NAME_CHARACTERS) if text is not None else ""
-        of = f" {id_fields(item)[1]}" if numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1 else ""
-        found[item] = f"{escape_line(_number(item) + of)} {words}".rstrip()
-    alike = Counter(found.values())
-    return {item: label for item, label in found.items() if alike[label] == 1}
+        words = (
+            quote_first_words(text.prompt or "", _NAME_WORDS, _NAME_CHARACTERS) if text is not None else ""
+        )
+        several = numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1
+        teacher = f" {id_fields(item)[1]}" if several else ""
+        labels[item] = f"{escape_line(_number_text(item) + teacher)} {words}".rstrip()
+    counts = Counter(labels.values())
+    return {item: label for item, label in labels.items() if counts[label] == 1}
 
 
-def _number(item: str) -> str:
-    """``#17``, or of an item of the user's own ``#`` and its own id."""
+def _number_text(item: str) -> str:
+    """Return ``#17``, or for one of the user's own items ``#`` and its id."""
     number = item_number(item)
     return f"#{number}" if number is not None else f"#{item.rpartition(SEPARATOR)[2]}"
 
 
 # --- Experiment report
 
-_SECTIONS = (where_section, judges_section, benchmark_section)
+_SECTIONS = (where_students_differ_section, judges_section, benchmark_section)
 
 
 def experiment_report(evidence: RunEvidence) -> Report:
-    """The report of a run, of whatever is there."""
+    """Make the report of a run, finished or not."""
     reader = evidence.reader
     meta = read_json_if_whole(reader.run.meta, Meta)
     status = "" if meta is None else reader.run.status(meta)
     front = front_table(evidence)
-    sections = tuple(_with_conclusions(evidence, _sections(evidence, front)))
+    sections = tuple(_add_conclusions(evidence, _make_sections(evidence, front)))
     return Report(
         kind="experiment",
         title=escape_line(meta.experiment_id if meta is not None else reader.run.path.resolve().name),
-        facts=tuple(_facts(evidence, meta)),
-        lead=tuple(_lead(evidence)),
+        facts=tuple(_list_facts(evidence, meta)),
+        lead=tuple(_lead_sentences(evidence)),
         sections=sections,
-        alerts=tuple(_alerts(evidence, status)),
+        alerts=tuple(_find_alerts(evidence, status)),
         front=front,
-        examples=tuple(examples(evidence)),
+        examples=tuple(pick_examples(evidence)),
         labels=evidence.labels,
-        item_labels=item_labels(reader, sections),
+        item_labels=label_items(reader, sections),
     )
 
 
-def _lead(evidence: RunEvidence) -> Iterator[Sentence]:
-    """Three at most: where judges' agreement is no part of who leads, what is known of it."""
+def _lead_sentences(evidence: RunEvidence) -> Iterator[Sentence]:
+    """Yield at most three sentences on who leads, the last on judges if these do not mention agreement."""
     measured = evidence.measured
-    said = opening(measured.measures, measured.grid.looks)
-    for text, anchor in zip(said, _anchors(measured.measures), strict=False):
+    texts = opening_sentences(measured.measures, measured.grid.looks)
+    for text, anchor in zip(texts, _lead_anchors(measured.measures), strict=False):
         yield Sentence(escape_line(text), anchor)
-    of_judges = (found.text for found in measured.conclusions if found.topic == "judges")
-    if len(said) == 1 and measured.measures.ranking.order and (text := next(of_judges, "")):
+    of_judges = (conclusion.text for conclusion in measured.conclusions if conclusion.topic == "judges")
+    if len(texts) == 1 and measured.measures.ranking.order and (text := next(of_judges, "")):
         yield Sentence(escape_line(text), "judges")
 
 
-def _anchors(measures: RunMeasures) -> tuple[str, str, str]:
-    """Of the opening's sentences, the tables that show their figures."""
+def _lead_anchors(measures: RunMeasures) -> tuple[str, ...]:
+    """Return the tables that show the figures of the lead's sentences."""
     if measures.ranking.order:
         return score_anchors(measures.ranking)
     if measures.pairs is not None:
@@ -317,72 +340,75 @@ def _anchors(measures: RunMeasures) -> tuple[str, str, str]:
     return ("differences", "labels", "labels") if measures.labels else ("leads",) * 3
 
 
-def _sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[ReportSection]:
+def _make_sections(evidence: RunEvidence, front: ReportTable | None) -> Iterator[ReportSection]:
+    """Yield the sections that apply to the run, in the order of the page."""
     measures = evidence.measured.measures
     scored = bool(measures.ranking.order or measures.labels) or measures.pairs is None
     if measures.pairs is not None:
-        yield pairs_section(measures.pairs, opened=not measures.ranking.order)
-    if (people := measures.people) is not None:
-        yield people_section(people)
+        yield pairs_section(measures.pairs, without_lead=not measures.ranking.order)
+    if measures.people is not None:
+        yield people_section(measures.people)
     if scored:
         yield leading_section(evidence)
-    if front is not None and (valued := value_section(evidence, front)) is not None:
-        yield valued
+    if front is not None and (value := value_section(evidence, front)) is not None:
+        yield value
     if scored:
         for section in _SECTIONS:
             yield section(evidence)
     yield cost_section(evidence)
 
 
-def _with_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -> Iterator[ReportSection]:
-    """Each with what is concluded of its question, first; but for who leads, with which the page opens."""
+def _add_conclusions(evidence: RunEvidence, sections: Iterator[ReportSection]) -> Iterator[ReportSection]:
+    """Put the conclusions on each section's question first, except those that open the page."""
     measures, concluded = evidence.measured.measures, evidence.measured.conclusions
-    opened = {*opening(measures, evidence.measured.grid.looks)}
+    opened = {*opening_sentences(measures, evidence.measured.grid.looks)}
     opened |= set(pair_sentences(measures.pairs)) if measures.pairs is not None else set()
-    said: dict[str, list[str]] = {}
-    for found in concluded:
-        if found.text not in opened:
-            said.setdefault(found.topic, []).append(escape_line(found.text))
+    texts: dict[str, list[str]] = {}
+    for conclusion in concluded:
+        if conclusion.text not in opened:
+            texts.setdefault(conclusion.topic, []).append(escape_line(conclusion.text))
     for section in sections:
-        known = {one.text for one in section.sentences}
-        new = [Sentence(text, section.anchor) for text in said.get(section.anchor, ()) if text not in known]
+        present = {sentence.text for sentence in section.sentences}
+        new = [
+            Sentence(text, section.anchor) for text in texts.get(section.anchor, ()) if text not in present
+        ]
         yield msgspec.structs.replace(section, sentences=(*new, *section.sentences))
 
 
-_AT_WORK = ("running", "stopped", "interrupted")
+_UNFINISHED = ("running", "stopped", "interrupted")
 
 
-def _alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
-    """What a reader has to know before any figure, with the command that mends it."""
+def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
+    """Yield warnings that a reader needs before any number, with the command that mends each."""
     if evidence.reader.simulated:
         yield Alert(warning_to_sentence(SIMULATED))
     served = evidence.reader.served()
-    yield from (Alert(escape_line(warning_to_sentence(one.warning))) for one in served if one.warning)
+    yield from (Alert(escape_line(warning_to_sentence(model.warning))) for model in served if model.warning)
     missing, run = evidence.missing, evidence.reader.run
     if status == "running":
-        yield Alert("The run is at work: these figures are of what it has so far.", "")
+        yield Alert("The run is in progress: these numbers cover what is finished so far.", "")
     elif missing.gaps is not None and missing.gaps.owed:
         phases = ("data_generation", "response_collection", "evaluation")
         counts = [missing.gaps.missing(phase) for phase in phases]  # type: ignore[arg-type]
         nouns = ("items", "answers", "judgments")
         parts = [f"{count:,} {noun}" for count, noun in zip(counts, nouns, strict=True) if count]
         what = f"{' and '.join(parts)} are missing" if parts else "phases 1 and 2 are not finished"
-        begun = "The run has not ended" if status in _AT_WORK else "The run is incomplete"
-        command, apart, meaning = continue_command(run).partition(" (")
-        go_on = f" Continue with {command}; {meaning.rstrip(')')}." if apart else ""
-        yield Alert(f"{begun}: {what}.{go_on}", "" if apart else command)
+        state = "The run has not ended" if status in _UNFINISHED else "The run is incomplete"
+        command, explained, meaning = continue_command(run).partition(" (")
+        advice = f" Continue with {command}; {meaning.rstrip(')')}." if explained else ""
+        yield Alert(f"{state}: {what}.{advice}", "" if explained else command)
     elif missing.sentences:
         yield Alert(escape_line(warning_to_sentence(missing.sentences[0])))
     for note in missing.notes:
         yield Alert(escape_line(warning_to_sentence(note)))
     if (looks := evidence.measured.grid.looks) is not None and looks.many:
         yield Alert(
-            f"{looks.name.capitalize()} at a run that grows: differences are called significant only if they "
-            "would be at any look."
+            f"{looks.name.capitalize()} at unfinished results: the tests allow for looking at any time."
         )
 
 
-def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
+def _list_facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
+    """Yield the run's sizes, cost, status and date."""
     grid, pairs = evidence.measured.grid, evidence.measured.measures.pairs
     students, judges = list(grid.students), list(grid.judges)
     if pairs is not None:
@@ -397,15 +423,14 @@ def _facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     yield " · ".join(pluralize(count, noun) for count, noun in counts if count)
     [(answers,)] = evidence.reader.rows("SELECT count(*) FROM answers WHERE NOT failed")
     units, items = evidence.measured.measures.units, len(grid.items.ids)
-    of_answers = f"{pluralize(answers, 'answer')} to {pluralize(items, 'item')}"
-    yield f"{pluralize(units, 'score')} of {of_answers}" if units else of_answers
+    answers_to_items = f"{pluralize(answers, 'answer')} to {pluralize(items, 'item')}"
+    yield f"{pluralize(units, 'score')} of {answers_to_items}" if units else answers_to_items
     if pairs is not None:
-        made = sum(one.comparisons for one in pairs.judges.values())
-        yield pluralize(made, "comparison")
-    failed = sum(one.failed for one in evidence.results.students if one.task is None)
+        yield pluralize(sum(judge.comparisons for judge in pairs.judges.values()), "comparison")
+    failed = sum(row.failed for row in evidence.results.students if row.task is None)
     if failed:
         yield f"{pluralize(failed, 'record')} failed"
-    if reported := bill(evidence.results.costs):
-        yield str(reported)
+    if cost := bill(evidence.results.costs):
+        yield str(cost)
     if meta is not None:
         yield f"{escape_line(evidence.reader.run.status(meta))}, {escape_line(meta.updated_at)[:10]}"

@@ -28,17 +28,18 @@ from coeval.reports.plots import HeatMap, bias_plot, heat_map
 # --- Level counts
 
 
-def best_first(counts: Mapping[str, LevelCounts]) -> list[str]:
-    """The levels of all scales, the best ones of each first."""
+def levels_best_first(counts: Mapping[str, LevelCounts]) -> list[str]:
+    """Return the levels of all scales, the best ones of each first."""
     return list(reversed(list(dict.fromkeys(level for levels in counts.values() for level in levels))))
 
 
 def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> ReportTable:
-    """A row for each name and level, with its share of the name's scores."""
+    """Make a row for each name and level, with its share of the name's scores."""
     rows: list[tuple[Cell, ...]] = []
-    for each, levels in counts.items():
+    for model, levels in counts.items():
         total = sum(levels.values())
-        rows += [(each, level, levels[level] / total, levels[level]) for level in best_first(counts) if total]
+        order = levels_best_first(counts) if total else ()
+        rows += [(model, level, levels[level] / total, levels[level]) for level in order]
     return ReportTable(
         name,
         title,
@@ -55,21 +56,21 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
 
 # Of each bias, what its rows are called.
 _BIASES = {
-    name: reported.column
-    for name, reported in field_declarations(JudgeBiases).items()
-    if isinstance(reported, ShownAs)
+    field: display.column
+    for field, display in field_declarations(JudgeBiases).items()
+    if isinstance(display, ShownAs)
 }
 _WITHOUT_VERDICT = (
-    "Without an interval there is no verdict: to say what is usual takes answers of three families, and more "
-    "judges than favours."
+    "Biases without an interval cannot be tested: the usual size is known only with answers of three model "
+    "families, and more judges than kinds of bias."
 )
 
 
 def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool) -> Picture:
     kappa = "Cohen's κ, weighted by the distance of levels" if weighted else "Cohen's κ"
     title = f"Pairwise agreement of judges. {kappa}: 1 for perfect agreement, 0 for chance."
-    noted = ("kappa_low", "kappa_high", "spa", "wpa", "count")
-    grid = HeatMap(agreement, "judge", "other", "kappa", judges[:-1], judges[1:], tooltip=noted)
+    tooltip = ("kappa_low", "kappa_high", "spa", "wpa", "count")
+    grid = HeatMap(agreement, "judge", "other", "kappa", judges[:-1], judges[1:], tooltip=tooltip)
     return heat_map("agreement-map", title, grid)
 
 
@@ -93,16 +94,15 @@ def agreement_table(agreement: Mapping[tuple[str, str], PairAgreement]) -> Repor
     )
 
 
-def itself_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
-    """How far those agree with themselves who were asked the very same more than once."""
-    found = {name: judge.consistency for name, judge in judges.items()}
-    again = {name: one for name, one in found.items() if one is not None}
-    title = "Each judge with itself, asked the very same again"
-    return measure_table(TableHeading("itself", title, ("Judge",)), PairAgreement, again)
+def self_agreement_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
+    """Make a table of how far judges agree with themselves when a request is repeated."""
+    repeated = {name: judge.consistency for name, judge in judges.items() if judge.consistency is not None}
+    title = "Agreement of each judge with itself on repeated requests"
+    return measure_table(TableHeading("itself", title, ("Judge",)), PairAgreement, repeated)
 
 
-def length_table(length: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
-    title = "What an answer of twice the length is worth, the first judge less the second"
+def length_bias_table(length: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
+    title = "Reward for twice the length, first judge − second"
     return measure_table(TableHeading("length", title, ("Judge", "Other")), LengthContrast, length)
 
 
@@ -113,28 +113,33 @@ def reliability_table(study: GStudy | None) -> ReportTable:
     )
 
 
-def worth_table(study: GStudy | None) -> ReportTable:
+def judge_worth_table(study: GStudy | None) -> ReportTable:
     worth = {} if study is None else study.worth
-    return measure_table(TableHeading("worth", "What each judge adds to Eρ²", ("Judge",)), JudgeWorth, worth)
+    return measure_table(
+        TableHeading("worth", "Contribution of each judge to Eρ²", ("Judge",)), JudgeWorth, worth
+    )
 
 
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
+    """Make a row for each judge and kind of bias, with its size and whether it is significant."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    for name, found in judges.items():
+    for name, judge in judges.items():
         for bias, words in _BIASES.items():
-            reported = getattr(found.bias, bias)
-            if reported.measured is not None:
+            measured_bias = getattr(judge.bias, bias)
+            if measured_bias.measured is not None:
                 links[len(rows)] = urlencode({"judge": name})
-                sure = None if reported.ci95 is None else reported.is_named
-                rows.append((name, words, reported.measured, getattr(reported, "usual", None), sure))
+                sure = None if measured_bias.ci95 is None else measured_bias.is_named
+                rows.append(
+                    (name, words, measured_bias.measured, getattr(measured_bias, "usual", None), sure)
+                )
     return ReportTable(
         "biases",
-        "What judges lean on",
+        "Judge biases",
         (
             ReportColumn("judge", "Judge"),
-            ReportColumn("bias", "Leaning"),
-            ReportColumn("value", "By", "points", "In points of a score"),
+            ReportColumn("bias", "Bias"),
+            ReportColumn("value", "Points", "points", "By how much it shifts a score"),
             column_of_field(Favour, "usual"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
         ),
@@ -145,50 +150,61 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
 
 
 def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> Picture | None:
-    """None: nothing is known of any judge's leanings. ``models``: all who have a colour."""
-    reported = [bias for bias in _BIASES.values() if any(row[1] == bias for row in biases.rows)]
-    if not reported:
+    """Draw the biases, or return None if none is known; ``models``: all that have a colour."""
+    tested = [bias for bias in _BIASES.values() if any(row[1] == bias for row in biases.rows)]
+    if not tested:
         return None
     return Picture(
         "leanings",
-        "Bias of each judge, relative to the other judges of the same answers; right of zero is "
-        "stricter, or kinder to what is named. Filled: significant after adjusting for the number of judges.",
+        "Judge bias against the other judges of the same answers. Right: stricter, or favours what the row "
+        "names. Filled: significant after adjusting for the number of judges.",
         biases.name,
-        bias_plot(biases.name, reported, judges, models),
+        bias_plot(biases.name, tested, judges, models),
     )
 
 
-_NO_JUDGMENT = "No judge scored an answer, so there is nothing to be trusted or doubted."
+_NO_JUDGMENT = "No judge scored an answer."
 
 
 def judges_section(evidence: RunEvidence) -> ReportSection:
     measures, grid = evidence.measured.measures, evidence.measured.grid
-    said = [found.text for found in evidence.measured.conclusions if found.topic == "judges"]
-    given = {name: judge.levels for name, judge in measures.judges.items()}
-    more = (
+    texts = [conclusion.text for conclusion in evidence.measured.conclusions if conclusion.topic == "judges"]
+    levels_by_judge = {name: judge.levels for name, judge in measures.judges.items()}
+    further_tables = (
         reliability_table(measures.g_study),
-        worth_table(measures.g_study),
-        length_table(measures.length),
-        level_table("judge-levels", "Levels that judges give", given),
+        judge_worth_table(measures.g_study),
+        length_bias_table(measures.length),
+        level_table("judge-levels", "Levels by judge", levels_by_judge),
     )
     weighted = not grid.has_default_scale
-    return section_of_judges(measures, said or [_NO_JUDGMENT], evidence.models, more, weighted=weighted)
+    return make_judges_section(
+        measures, texts or [_NO_JUDGMENT], evidence.models, further_tables, weighted=weighted
+    )
 
 
-def section_of_judges(
+def make_judges_section(
     measures: RunMeasures | OutputMeasures,
-    said: Sequence[str],
+    texts: Sequence[str],
     models: list[str],
-    more: Sequence[ReportTable] = (),
+    further_tables: Sequence[ReportTable] = (),
     *,
     weighted: bool = False,
 ) -> ReportSection:
-    """``models``: all who have a colour; ``weighted``: agreement is, by the distance of levels."""
+    """Make the section on judges, of a run or an output folder.
+
+    ``models``: all that have a colour; ``weighted``: agreement is weighted by the distance of levels.
+    """
     judges = list(measures.judges)
     agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
     pictures = [agreement_map(agreement, judges, weighted=weighted)]
     if (leanings := bias_picture(biases, judges, models)) is not None:
         pictures.append(leanings)
-    tables = (judge_table(measures.judges), agreement, itself_table(measures.judges), biases, *more)
-    sentences = [Sentence(text, "panel") for text in said]
+    tables = (
+        judge_table(measures.judges),
+        agreement,
+        self_agreement_table(measures.judges),
+        biases,
+        *further_tables,
+    )
+    sentences = [Sentence(text, "panel") for text in texts]
     return make_section("judges", "Can the judges be trusted?", sentences, pictures, tables)

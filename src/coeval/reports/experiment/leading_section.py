@@ -27,7 +27,7 @@ from coeval.reports.content import (
     make_columns,
     make_section,
 )
-from coeval.reports.difference_table import with_differences
+from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_table
 from coeval.reports.measure_table import column_of_field, columns_by_field, differing_bounds, format_ranks
@@ -40,7 +40,7 @@ ALL, WITHOUT_OWN = "all scores", "without own"
 
 
 class _Standing(NamedTuple):
-    """Students by all scores, or by those of others, as they are ranked."""
+    """Students ranked by all scores, or by those of other judges than themselves."""
 
     name: str
     students: Mapping[str, StudentScores]
@@ -48,45 +48,45 @@ class _Standing(NamedTuple):
 
     @property
     def order(self) -> list[str]:
-        """Best first; those without a score stand last, by name."""
+        """Return students, best first; those without a score come last, by name."""
         return [*self.ranking.order, *(name for name in self.students if name not in self.ranking.order)]
 
 
 def _standings(measures: RunMeasures) -> Iterator[_Standing]:
-    """Those that there are; that of all scores first."""
+    """Yield the ranking by all scores, then the one without self-judgments if it applies."""
     whole, others = measures.ranking, measures.without_own
     yield _Standing(ALL, measures.students, whole)
     if others.applicable:
         yield _Standing(WITHOUT_OWN, others.students, others.ranking)
 
 
-def score_anchors(ranks: Ranking) -> tuple[str, str, str]:
+def score_anchors(ranks: Ranking) -> tuple[str, ...]:
     """Return the tables that show the figures of `opening`, sentence by sentence."""
     if len(ranks.order) > 1 and ranks.differences:
         return "differences", "standings", "differences"
     return "students", "students", "students"
 
 
-def order_sentences(measures: RunMeasures) -> Iterator[str]:
-    """Say whether the order stays without self-judgments; nothing where pairs contradict each other, so that
+def self_judgment_sentences(measures: RunMeasures) -> Iterator[str]:
+    """Say whether the order changes without self-judgments. Nothing if pairs contradict each other, so that
     the first is significantly not the best."""
     others, order = measures.without_own.ranking, measures.ranking.order
     if len(order) < 2 or not others.order or others.ranges.get(others.order[0], (1, 1))[0] > 1:
         return
     same = "the same" if others.order == order else join_names(others.order)
-    yield f"Without the scores that students gave themselves the order is {same}."
+    yield f"Without self-judgments the order is {same}."
 
 
-def standing_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
-    """Return the toggles of `standings`."""
+def standings_toggles(measures: RunMeasures) -> tuple[PictureToggle, ...]:
+    """Return the toggles of the picture of `standings_table`."""
     scores = tuple(standing.name for standing in _standings(measures))
-    several = any(len(found.score_by_task) > 1 for found in measures.students.values())
-    found = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
-    return tuple(toggle for toggle in found if len(toggle.choices) > 1)
+    several = any(len(student.score_by_task) > 1 for student in measures.students.values())
+    student = (PictureToggle("by", (OVERALL, EACH_TASK) if several else ()), PictureToggle("scores", scores))
+    return tuple(toggle for toggle in student if len(toggle.choices) > 1)
 
 
-def standings(measures: RunMeasures) -> ReportTable:
-    """For each choice of scores the students over all tasks, and then task by task; best first."""
+def standings_table(measures: RunMeasures) -> ReportTable:
+    """Make rows of students overall, then task by task, best first, with and without self-judgments."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     judges = list(measures.judges)
@@ -103,14 +103,14 @@ def standings(measures: RunMeasures) -> ReportTable:
         for name in standing.order:
             score = students[name].score
             add(standing, None, name, format_ranks(ranges.get(name)), score, score.n)
-        tasks = sorted({task for found in students.values() for task in found.score_by_task})
+        tasks = sorted({task for student in students.values() for task in student.score_by_task})
         for task in tasks if len(tasks) > 1 else ():
             scored = [
                 (students[name].score_by_task[task], name)
                 for name in standing.order
                 if task in students[name].score_by_task
             ]
-            scored.sort(key=lambda one: (one[0].value is None, -(one[0].value or 0.0), one[1]))
+            scored.sort(key=lambda pair: (pair[0].value is None, -(pair[0].value or 0.0), pair[1]))
             for score, name in scored:
                 add(standing, task, name, None, score, score.n)
     return ReportTable(
@@ -124,57 +124,59 @@ def standings(measures: RunMeasures) -> ReportTable:
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
-        note="A row without a task is the mean over tasks. Without own: scores from pairwise differences, "
+        note="Rows without a task are means over tasks. Without own: scores from pairwise differences, "
         "each by judges other than the two.",
         links=links,
     )
 
 
-_MISSING = "Scores that are possible and are not there, those of failed answers too; labels are in no score"
-_AT = "The score if all that failed or is missing had scored {}; – where nothing is missing"
-_ACCURACY = "Share of right labels, of the whole run whatever is chosen; in no score"
+_MISSING = "Expected scores that are missing, including those of failed answers; labels enter no score"
+_AT = "The score if all failed and missing answers had scored {}; – if nothing is missing"
+_ACCURACY = "Share of right labels in the whole run, whatever is chosen; not part of the score"
 # Label columns beside the scores; of more, the table of labels has all.
 _MOST_LABELS = 3
-_BY_LABEL = "No judge scored an answer: students are ranked by how often they state the right label."
+_BY_LABEL = "No judge scored an answer, so students are ranked by how often they state the right label."
 
 
 def leading_section(evidence: RunEvidence) -> ReportSection:
-    """Students by their score, every two of them on the same items, and how often labels are right."""
+    """Make the section of students by score, their pairwise differences, and label accuracies."""
     measures, students = evidence.measured.measures, evidence.students
     judged = bool(measures.ranking.order) or not measures.labels
     of_labels: dict[tuple[str, ...], Ranking] = {
-        (task, label): one.ranking for task, names in measures.labels.items() for label, one in names.items()
+        (task, name): label.ranking
+        for task, names in measures.labels.items()
+        for name, label in names.items()
     }
     labelled = [column for column in label_columns(evidence.results) if not column.removed]
     scores = student_table(measures, students, labelled if len(labelled) <= _MOST_LABELS else ())
-    differences = _differences({(): measures.ranking} if judged else of_labels)
-    labels, ways = label_table(measures.labels), standings(measures)
+    differences = _difference_table({(): measures.ranking} if judged else of_labels)
+    labels, ways = label_table(measures.labels), standings_table(measures)
     pictures = []
     if measures.ranking.order:
         forest = Picture(
             "forest",
-            "Scores with their 95% intervals. The band is the leader's; at the right stand the ranks that "
-            "each may have.",
+            "Scores with their 95% intervals. Band: the leader's interval; right: plausible ranks.",
             ways.name,
             forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
-            standing_toggles(measures),
+            standings_toggles(measures),
         )
         pictures.append(forest)
     if differences.rows and judged:
         pictures.append(_difference_map(differences, students))
     tables: tuple[ReportTable, ...] = (labels, differences)
     if judged:
-        gaps = msgspec.structs.replace(_differences(of_labels), name=f"label-{differences.name}")
+        gaps = msgspec.structs.replace(_difference_table(of_labels), name=f"label-{differences.name}")
         tables = (scores, differences, ways, labels, gaps)
     if measures.samples is not None:
         tables = (*tables, sample_table(measures.samples))
-    said = (*order_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
-    said = said if judged else (_BY_LABEL,)
-    sentences = [Sentence(text, ways.name if judged else labels.name) for text in said]
+    texts = (*self_judgment_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
+    texts = texts if judged else (_BY_LABEL,)
+    sentences = [Sentence(text, ways.name if judged else labels.name) for text in texts]
     return make_section("leads", "Who leads, and is it sure?", sentences, pictures, tables)
 
 
 def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
+    """Draw the pairwise differences as a heat map."""
     grid = HeatMap(
         differences,
         *("better", "other", "difference"),
@@ -186,30 +188,35 @@ def _difference_map(differences: ReportTable, students: Sequence[str]) -> Pictur
     )
     return heat_map(
         "matrix",
-        "Students pairwise. How far the row's student is ahead of the column's, on the items that "
-        "both have. A dot: significant after Holm's adjustment for the number of pairs.",
+        "Students pairwise, row − column, on shared items. "
+        "Dot: significant after Holm's adjustment for the number of pairs.",
         grid,
     )
 
 
-_UNCOMPARED = "No comparison yet: fewer than two students have scores of the same items."
+_UNCOMPARED = "No comparison yet: fewer than two students have scores on the same items."
 
 
 def student_table(
     measures: RunMeasures, order: Sequence[str], labelled: Sequence[LabelColumn] = ()
 ) -> ReportTable:
-    """All that is known of students, by the accuracies of ``labelled`` tasks too."""
+    """Make a row for each student with all its measures, and its accuracies in the ``labelled`` columns."""
     columns = columns_by_field(StudentMeasures)
     others = [field for field in columns if field not in ("score", "over_judges")]
     rows: list[tuple[Cell, ...]] = []
     for name in order:
-        found = measures.students[name]
+        student = measures.students[name]
         ranks = format_ranks(measures.ranking.ranges.get(name))
-        failed = 0 if found.counts is None else found.counts.failed
-        counts = (found.score.n, *(getattr(found, field) for field in others), failed, found.score.missing)
+        failed = 0 if student.counts is None else student.counts.failed
+        counts = (
+            student.score.n,
+            *(getattr(student, field) for field in others),
+            failed,
+            student.score.missing,
+        )
         beside = (column.accuracies.get(name) for column in labelled)
-        means = (found.score, _over_judges(found.over_judges), *beside)
-        rows.append((name, ranks, *means, *counts, *differing_bounds(found.bounds)))
+        means = (student.score, _hide_full_scale(student.over_judges), *beside)
+        rows.append((name, ranks, *means, *counts, *differing_bounds(student.bounds)))
     return ReportTable(
         "students",
         "Students",
@@ -228,7 +235,7 @@ def student_table(
                 "failed",
                 "Failed",
                 "count",
-                "Answers and judgments without a result, of the whole run whatever is chosen",
+                "Answers and judgments without a result in the whole run, whatever is chosen",
                 terminal="",
             ),
             ReportColumn("missing", "Missing", "count", _MISSING),
@@ -236,18 +243,18 @@ def student_table(
             ReportColumn("most", "Missing at 100", "points", _AT.format(100), "most"),
         ),
         tuple(rows),
-        links={place: urlencode({"student": name}) for place, name in enumerate(order)},
+        links={row: urlencode({"student": name}) for row, name in enumerate(order)},
     )
 
 
-def _over_judges(found: Measured | None) -> Measured | str | None:
-    """An interval as wide as the scale says nothing."""
-    known = found is None or found.low is None or found.high is None or found.low > 0 or found.high < 1
-    return found if known else NOT_KNOWN
+def _hide_full_scale(score: Measured | None) -> Measured | str | None:
+    """Return `NOT_KNOWN` for an interval as wide as the scale, which says nothing."""
+    is_narrower = score is None or score.low is None or score.high is None or score.low > 0 or score.high < 1
+    return score if is_narrower else NOT_KNOWN
 
 
-def standing_table(title: str, students: Mapping[str, StudentScores], ranking: Ranking) -> ReportTable:
-    """Scores by some of the judgments, and ranks where there are any; those without a score last, by name."""
+def score_ranking_table(title: str, students: Mapping[str, StudentScores], ranking: Ranking) -> ReportTable:
+    """Make a table of scores and, if there are any, ranks; students without a score come last, by name."""
     rows = []
     for name in (*ranking.order, *sorted(students.keys() - set(ranking.order))):
         score = students[name].score
@@ -261,39 +268,48 @@ def standing_table(title: str, students: Mapping[str, StudentScores], ranking: R
     return ReportTable("scores", title, columns, tuple(rows))
 
 
-def _differences(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
-    """``rankings``: that of the scores, by nothing, or those of labels, by task and label."""
-    pairs = [(place, *pair) for place, ranking in rankings.items() for pair in _ordered(ranking)]
+def _difference_table(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
+    """Make a table of pairwise differences. ``rankings``: of scores, under the key (), or of labels, by task
+    and label."""
+    pairs = [(label, pair) for label, ranking in rankings.items() for pair in _order_pairs(ranking)]
     of_labels = () not in rankings
     names = ReportTable(
         "differences",
         f"Pairwise differences {'of labels ' * of_labels}on shared items",
         (
             ReportColumn("better", "Student"),
-            ReportColumn("other", "Less"),
+            ReportColumn("other", "Against"),
             *make_columns("Task", "Label") * of_labels,
         ),
-        tuple((better, worse, *place) for place, better, worse, _ in pairs),
-        note="Intervals and p allow for all pairs. Items are a sample of what these teachers write; over "
-        "items and judges, judges are a sample too. A link leads to the items that the first of two lost.",
+        tuple((pair.ahead, pair.behind, *label) for label, pair in pairs),
+        note="Intervals and p are adjusted for all pairs and treat items as a sample of what these teachers "
+        "write; with other judges, judges are a sample too. Links: items that the first student lost.",
         links={
-            at: urlencode({"lost": f"{better},{worse}"}) for at, (_, better, worse, _) in enumerate(pairs)
+            row: urlencode({"lost": f"{pair.ahead},{pair.behind}"}) for row, (_, pair) in enumerate(pairs)
         },
     )
     fields = ("difference", "p", "sure", "over_judges", "p_over_judges", "agreeing", "n", "could_be_seen")
-    return with_differences(names, [found for *_, found in pairs], fields)
+    return add_difference_columns(names, [pair.difference for _, pair in pairs], fields)
 
 
-def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
-    """Each pair with the one who stands first before the other, and by how much it is ahead."""
-    place = {name: at for at, name in enumerate(ranking.order)}
-    pairs = []
-    for (first, second), found in ranking.differences.items():
-        if place[first] < place[second]:
-            pairs.append((first, second, found.turned))
-        else:
-            pairs.append((second, first, found))
-    yield from sorted(pairs, key=lambda pair: (place[pair[0]], place[pair[1]]))
+class _RankedPair(NamedTuple):
+    """Two students in the order of their ranks, and by how much the first is ahead."""
+
+    ahead: str
+    behind: str
+    difference: PairDifference
+
+
+def _order_pairs(ranking: Ranking) -> list[_RankedPair]:
+    """Return each pair with the better-ranked student first, in the order of the ranking."""
+    rank = {name: at for at, name in enumerate(ranking.order)}
+    pairs = [
+        _RankedPair(first, second, difference.swapped)
+        if rank[first] < rank[second]
+        else _RankedPair(second, first, difference)
+        for (first, second), difference in ranking.differences.items()
+    ]
+    return sorted(pairs, key=lambda pair: (rank[pair.ahead], rank[pair.behind]))
 
 
 # --- The first screen
@@ -302,20 +318,20 @@ def _ordered(ranking: Ranking) -> Iterator[tuple[str, str, PairDifference]]:
 
 FRONT = "front"
 SCORE_TITLE = "Score"
-_RANKS = "The ranks that a student may have, by all pairwise differences after Holm's adjustment"
+_RANKS = "Plausible ranks, by all pairwise differences after Holm's adjustment"
 _USD = "US dollars per 1,000 answers: mean cost of those whose price is known, without retries"
-_SECONDS = "Median time from request to answer, where it is on record: not of files and batches"
+_SECONDS = "Median time from request to answer, if recorded; not for files and batches"
 
 
 def front_table(evidence: RunEvidence) -> ReportTable | None:
-    """Students, best first, with intervals, ranks, cost and time; None where nobody has a figure."""
-    title, meaning, found = _front_figures(evidence)
-    if not found:
+    """Make the first screen's table of students with score, ranks, cost and time; None without scores."""
+    figures = _front_figures(evidence)
+    if not figures.by_student:
         return None
     costs = evidence.costs
     rows: list[tuple[Cell, ...]] = []
     links = {}
-    for name, (measured, ranks) in found.items():
+    for name, (measured, ranks) in figures.by_student.items():
         links[len(rows)] = urlencode({"student": name})
         cost = costs.get(name)
         spent = (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
@@ -325,7 +341,7 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
         "Students",
         (
             ReportColumn("student", "Student"),
-            ReportColumn("score", title, "points", meaning),
+            ReportColumn("score", figures.title, "points", figures.meaning),
             ReportColumn("ranks", "Rank", "text", _RANKS),
             ReportColumn("usd", "$ per 1,000", "usd", _USD),
             ReportColumn("seconds", "Seconds", "seconds", _SECONDS),
@@ -335,31 +351,35 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
     )
 
 
-_FrontFigures = Mapping[str, tuple[Measured, tuple[int, int] | None]]
+class _FrontFigures(NamedTuple):
+    """What students are ranked by: its title and tooltip, and by student its value and ranks."""
+
+    title: str
+    meaning: str
+    by_student: Mapping[str, tuple[Measured, tuple[int, int] | None]]
 
 
-def _front_figures(evidence: RunEvidence) -> tuple[str, str, _FrontFigures]:
-    """What students are ranked by: its title and meaning, and by student its measure and ranks."""
+def _front_figures(evidence: RunEvidence) -> _FrontFigures:
+    """Choose what students are ranked by: scores, strengths from comparisons, or the first label."""
     measures = evidence.measured.measures
     ranking = measures.ranking
     if ranking.order or not (measures.labels or measures.pairs):
-        scores = {name: measures.students[name].score for name in ranking.order}
-        meaning = "0 to 100, with its 95% interval over items"
-        return SCORE_TITLE, meaning, {name: (one, ranking.ranges.get(name)) for name, one in scores.items()}
+        return _FrontFigures(
+            SCORE_TITLE,
+            "0 to 100, with its 95% interval over items",
+            {name: (measures.students[name].score, ranking.ranges.get(name)) for name in ranking.order},
+        )
     if measures.pairs is not None:
-        students = measures.pairs.students
-        meaning = "Expected wins in 100 comparisons, with its 95% interval over items"
-        return "Wins in 100", meaning, {name: (one.strength, one.ranks) for name, one in students.items()}
-    task, label, found = next(
-        (task, name, found) for task, names in measures.labels.items() for name, found in names.items()
-    )
-    meaning = (
-        f"Answers in 100 that state the right {escape_line(label)} in {escape_line(task)}, with its "
-        "95% interval"
-    )
-    ranges = found.ranking.ranges
-    return (
+        return _FrontFigures(
+            "Wins in 100",
+            "Expected wins in 100 comparisons, with its 95% interval over items",
+            {name: (student.strength, student.ranks) for name, student in measures.pairs.students.items()},
+        )
+    task, names = next((task, names) for task, names in measures.labels.items() if names)
+    name, label = next(iter(names.items()))
+    ranges = label.ranking.ranges
+    return _FrontFigures(
         "Accuracy",
-        meaning,
-        {name: (found.students[name].accuracy, ranges.get(name)) for name in found.ranking.order},
+        escape_line(f"Answers in 100 that state the right {name} in {task}, with its 95% interval"),
+        {student: (label.students[student].accuracy, ranges.get(student)) for student in label.ranking.order},
     )

@@ -1,4 +1,4 @@
-"""Where do students differ: by task and factor, by attribute, by whose items and by whose judgment."""
+"""Where do students differ: by task and factor, by attribute, by teacher and by judge."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ Cells = Mapping[tuple[str, str], float]
 
 
 def column_means(cells: Cells) -> dict[str, float]:
-    """By column, over the rows that have it."""
-    found: defaultdict[str, list[float]] = defaultdict(list)
+    """Return the mean of each column over the rows that have it."""
+    values_by_column: defaultdict[str, list[float]] = defaultdict(list)
     for (_, column), value in cells.items():
-        found[column].append(value)
-    return {column: sum(values) / len(values) for column, values in found.items()}
+        values_by_column[column].append(value)
+    return {column: sum(values) / len(values) for column, values in values_by_column.items()}
 
 
-def residuals(cells: Cells) -> dict[tuple[str, str], float]:
-    """``value − row − column + grand`` with the means of the rows and columns that are there."""
+def interaction_residuals(cells: Cells) -> dict[tuple[str, str], float]:
+    """Return ``value − row mean − column mean + grand mean`` of each cell present."""
     columns = column_means(cells)
     rows = column_means({(column, row): value for (row, column), value in cells.items()})
     grand = sum(cells.values()) / len(cells) if cells else 0.0
@@ -55,14 +55,12 @@ def residuals(cells: Cells) -> dict[tuple[str, str], float]:
 # Of attributes in a picture: those whose scores differ most among students.
 MOST_VALUES = 40
 # Clauses of one sentence; the heat map shows all.
-_TOLD = 3
-_UNEXPECTED = (
-    "The score minus the score expected from the student's own mean and the mean of all students there"
-)
+_MOST_CLAUSES = 3
+_UNEXPECTED = "Difference from what the averages of the student and of the row predict"
 
 
 class _PartScore(NamedTuple):
-    """A mean of a student's, with what it is over."""
+    """A student's mean score on a part of the answers; ``query`` is the link that chooses these."""
 
     student: str
     name: str
@@ -74,88 +72,104 @@ class _PartScore(NamedTuple):
         return dict(self.query)["task"]
 
 
-def where_section(evidence: RunEvidence) -> ReportSection:
+def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
+    """Make the section of scores by task and factor, attribute, judge and teacher, and of label recall."""
     measures, students = evidence.measured.measures, evidence.students
-    of = {name: measures.students[name] for name in students}
+    by_student = {name: measures.students[name] for name in students}
     several = len(evidence.measured.grid.tasks) > 1
-    tasks, factors = list(_tasks(of)), list(_factors(of, several=several))
-    split = {part.task for part in factors if len(of[part.student].by_task_aspect[part.task]) > 1}
+    tasks, factors = list(_task_scores(by_student)), list(_factor_scores(by_student, several=several))
+    split = {part.task for part in factors if len(by_student[part.student].by_task_aspect[part.task]) > 1}
     leaves = [part for part in factors if part.task in split]
     leaves += [part for part in tasks if part.task not in split]
     parts = sorted({*tasks, *leaves}, key=lambda part: (students.index(part.student), part.name))
-    values = list(_by(of, lambda one: one.by_attr_value, "attribute"))
-    said = [found.text for found in evidence.measured.conclusions if found.topic == "where"]
-    said += _unexpected(leaves)
-    known = measures.checks or {}
-    checks = [part for part in factors if tuple(name for _, name in part.query[1:]) in known]
-    expected = residuals(_known(tasks)) | residuals(_known(leaves))
-    tables = [_table("parts", "Tasks and factors", parts, expected), _table("values", "Attributes", values)]
-    if checks:
-        tables.append(_table("checks", "Checks", checks))
-    pictures = [
-        _picture(tables[0], "factors", "Scores by task and factor", _names(parts), students),
+    values = list(_group_scores(by_student, lambda student: student.by_attr_value, "attribute"))
+    texts = [conclusion.text for conclusion in evidence.measured.conclusions if conclusion.topic == "where"]
+    texts += _unusual_score_sentences(leaves)
+    check_means = measures.checks or {}
+    checks = [part for part in factors if tuple(name for _, name in part.query[1:]) in check_means]
+    expected = interaction_residuals(_values_by_cell(tasks)) | interaction_residuals(_values_by_cell(leaves))
+    tables = [
+        _part_table("parts", "Tasks and factors", parts, expected),
+        _part_table("values", "Attributes", values),
     ]
-    if widest := _widest(values):
-        pictures.append(_picture(tables[1], "attributes", "Scores by what items are about", widest, students))
-    for name, found, what in (
-        ("by-judge", list(_by(of, lambda one: one.by_judge, "judge")), "Scores by judge and student"),
-        ("by-teacher", list(_by(of, lambda one: one.by_teacher, "teacher")), "Scores by teacher and student"),
-    ):
-        if evidence.is_choice or (len(_names(found)) > 1 and len(students) > 1):
-            tables.append(_table(name, what, found))
-    levels = level_table(
-        "levels", "Levels that students were given", {name: one.levels for name, one in of.items()}
-    )
+    if checks:
+        tables.append(_part_table("checks", "Checks", checks))
+    pictures = [
+        _part_heat_map(tables[0], "factors", "Scores by task and factor", _part_names(parts), students),
+    ]
+    if widest := _most_varying_names(values):
+        pictures.append(
+            _part_heat_map(tables[1], "attributes", "Scores by attribute value", widest, students)
+        )
+    groups = {
+        "judge": list(_group_scores(by_student, lambda student: student.by_judge, "judge")),
+        "teacher": list(_group_scores(by_student, lambda student: student.by_teacher, "teacher")),
+    }
+    for role, group in groups.items():
+        if evidence.is_choice or (len(_part_names(group)) > 1 and len(students) > 1):
+            tables.append(_part_table(f"by-{role}", f"Scores by {role} and student", group))
+    counts = {name: student.levels for name, student in by_student.items()}
+    levels = level_table("levels", "Levels by student", counts)
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
-    sentences = [Sentence(text, "parts") for text in said]
+    sentences = [Sentence(text, "parts") for text in texts]
     return make_section("where", "Where?", sentences, pictures, [*tables, levels, recalls])
 
 
-def _tasks(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
-    for student, found in students.items():
-        for task, score in found.score_by_task.items():
+def _task_scores(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
+    for student, measures in students.items():
+        for task, score in measures.score_by_task.items():
             yield _PartScore(student, task, score, (("student", student), ("task", task)))
 
 
-def _factors(students: Mapping[str, StudentMeasures], *, several: bool) -> Iterator[_PartScore]:
-    for student, found in students.items():
-        for task, factors in found.by_task_aspect.items():
+def _factor_scores(students: Mapping[str, StudentMeasures], *, several: bool) -> Iterator[_PartScore]:
+    for student, measures in students.items():
+        for task, factors in measures.by_task_aspect.items():
             for factor, score in factors.items():
                 name = f"{task} · {factor}" if several else factor
                 query = (("student", student), ("task", task), ("factor", factor))
                 yield _PartScore(student, name, score, query)
 
 
-def _by(
-    students: Mapping[str, StudentMeasures], means: Callable[[StudentMeasures], Named], what: str
+def _group_scores(
+    students: Mapping[str, StudentMeasures], read_means: Callable[[StudentMeasures], Named], link_key: str
 ) -> Iterator[_PartScore]:
-    """Of some of the means, by judge and the like: ``what`` a link chooses by their names."""
-    for student, found in students.items():
-        for name, score in means(found).items():
-            yield _PartScore(student, name, score, (("student", student), (what, name)))
+    """Yield the scores of some means, such as those by judge; a link chooses each by ``link_key``."""
+    for student, measures in students.items():
+        for name, score in read_means(measures).items():
+            yield _PartScore(student, name, score, (("student", student), (link_key, name)))
 
 
-def _names(parts: Iterable[_PartScore]) -> list[str]:
+def _part_names(parts: Iterable[_PartScore]) -> list[str]:
     return list(dict.fromkeys(part.name for part in parts))
 
 
-def _known(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
+def _values_by_cell(parts: Iterable[_PartScore]) -> dict[tuple[str, str], float]:
     return {(part.student, part.name): part.score.value for part in parts if part.score.value is not None}
 
 
-def _table(name: str, title: str, parts: list[_PartScore], expected: Cells | None = None) -> ReportTable:
-    """``beyond`` is against the mean over students; ``unexpected`` against the student's own mean too, by all
-    ``parts`` if not ``expected``."""
-    known = _known(parts)
-    means, rest = column_means(known), residuals(known) if expected is None else expected
+def _part_table(name: str, title: str, parts: list[_PartScore], expected: Cells | None = None) -> ReportTable:
+    """Make a row for each part score.
+
+    ``beyond`` is relative to the mean over students; ``unexpected`` to the student's own mean too,
+    computed from ``parts`` unless ``expected`` has it.
+    """
+    values = _values_by_cell(parts)
+    means, deviations = column_means(values), interaction_residuals(values) if expected is None else expected
     rows: list[tuple[Cell, ...]] = []
     for part in parts:
         value = part.score.value
         beyond = None if value is None else value - means[part.name]
         rows.append(
-            (part.student, part.name, part.score, beyond, rest.get((part.student, part.name)), part.score.n)
+            (
+                part.student,
+                part.name,
+                part.score,
+                beyond,
+                deviations.get((part.student, part.name)),
+                part.score.n,
+            )
         )
     return ReportTable(
         name,
@@ -164,23 +178,20 @@ def _table(name: str, title: str, parts: list[_PartScore], expected: Cells | Non
             ReportColumn("student", "Student"),
             ReportColumn("part", title),
             ReportColumn(
-                "score",
-                "Score",
-                "points",
-                "A task's score; elsewhere the mean over single scores",
+                "score", "Score", "points", "Of a task, its score; otherwise the mean of single scores"
             ),
-            ReportColumn(
-                "beyond", "Above the mean", "points", "The score less the mean of all students there"
-            ),
+            ReportColumn("beyond", "Above the mean", "points", "The score minus the mean of all students"),
             ReportColumn("unexpected", "Above expectation", "points", _UNEXPECTED),
             ReportColumn("n", "Items", "count"),
         ),
         tuple(rows),
-        links={place: urlencode(part.query) for place, part in enumerate(parts)},
+        links={row: urlencode(part.query) for row, part in enumerate(parts)},
     )
 
 
-def _picture(table: ReportTable, name: str, title: str, rows: list[str], students: list[str]) -> Picture:
+def _part_heat_map(
+    table: ReportTable, name: str, title: str, rows: list[str], students: list[str]
+) -> Picture:
     grid = HeatMap(
         table,
         *("part", "student", "score"),
@@ -194,120 +205,115 @@ def _picture(table: ReportTable, name: str, title: str, rows: list[str], student
     return heat_map(name, title, grid)
 
 
-def _widest(parts: list[_PartScore]) -> list[str]:
-    """The values that a picture has room for, in their order: those in which students differ most."""
+def _most_varying_names(parts: list[_PartScore]) -> list[str]:
+    """Return the parts that a picture has room for, in their order: those in which students differ most."""
     scores: dict[str, list[float]] = {}
-    for (_, name), value in _known(parts).items():
+    for (_, name), value in _values_by_cell(parts).items():
         scores.setdefault(name, []).append(value)
-    few = of_few_values(scores)
+    few = keep_small_attributes(scores)
     spread = sorted(few, key=lambda name: (min(scores[name]) - max(scores[name]), name))
     kept = set(spread[:MOST_VALUES])
-    return [name for name in _names(parts) if name in kept]
+    return [name for name in _part_names(parts) if name in kept]
 
 
-def of_few_values(strata: Iterable[str]) -> list[str]:
-    """The ``attribute=value`` of attributes with few values: of an amount or an id, each stands for an item
-    or two, and its mean shows chance."""
+def keep_small_attributes(strata: Iterable[str]) -> list[str]:
+    """Return the ``attribute=value`` of attributes with few values. Each value of an amount or an id has an
+    item or two, and their mean shows chance."""
     strata = list(strata)
     values = Counter(stratum.partition("=")[0] for stratum in strata)
     return [stratum for stratum in strata if values[stratum.partition("=")[0]] <= MOST_VALUES]
 
 
-def _unexpected(parts: list[_PartScore]) -> Iterator[str]:
-    """The cells that differ most from what student and part lead one to expect, by more than chance."""
-    known = _known(parts)
-    scored = {student for student, _ in known}
-    if not known:
+def _unusual_score_sentences(parts: list[_PartScore]) -> Iterator[str]:
+    """Name the scores that differ most from what student and part predict, by more than their interval."""
+    values = _values_by_cell(parts)
+    scored = {student for student, _ in values}
+    if not values:
         yield "No answer has a judged score, so where judges see students differ is unknown."
         return
     if len(scored) == 1:
-        yield f"{scored.pop()} alone has scores: there is nothing to compare it with."
+        yield f"Only {scored.pop()} has scores, so there is nothing to compare."
         return
-    if len({name for _, name in known}) == 1:
-        yield "All scores are of one factor of one task: there is no other to be better or worse in."
+    if len({name for _, name in values}) == 1:
+        yield "All scores are of one factor of one task, so there is nothing to compare."
         return
     scores = {(part.student, part.name): part.score for part in parts}
-    found = []
-    for place, rest in residuals(known).items():
-        low, high = scores[place].low, scores[place].high
-        if low is not None and high is not None and abs(rest) > (high - low) / 2:
-            found.append((abs(rest), place, rest))
-    reported = [
-        f"{student} in {name} ({'+' * (rest > 0)}{format_points(rest)})"
-        for _, (student, name), rest in sorted(found, reverse=True)[:_TOLD]
+    unusual = []
+    for cell, deviation in interaction_residuals(values).items():
+        low, high = scores[cell].low, scores[cell].high
+        if low is not None and high is not None and abs(deviation) > (high - low) / 2:
+            unusual.append((abs(deviation), cell, deviation))
+    clauses = [
+        f"{student} in {name} ({'+' * (deviation > 0)}{format_points(deviation)})"
+        for _, (student, name), deviation in sorted(unusual, reverse=True)[:_MOST_CLAUSES]
     ]
-    if not found:
-        yield (
-            "No student's score deviates clearly from what its own mean and the mean of all students there "
-            "predict."
-        )
-    if reported:
-        yield (
-            "Furthest from what the student's own mean and the mean of all students there predict: "
-            f"{join_names(reported)}."
-        )
+    if clauses:
+        yield f"Furthest from what the averages of student and row predict: {join_names(clauses)}."
+    else:
+        yield "No student is unusually strong or weak in any one task or factor."
 
 
-# --- Labels: how often they are right, which, and what is stated in their place
+# --- Labels
 
 
 def label_table(labels: Labels) -> ReportTable:
-    """Accuracies, the best first within each label."""
+    """Make a table of label accuracies, the best first within each label."""
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for task, attributes in labels.items():
-        for attribute, found in attributes.items():
-            for name in found.order:
-                one = found.students[name]
-                ranks = format_ranks(found.ranking.ranges.get(name))
+        for attribute, label in attributes.items():
+            for name in label.order:
+                student = label.students[name]
+                ranks = format_ranks(label.ranking.ranges.get(name))
                 links[len(rows)] = urlencode({"student": name, "task": task})
-                counts = (one.correct, one.none_of_the_labels, one.accuracy.n)
-                lost = (one.failed, one.accuracy.missing)
-                bounds = differing_bounds(one.bounds)
-                figures = (one.accuracy, one.macro_f1, *counts)
+                counts = (student.correct, student.none_of_the_labels, student.accuracy.n)
+                lost = (student.failed, student.accuracy.missing)
+                bounds = differing_bounds(student.bounds)
+                figures = (student.accuracy, student.macro_f1, *counts)
                 rows.append((name, task, attribute, ranks, *figures, *lost, *bounds))
     return ReportTable(
         "labels",
-        "Labels: how often they are right",
+        "Label accuracy",
         (
             *make_columns("Student", "Task", "Label"),
             column_of_field(Ranking, "ranges", "ranks"),
             *columns_by_field(LabelStudent).values(),
             ReportColumn("n", "Answers", "count", terminal="n"),
-            ReportColumn("failed", "Failed", "count", "Answers that came to nothing", ""),
-            ReportColumn(
-                "missing", "Missing", "count", "Items with a label and no answer, failed or not there"
-            ),
-            ReportColumn("least", "Missing wrong", "points", "Accuracy if all that is missing were wrong"),
-            ReportColumn("most", "Missing right", "points", "Accuracy if all that is missing were right"),
+            ReportColumn("failed", "Failed", "count", "Answers that failed", ""),
+            ReportColumn("missing", "Missing", "count", "Labelled items whose answer failed or is missing"),
+            ReportColumn("least", "Missing wrong", "points", "Accuracy if all missing answers were wrong"),
+            ReportColumn("most", "Missing right", "points", "Accuracy if all missing answers were right"),
         ),
         tuple(rows),
-        note="Labels are compared without a judge, and stand in no score.",
+        note="Labels are checked by rule and enter no score.",
         links=links,
     )
 
 
 def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
-    """By student and right label; ``part`` names the task and the attribute where there are several."""
+    """Make a row for each student and right label; ``part`` names the task and the attribute if there are
+    several."""
     several = sum(map(len, labels.values())) > 1
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
     for task, attributes in labels.items():
-        for attribute, found in attributes.items():
+        for attribute, label in attributes.items():
             for name in students:
-                one = found.students[name]
-                for value, share in one.recall.items():
+                student = label.students[name]
+                for value, share in student.recall.items():
                     part = f"{task} · {attribute} · {value}" if several else value
                     query = {"student": name, "task": task, "attribute": f"{attribute}={value}"}
                     links[len(rows)] = urlencode(query)
                     rows.append((name, part, share, share.n))
     return ReportTable(
         "by-label",
-        "Answers by their right label",
+        "Recall by right label",
         (
             ReportColumn("student", "Student"),
             ReportColumn("part", "Right label"),
-            ReportColumn("recall", "Found", "points", "Share of the answers due this label that state it"),
+            ReportColumn(
+                "recall", "Recall", "points", "Share of answers with this right label that state it"
+            ),
             ReportColumn("n", "Answers", "count"),
         ),
         tuple(rows),
@@ -317,45 +323,49 @@ def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
 
 def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
     parts = list(dict.fromkeys(str(row[1]) for row in recalls.rows))
-    noted = ("recall_low", "recall_high", "n")
-    grid = HeatMap(recalls, "part", "student", "recall", parts, students, format=".1f", tooltip=noted)
-    title = "Which labels are found. Of the answers due a label, the share that states it."
-    return heat_map("recalls", title, grid)
+    tooltip = ("recall_low", "recall_high", "n")
+    grid = HeatMap(recalls, "part", "student", "recall", parts, students, format=".1f", tooltip=tooltip)
+    return heat_map("recalls", "Recall by label.", grid)
 
 
-# --- What is taken for what
-
-# Of a label, up to which a table of all of them against each other can be read.
+# Values of a label up to which people can read a confusion matrix.
 _MOST_CONFUSED = 12
 NO_LABEL = "no label"
 
 
-def mistakes(students: Iterable[LabelStudent]) -> list[tuple[str, str, int]]:
-    """What is expected and what is stated in its place, of all students together: the most frequent first."""
+class Mistake(NamedTuple):
+    """A wrong value of a label, and how many answers state it."""
+
+    expected: str
+    stated: str
+    answers: int
+
+
+def count_mistakes(students: Iterable[LabelStudent]) -> list[Mistake]:
+    """Count the wrong values that students state for each expected one, the most frequent first."""
     counts = Counter[tuple[str, str]]()
-    for found in students:
-        for expected, row in found.confusion.items():
+    for student in students:
+        for expected, row in student.confusion.items():
             counts.update({(expected, stated): count for stated, count in row.items() if stated != expected})
-    return sorted(
-        ((*pair, count) for pair, count in counts.items() if count), key=lambda each: (-each[2], each[:2])
-    )
+    mistakes = [Mistake(*pair, count) for pair, count in counts.items() if count]
+    return sorted(mistakes, key=lambda mistake: (-mistake.answers, mistake))
 
 
-def confusion_table(title: str, found: LabelStudent) -> ReportTable:
-    """Expected labels below, stated ones beside; of many labels, the mistakes, the most frequent first."""
-    if len(found.confusion) > _MOST_CONFUSED:
+def confusion_table(title: str, student: LabelStudent) -> ReportTable:
+    """Make a confusion matrix, or for a label of many values a list of mistakes, the most frequent first."""
+    if len(student.confusion) > _MOST_CONFUSED:
         columns = (*make_columns("Expected", "Stated"), *make_columns("Answers", kind="count"))
         most = f"{title}: most frequent mistakes"
-        return ReportTable("confusion", most, columns, tuple(mistakes([found])), names=2)
+        return ReportTable("confusion", most, columns, tuple(count_mistakes([student])), names=2)
     stated = (
-        ReportColumn(f"stated-{at}", value, "count", "", value) for at, value in enumerate(found.confusion)
+        ReportColumn(f"stated-{at}", value, "count", "", value) for at, value in enumerate(student.confusion)
     )
     rows: list[tuple[Cell, ...]] = [
-        (value, *row.values(), found.none_of(value)) for value, row in found.confusion.items()
+        (value, *row.values(), student.count_unlabelled(value)) for value, row in student.confusion.items()
     ]
     return ReportTable(
         "confusion",
-        f"{title}: expected labels below, stated ones beside",
+        f"{title}: expected labels by row, stated ones by column",
         (ReportColumn("expected", "expected"), *stated, ReportColumn("none", NO_LABEL, "count")),
         tuple(rows),
     )

@@ -9,7 +9,7 @@ from coeval.analysis.measures.run_measures import write_measures
 from coeval.analysis.readers.reader import Reader
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.experiment.run_choices import RunChoices
-from coeval.reports.folder_report import FolderReport, reported
+from coeval.reports.folder_report import FolderReport, make_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_selection import select_items
 from coeval.reports.site.page import (
@@ -40,7 +40,7 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
     """
     with open_folder_reader(folder, shown=True) as (reader, notes):
-        found = reported(reader, notes)
+        found = make_folder_report(reader, notes)
         write_report_page(found, reader, out)
     write_measures(found.measured.measures, out)
     return found.notes
@@ -48,7 +48,7 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
 
 def write_report_page(found: FolderReport, reader: Reader, out: Path) -> None:
     """Write the report of what is read, and its items, into ``out``; raises as `write_report`."""
-    write_bytes_atomic(out / PAGE, _fitting_page(found, found.flag(ItemBrowser(reader))))
+    write_bytes_atomic(out / PAGE, _fitting_page(found, found.add_measures(ItemBrowser(reader))))
 
 
 def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
@@ -72,7 +72,7 @@ def _choice_data(choices: RunChoices | None, room: int) -> Iterator[bytes]:
     if choices is None:
         return
     for pair in choices.single:
-        data = packed(choice_data(choices.report_of([pair]), choices.evidence.students))
+        data = packed(choice_data(choices.report_choice([pair]), choices.evidence.students))
         room -= len(data) + _BESIDE_CHOICE
         if room < 0:
             return

@@ -304,7 +304,7 @@ class _ViewHandlers:
             raise UsageError(f"choose by {_MOST_NAMES} names at most, not by {len(pairs)}")
 
         def computed() -> bytes:
-            return choice_data(choices.report_of(pairs), choices.evidence.students)
+            return choice_data(choices.report_choice(pairs), choices.evidence.students)
 
         return web.Response(body=await asyncio.to_thread(computed), content_type=_JSON)
 

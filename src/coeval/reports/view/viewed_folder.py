@@ -23,9 +23,9 @@ from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.experiment.run_choices import RunChoices
-from coeval.reports.folder_report import folder_report
+from coeval.reports.folder_report import open_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.result_tables import results
+from coeval.reports.result_tables import read_results
 from coeval.reports.site.page import PageChoice, PageFrame
 from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
 from coeval.store.jsonl import store_error
@@ -64,7 +64,7 @@ class FolderSummary(msgspec.Struct, frozen=True):
 def read_summary(folder: Path) -> FolderSummary:
     """Read a folder for its line alone, and let go of it; raises as `open_folder_reader`."""
     with open_folder_reader(folder) as (reader, notes):
-        return summary_of(reader, results(reader, notes).as_dict())
+        return summary_of(reader, read_results(reader, notes).as_dict())
 
 
 def summary_of(reader: Reader, found: Mapping[str, Any]) -> FolderSummary:
@@ -167,7 +167,7 @@ class _Read:
         with ExitStack() as stack:
             reader, notes = stack.enter_context(open_folder_reader(folder, shown=True))
             self.browser = ItemBrowser(reader)
-            self.results = results(reader, notes).as_dict()
+            self.results = read_results(reader, notes).as_dict()
             self.summary = summary_of(reader, self.results)
             self.close = stack.pop_all().close
 
@@ -354,14 +354,14 @@ class ViewedFolder:
     def _write_report(self) -> None:
         """Measure a run, which takes longer than to read it, and take over what that says of its items."""
         with self._telling():
-            with folder_report(self.path) as found:
+            with open_folder_report(self.path) as found:
                 choices = found.choices
                 single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
                 self.report = PageFrame(found.report, choices=single, served_at=_API).with_data(())
                 self.choices = choices
             with self.browser() as browser:
                 if browser is not None:
-                    found.flag(browser)
+                    found.add_measures(browser)
 
     def _replace(self, read: _Read | None) -> None:
         with self._lock:

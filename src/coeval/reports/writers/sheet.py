@@ -219,7 +219,7 @@ def _colour_cells(
     cells: Sequence[Simple],
     column: SheetColumn,
 ) -> None:
-    """Colour scores and shares by their distance from 0, and counts of failed and missing records."""
+    """Highlight scores and shares by their distance from 0, and counts of failed and missing records."""
     if column.kind in IN_POINTS | {"share"}:
         numbers = [abs(cell) for cell in cells if isinstance(cell, int | float) and math.isfinite(cell)]
         most = max(numbers, default=0.0) or 1.0

@@ -24,8 +24,7 @@ _LONGEST_HEADING = 17
 
 
 def terminal_lines(table: ReportTable, width: int) -> list[Text]:
-    """Lay a table out as a title if it has one, headings and rows, without columns that are empty in all
-    rows.
+    """Format a table as a title if it has one, headings and rows, without columns that are empty in all rows.
 
     A row is one line if ``width`` allows it, by folding words of the last column and long headings, then
     by leaving out ``spare`` columns; else groups of rows with the same first names get a line for these,
@@ -79,7 +78,7 @@ def _text_columns(table: ReportTable) -> list[_TextColumn]:
 
 
 def _one_line_rows(columns: Sequence[_TextColumn], width: int, begin: str = "") -> list[Text] | None:
-    """Lay rows out in one line each, behind ``begin``; None if they are wider than ``width``."""
+    """Format rows in one line each, behind ``begin``; None if they are wider than ``width``."""
     for candidates in (columns, [column.with_folded_heading for column in columns]):
         widths = [_column_width(column) for column in candidates]
         if columns and columns[-1].free:

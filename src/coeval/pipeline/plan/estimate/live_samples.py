@@ -35,7 +35,7 @@ from coeval.core.shown_names import short_names
 from coeval.core.text import dollars, pluralize
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Unwatched, Watcher
-from coeval.engine.session import Session, unless_interrupted
+from coeval.engine.session import Session, await_unless_interrupted
 from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.meter import Ledger
 from coeval.pipeline.config.schema import Config, Phase
@@ -134,7 +134,7 @@ async def add_samples(
     """
     each, watcher = config.experiment.estimate_samples, session.context.watcher
     samples = _LiveSamples(config, preview, lengths, askable, each)
-    await unless_interrupted(
+    await await_unless_interrupted(
         samples.ask(Asking(session.models, 0), watcher),
         session.context.interrupt,
         "stopped while samples were being asked for; nothing was run",
@@ -216,8 +216,8 @@ class _LiveSamples:
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in possible:
             for role_model in cast_of(setup, phase):
-                if role_model.asked in self._left and self._calls(phase, setup, role_model.name):
-                    places.setdefault(role_model.asked, []).append((setup, role_model))
+                if role_model.called_name in self._left and self._calls(phase, setup, role_model.name):
+                    places.setdefault(role_model.called_name, []).append((setup, role_model))
         for at, (name, of_model) in enumerate(places.items()):
             calls = sum(self._calls(phase, setup, each.name) for setup, each in of_model)
             cells = [Cell(setup.task.name, each.name) for setup, each in of_model]
@@ -239,7 +239,7 @@ class _LiveSamples:
 
     def _works_in(self, phase: Phase, name: str) -> bool:
         casts = ((setup, each) for setup in self._setups for each in cast_of(setup, phase))
-        return any(self._calls(phase, setup, each.name) for setup, each in casts if each.asked == name)
+        return any(self._calls(phase, setup, each.name) for setup, each in casts if each.called_name == name)
 
     def _recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:
         recorded = self._preview.plan.recorded

@@ -16,8 +16,8 @@ import msgspec
 from coeval.core.records import Purpose, Request
 from coeval.core.text import dollars
 from coeval.engine.model_work import RoleModel
-from coeval.engine.progress import short
-from coeval.engine.terms import ModelFacts, output_limit
+from coeval.engine.progress import abbreviate
+from coeval.engine.terms import ModelFacts, find_output_limit
 from coeval.pipeline.config.resolve import list_role_parameters
 from coeval.pipeline.config.schema import PHASES, Config
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Kind
@@ -82,14 +82,14 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
         assumed.prices,
         lambda phase, name: phase in phases[name],
     )
-    facts.own_code_costs(assumed.lengths.mean_usd)
+    facts.price_own_code(assumed.lengths.mean_usd)
     makers = _makers(preview)
     texts = _texts(preview.plan.setups, makers, assumed.lengths)
     shapes = [
         shape
         for setup in preview.plan.setups
         for shape in _TaskShapes(
-            setup, preview, texts, _shown(setup, makers, texts), facts.requested_in, assumed.lengths
+            setup, preview, texts, _shown(setup, makers, texts), facts.price_model, assumed.lengths
         ).all()
     ]
     return estimate_calls(shapes, assumed.lengths, _ONE_BY_ONE if assumed.phase_barriers else _FLOWING)
@@ -132,7 +132,7 @@ def _texts(setups: Sequence[TaskSetup], makers: _Makers, lengths: Lengths) -> _T
         sampling = {student.name: student.sampling for student in setup.students}
         for student in {**makers.get(("response_collection", task), {}), **sampling}:
             rules[kind][Cell(task, student)] = RULE_OF_THUMB.span_around(answer)
-            limit = output_limit(sampling[student]) if student in sampling else None
+            limit = find_output_limit(sampling[student]) if student in sampling else None
             if limit is not None:
                 limits[Cell(task, student)] = limit * LATIN_PER_TOKEN
     found = {kind: lengths.predict(kind, rules[kind]) for kind in _TEXTS}
@@ -373,4 +373,4 @@ def share(part: float, whole: float) -> str:
 
 def format_tokens(span: Span) -> str:
     """``1.2M``"""
-    return short(round(span.central))
+    return abbreviate(round(span.central))
