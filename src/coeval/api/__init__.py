@@ -124,16 +124,9 @@ def run(call: RunCall) -> Run:
     interrupt:
         once set, on the loop of the run, does what the first Ctrl-C does.
 
-    Raises
-    ------
-    UsageError
-        the request was wrong.
-    ModelUnavailable
-        a probed model does not answer.
-    StoreError
-        the run folder cannot be read or written.
-    KeyboardInterrupt
-        at a second Ctrl-C; the run can be opened and continued all the same.
+    Raises UsageError: the request was wrong; ModelUnavailable: a probed model does not answer; StoreError:
+    the run folder cannot be read or written; KeyboardInterrupt: at a second Ctrl-C; the run can be opened
+    and continued all the same.
     """
     event = call.interrupt or asyncio.Event()
     return wait_for(lambda: _run_call(call, event), event)
@@ -182,8 +175,7 @@ async def _run_call(call: RunCall, event: asyncio.Event) -> Run:
 async def run_checked(
     config: Config, options: RunOptions, *, keys: Keys, watcher: Watcher, interrupt: asyncio.Event
 ) -> Run:
-    """Run a configuration that was checked for these options, and write its report if it asks for one; raises
-    as `run`."""
+    """Run a checked configuration, and write its report if it asks for one; raises as `run`."""
     summary = await _arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
     run = Run(run_folder(config).path, summary)
     if config.experiment.report and summary.shows_scores:

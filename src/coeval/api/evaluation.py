@@ -97,14 +97,8 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     ``progress``: show it; None: only in a notebook without a ``watcher`` (see `coeval.Watcher`). Setting
     ``interrupt``, on the loop of the evaluation, acts like the first Ctrl-C.
 
-    Raises
-    ------
-    UsageError
-        the request was wrong, or another process is at work in the folder.
-    ModelUnavailable
-        a probed model does not answer.
-    StoreError
-        the output folder cannot be read or written.
+    Raises UsageError: the request was wrong, or another process is at work in the folder; ModelUnavailable:
+    a probed model does not answer; StoreError: the output folder cannot be read or written.
     """
     settings = check_settings(requested)
     keys = load_keys(settings.keys)

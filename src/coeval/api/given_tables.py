@@ -117,8 +117,8 @@ def _split_by_task(data: Mapping[str, Any], items: Rows | Mapping[str, Rows] | N
     tasks = data.get("tasks")
     names = [task.get("name") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
     if len(names) != 1:
-        known = join_names(map(str, names)) or "none"
-        raise UsageError(f"items: give them by task, {{task: rows}}; there are {known}")
+        tasks_text = join_names(map(str, names)) or "none"
+        raise UsageError(f"items: give them by task, {{task: rows}}; there are {tasks_text}")
     return {_check_name(str(names[0])): items}
 
 
@@ -127,8 +127,7 @@ def _map_id_column(columns: Iterable[str]) -> dict[str, str]:
 
 
 def _write_rows(path: Path, rows: Rows) -> tuple[list[str], str]:
-    """Write rows as JSON lines; return their columns and the path. A file with the same content is left
-    alone."""
+    """Write rows as JSON lines unless the file has them already; return their columns and the path."""
     records = _list_records(rows)
     columns = list(dict.fromkeys(name for record in records for name in record))
     if not columns:

@@ -57,12 +57,10 @@ class Run:
     @overload
     def records(self, phase: Phase) -> Records[Record]: ...
     def records(self, phase: Phase | Literal["pairs"]) -> Records[Any]:
-        """The records of a phase 3–5: items, answers or judgments; ``pairs``: comparisons of answers.
+        """Return the records of a phase 3–5: items, answers or judgments; ``pairs``: comparisons of answers.
 
-        Raises
-        ------
-        UsageError
-            the phase keeps no records, or the folder is one of ``eval-framework``, which knows no phases.
+        Raises UsageError: the phase keeps no records, or the folder is one of ``eval-framework``, which
+        knows no phases.
         """
         if phase not in RECORD_KINDS:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(RECORD_KINDS)}")
@@ -82,9 +80,9 @@ class Run:
         from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
         with open_folder_reader(self.path, shown=True) as (reader, notes):
-            found = read_results(reader, notes)
+            results = read_results(reader, notes)
         missing, mixed = self._describe_status()
-        return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
+        return msgspec.structs.replace(results, missing=missing, notes=(*results.notes, *mixed))
 
     def measures(self) -> dict[str, Any]:
         """Compute all measures of the folder, the content of ``measures.json`` (docs/measures.md): of
@@ -102,12 +100,7 @@ class Run:
         """Write the report as a page that opens without a network, ``report.html``, with ``measures.json``
         beside it, into ``out`` (default: the run's folder). Return the path of the page.
 
-        Raises
-        ------
-        UsageError
-            the folder is no run.
-        StoreError
-            it cannot be read, or the page not be written.
+        Raises UsageError: the folder is no run; StoreError: it cannot be read, or the page not be written.
         """
         require_address_space()
         from coeval.reports.site.report_file import PAGE, write_report
@@ -124,10 +117,7 @@ class Run:
         ``.df()``, ``.pl()`` and ``.arrow()`` convert it to pandas, polars or Arrow, if installed;
         ``.filter(…)``, ``.aggregate(…)`` and ``.fetchall()`` need nothing more.
 
-        Raises
-        ------
-        UsageError
-            there is no such table.
+        Raises UsageError: there is no such table.
         """
         require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
@@ -149,23 +139,22 @@ class Run:
         from coeval.reports.drawn_pictures import draw_figure
         from coeval.reports.folder_report import open_folder_report
 
-        with open_folder_report(self.path) as found:
-            return draw_figure(found.report, name)
+        with open_folder_report(self.path) as source:
+            return draw_figure(source.report, name)
 
     def _describe_status(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what of the plan is missing, and which records are of another configuration: as ``coeval
         results`` reports it, or as the run that this call made did."""
         if self.summary is None:
-            found = find_missing_records(RunDir(self.path))
-            return found.sentences, found.notes
+            missing = find_missing_records(RunDir(self.path))
+            return missing.sentences, missing.notes
         return tuple(_describe_missing(self.summary)), (self.summary.mixed,) if self.summary.mixed else ()
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}{f', {self.summary!r}' if self.summary else ''})"
 
     def _repr_html_(self) -> str:
-        """Show the summary, or the status of an opened run; and its scores unless they take more than a
-        moment."""
+        """Show the summary, or the status of an opened run; and its scores unless they take long."""
         if self.summary is not None:
             head = html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
         else:
@@ -204,12 +193,8 @@ def _describe_missing(summary: RunSummary) -> Iterator[str]:
 def open_run(path: str | Path) -> Run:
     """Open a run folder, or an output folder of ``eval-framework``, for reading.
 
-    Raises
-    ------
-    UsageError
-        it is neither; the message says what it is, and names runs close by.
-    StoreError
-        it holds links that lead out of it, or pipes and the like.
+    Raises UsageError: it is neither; the message says what it is, and names runs close by; StoreError: it
+    holds links that lead out of it, or pipes and the like.
     """
     return Run(existing_results(Path(path)))
 
@@ -230,12 +215,8 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     students:
         of one folder, at least two of its students; of several, the student of each, or one for all.
 
-    Raises
-    ------
-    UsageError
-        a folder holds no results, there are no two to compare, or they share no scored items.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: a folder holds no results, there are no two to compare, or they share no scored items;
+    StoreError: a file cannot be read at all.
     """
     require_address_space()
     from coeval.analysis.comparison.comparisons import compare_sides
@@ -267,12 +248,8 @@ def gate(
     students:
         as for `compare`.
 
-    Raises
-    ------
-    UsageError
-        the policy is invalid, or there is no candidate; and as `compare`.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the policy is invalid, or there is no candidate; and as `compare`; StoreError: a file
+    cannot be read at all.
     """
     require_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides

@@ -184,12 +184,8 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
 
     The first one sets ``interrupt``, and the work's own result is returned. A second one cancels the work.
 
-    Raises
-    ------
-    UsageError
-        this process may open too few files.
-    KeyboardInterrupt
-        at the second Ctrl-C, once the work has ended.
+    Raises UsageError: this process may open too few files; KeyboardInterrupt: at the second Ctrl-C, once the
+    work has ended.
     """
     raise_file_limit()
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()

@@ -91,14 +91,8 @@ def sweep(requested: SweepCall) -> SweepRun:
     messages and the `SweepBoard`. Setting ``interrupt``, on the loop of the sweep, acts like the first
     Ctrl-C.
 
-    Raises
-    ------
-    UsageError
-        the request was wrong, or another process is at work in the folder.
-    ModelUnavailable
-        no server came up.
-    StoreError
-        the output folder cannot be read or written.
+    Raises UsageError: the request was wrong, or another process is at work in the folder; ModelUnavailable:
+    no server came up; StoreError: the output folder cannot be read or written.
     """
     settings = check_settings(requested)
     chosen, log_to = sweep_request(settings, load_keys(settings.keys)), parse_destinations(settings.log_to)
@@ -132,12 +126,8 @@ def compare_sweeps(
 
     No model is called, and nothing is written. ``tasks`` and ``steps`` limit the comparison.
 
-    Raises
-    ------
-    UsageError
-        there are no two sweeps, one holds no results, or they share no task that was scored alike.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: there are no two sweeps, one holds no results, or they share no task that was scored
+    alike; StoreError: a file cannot be read at all.
     """
     require_address_space()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared

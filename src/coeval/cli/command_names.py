@@ -44,8 +44,7 @@ def redact_parser_errors() -> Iterator[None]:
 
 
 def _refuse_bare_word(path: str, command: Command, words: Sequence[str]) -> None:
-    """Raise UsageError with the right spelling if the only required option is missing and a bare word is in
-    its place."""
+    """Raise UsageError if a bare word is in the place of the only required option."""
     if any(parameter.param_type_name == "argument" for parameter in command.params):
         return
     required = [parameter.opts[0] for parameter in command.params if parameter.required]
@@ -71,8 +70,7 @@ def _empty_command(
 
 @cache
 def _log_level_option() -> Parameter:
-    """Make a hidden ``--log-level`` for commands without a log: the message about internal errors recommends
-    it."""
+    """Make a hidden ``--log-level`` for commands without a log: messages about internal errors name it."""
     app = typer.Typer(add_completion=False)
     app.command()(_empty_command)
     [option] = typer.main.get_command(app).params
@@ -127,18 +125,15 @@ class Commands(TyperGroup):
 # --- Options that several commands share
 
 RunWord = Annotated[
-    Path | None,
-    typer.Argument(metavar="RUN", help="The run folder, or --run. Example: ./runs/quickstart"),
+    Path | None, typer.Argument(metavar="RUN", help="The run folder, or --run. Example: ./runs/quickstart")
 ]
 RunFolder = Annotated[Path | None, typer.Option("--run", help="The same as RUN.")]
 """A command that is about one folder takes both, so that nobody has to remember which: see `the_folder`."""
 
 
 def require_folder(word: Path | None, run: Path | None, command: str) -> Path:
-    """Return the one folder given to a command, as a word or by ``--run``.
-
-    Raises UsageError: none is given, or two are.
-    """
+    """Return the one folder given to a command, as a word or by ``--run``. Raises UsageError: none is given,
+    or two are."""
     if word is not None and run is not None and word != run:
         raise UsageError(f"coeval {command} takes one folder, not two: leave out RUN or --run")
     folder = run or word
@@ -187,6 +182,5 @@ Port = Annotated[
 ]
 OpenIt = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 NoToken = Annotated[
-    bool,
-    typer.Option("--no-token", help="Let every user of this machine in, without a token."),
+    bool, typer.Option("--no-token", help="Let every user of this machine in, without a token.")
 ]

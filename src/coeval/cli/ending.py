@@ -46,11 +46,9 @@ ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
 def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
-    """Run a command line whose messages speak as ``face``; always raise SystemExit.
-
-    Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
-    threshold, 130 interrupted.
-    """
+    """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
+    wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
+    interrupted."""
     _open_streams()
     show_log_warnings()
     end = SystemExit(0)
@@ -103,10 +101,8 @@ def _print_failure(error: BaseException) -> int:
 
 
 def _open_streams() -> None:
-    """Ensure that all three standard streams are open, and that none fails at a character it cannot show.
-
-    A daemon may start us without them; the event loop would take their numbers for its own.
-    """
+    """Ensure that all three standard streams are open, and that none fails at a character it cannot show. A
+    daemon may start us without them; the event loop would take their numbers for its own."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -118,8 +114,7 @@ def _open_streams() -> None:
 
 
 def _flush_streams() -> OSError | None:
-    """Flush both output streams; return why that failed, None if only the reader is gone
-    (`coeval.cli.streams`)."""
+    """Flush both output streams; return why that failed, None if only the reader is gone."""
     failure = None
     for stream in (sys.stdout, sys.stderr):
         try:

@@ -88,10 +88,8 @@ def _empty_app() -> typer.Typer:
 
 
 def build_app(*names: str) -> typer.Typer:
-    """Build the command line with these commands, by default all.
-
-    Raises UsageError: there is too little address space to load one.
-    """
+    """Build the command line with these commands, by default all. Raises UsageError: there is too little
+    address space to load one."""
     app = _empty_app()
     for name in names or COMMANDS:
         if name in _READERS:

@@ -59,10 +59,8 @@ def with_settings(
     record: type[msgspec.Struct], *, of_tasks: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that replaces a command's ``**`` by flags for all fields of ``record``, by group.
-    With ``of_tasks`` the options of all tasks replace ``--task-option``.
-
-    Raises UsageError: another package's benchmark cannot be used, or brings an option that exists already.
-    """
+    With ``of_tasks`` the options of all tasks replace ``--task-option``. Raises UsageError: another
+    package's benchmark cannot be used, or brings an option that exists already."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         """Give the command a signature with all flags, which Typer reads."""

@@ -44,8 +44,7 @@ def _make_console(*, stderr: bool) -> Console:
 
 
 class _PipedConsole(Console):
-    """A console whose reader may stop early (``| head``) without an error: later output is discarded, and the
-    command ends with the code of its work."""
+    """A console whose reader may stop early (``| head``): later output is discarded, and is no error."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
@@ -61,8 +60,7 @@ def discard_stream(stream: IO[str]) -> None:
 
 @contextmanager
 def redirect_user_output() -> Iterator[None]:
-    """Send what the user's code and its subprocesses print to standard output to standard error while
-    entered."""
+    """Send what the user's code and its subprocesses print to standard error while entered."""
     with ExitStack() as stack:
         if sys.stdout is not None and sys.stderr is not None:  # else these numbers are some other file's
             with suppress(BrokenPipeError):  # what is printed next says so

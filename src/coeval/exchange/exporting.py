@@ -42,8 +42,7 @@ _AnswerKey: TypeAlias = tuple[str, str, int, str]
 
 
 class ExportedScore(NamedTuple):
-    """A score from 0 to 1, or in the metric's unit; ``judge`` None if computed by rules, ``value`` None if it
-    failed."""
+    """A score from 0 to 1 or in the metric's unit; ``judge`` None: by rules; ``value`` None: it failed."""
 
     judge: str | None
     metric: str
@@ -106,10 +105,8 @@ class Export:
         make_item_tables(reader)
 
     def figures(self, *, overall: bool = False, parts: bool = False) -> list[ExportedFigure]:
-        """Return each student's mean or strength by task, or each metric of a benchmark.
-
-        ``overall``: also over all tasks (task ""); ``parts``: also by factor and by judge.
-        """
+        """Return each student's mean or strength by task, or each metric of a benchmark. ``overall``: also
+        over all tasks (task ""); ``parts``: also by factor and by judge."""
         judges, recipes = self._judges_by_student(), self._judge_recipes()
         figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
         if isinstance(self._reader, RunReader):
@@ -124,10 +121,8 @@ class Export:
         ]
 
     def answers(self) -> Iterator[ExportedAnswer]:
-        """Yield all answers, by task and item; label matches and comparisons count as scores.
-
-        Raises UsageError: nothing is scored yet.
-        """
+        """Yield all answers, by task and item; label matches and comparisons count as scores. Raises
+        UsageError: nothing is scored yet."""
         scores: defaultdict[_AnswerKey, list[ExportedScore]] = defaultdict(list)
         for task, item, sample, model, *fields in self._reader.rows(
             "SELECT task, item, sample, model, judge, metric, CASE WHEN NOT failed THEN value END "
@@ -164,7 +159,7 @@ class Export:
                 )
 
     def parameters(self) -> dict[str, str]:
-        """Return settings by name for a tracker: models, judges, tasks, samples, sampling, and a hash of the
+        """Return settings by name for a tracker: models, judges, tasks, samples, sampling, a hash of the
         items."""
         texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
         parameters = {"coeval_version": __version__, "items": digest(canonical_json(texts))}
@@ -239,11 +234,7 @@ def _part_figures(
 
 
 def _share_figure(
-    task: str | None,
-    metric: str,
-    value: float | None,
-    row: MeasureRow,
-    judges: tuple[str, ...] = (),
+    task: str | None, metric: str, value: float | None, row: MeasureRow, judges: tuple[str, ...] = ()
 ) -> ExportedFigure:
     counts = (row.n, row.get("failed"), row.missing, "share", judges)
     return ExportedFigure(task or "", row.student, metric, value, row.low, row.high, None, *counts)
@@ -303,8 +294,7 @@ def _strength_figures(reader: RunReader) -> Iterator[ExportedFigure]:
 def _mean_figures(
     scores: Results, judges: dict[tuple[str, str], tuple[str, ...]]
 ) -> Iterator[ExportedFigure]:
-    """Yield means of students, label accuracies and a benchmark's metrics; models that were removed are
-    skipped."""
+    """Yield means of students, label accuracies and a benchmark's metrics; removed models are skipped."""
     for score in (score for score in scores.students if not score.removed):
         names = judges.get((score.task or "", score.student), ())
         yield _share_figure(score.task, "score", score.score, score, names)
@@ -431,8 +421,7 @@ def _make_inspect_log(
 
 
 def _inspect_means(judge: str, answers: Iterable[ExportedAnswer]) -> list[dict[str, Any]]:
-    """Return the mean of each factor of a judge, over items of the means of their samples, as Inspect reduces
-    epochs."""
+    """Return a judge's mean by factor, over items of their samples' means, as Inspect reduces epochs."""
     by_item: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         for score in answer.scores:
@@ -498,12 +487,8 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     to : ``csv``, ``parquet`` or ``inspect``
     out : a folder that is new or empty
 
-    Raises
-    ------
-    UsageError
-        the folder holds no results, or none that this format can hold; ``out`` is not empty.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: the folder holds no results, or none that this format can hold; ``out`` is not empty;
+    StoreError: a file cannot be read or written.
     """
     if to not in FORMATS:
         raise UsageError(f"{to} is no format; there are {', '.join(FORMATS)}")

@@ -30,9 +30,7 @@ _FILE = "tracked.json"
 
 class _TrackingFile(msgspec.Struct, frozen=True):
     """The folder's ``tracked.json``: its unique key, and by tracker the hash of what was sent completely.
-
-    ``place``: hashes of its path and inode, ``judged_by`` its judges' recipes, ``name`` its run's.
-    """
+    ``place``: hashes of its path and inode, ``judged_by`` its judges' recipes, ``name`` its run's."""
 
     key: str
     sent: dict[str, str] = {}
@@ -50,10 +48,8 @@ class _TrackingFile(msgspec.Struct, frozen=True):
 
 class TrackedFolder:
     """A folder's figures for trackers. A copy of a logged folder starts a new run there, and so does a folder
-    judged with other recipes: ``notice`` says so.
-
-    Raises UsageError: it holds no results; StoreError: it cannot be read, or its key not be written.
-    """
+    judged with other recipes: ``notice`` says so. Raises UsageError: it holds no results; StoreError: it
+    cannot be read, or its key not be written."""
 
     def __init__(self, folder: Path) -> None:
         """Read the figures, compare the folder with its ``tracked.json``, and write the file if changed."""

@@ -41,11 +41,9 @@ class ForeignAnswer(NamedTuple):
 
 
 class ForeignResult(NamedTuple):
-    """One model on one task, as another tool recorded it.
-
-    ``settings`` is everything that the recipe hash covers. ``judges`` are by metric. ``reported`` are the
-    other tool's means over all samples. ``remarks`` say what was left out.
-    """
+    """One model on one task, as another tool recorded it. ``settings`` is everything that the recipe hash
+    covers. ``judges`` are by metric. ``reported`` are the other tool's means over all samples. ``remarks``
+    say what was left out."""
 
     tool: str
     task: str
@@ -118,11 +116,8 @@ class ScoreScale(NamedTuple):
 
 def write_results(results: Sequence[ForeignResult], out: Path, scale: ScoreScale | None = None) -> Imported:
     """Write ``out/TASK`` for one model, ``out/MODEL/TASK`` for several, with ``run_K`` between where items
-    have several samples.
-
-    Raises UsageError: the folder holds results already, two files hold the same task of the same model, or
-    no metric is on a known scale; StoreError: it cannot be written.
-    """
+    have several samples. Raises UsageError: the folder holds results already, two files hold the same task
+    of the same model, or no metric is on a known scale; StoreError: it cannot be written."""
     if output_tasks(out) or is_sweep(out) or any(map(output_tasks, out.glob("*/"))):
         raise UsageError(f"{out} holds results already; give --out another folder")
     repeated = [

@@ -139,9 +139,7 @@ def _find_columns(
     path: Path, columns: Sequence[str], renamed: Mapping[str, str], model: str | None
 ) -> dict[str, str]:
     """Return the table's column for each role (a key of `USUAL_COLUMNS`): as ``renamed``, else by usual name.
-
-    Raises UsageError: a renamed column, or one for item, model or score is missing.
-    """
+    Raises UsageError: a renamed column, or one for item, model or score is missing."""
     folded = {name.strip().lower(): name for name in reversed(columns)}
     column_by_role = {}
     for role, usual in USUAL_COLUMNS.items():
@@ -209,12 +207,8 @@ def import_results(
     columns : of tables, the columns by what they mean, where they have other than the usual names
     scale : the worst and the best score, where scores are not from 0 to 1
 
-    Raises
-    ------
-    UsageError
-        a file cannot be read, or ``out`` holds results already.
-    StoreError
-        the folder cannot be written.
+    Raises UsageError: a file cannot be read, or ``out`` holds results already; StoreError: the folder cannot
+    be written.
     """
     if scale is not None and (len(scale) != 2 or scale[0] == scale[1]):
         raise UsageError("a scale has two ends, the worst and the best score: 1,5")

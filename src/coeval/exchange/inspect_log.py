@@ -32,7 +32,7 @@ _DAMAGES = (
 _LARGEST = 1 << 30
 
 
-class _LogScore(msgspec.Struct):
+class _LogValue(msgspec.Struct):
     value: Any = None
 
 
@@ -48,7 +48,7 @@ class LogSample(msgspec.Struct):
     epoch: int = 1
     input: Any = ""
     output: _LogOutput = msgspec.field(default_factory=_LogOutput)
-    scores: dict[str, _LogScore] | None = None
+    scores: dict[str, _LogValue] | None = None
     error: dict[str, Any] | None = None
     attachments: dict[str, str] = {}
 
@@ -61,13 +61,9 @@ class LogEval(msgspec.Struct):
     scorers: list[dict[str, Any]] | None = None
 
 
-class _LogMetric(msgspec.Struct):
-    value: Any = None
-
-
 class _LogFigures(msgspec.Struct):
     name: str
-    metrics: dict[str, _LogMetric] = {}
+    metrics: dict[str, _LogValue] = {}
     scorer: str = ""
 
 
@@ -82,12 +78,7 @@ class InspectLog(msgspec.Struct):
     samples: list[LogSample] | None = None
 
 
-def _read_json_log(path: Path) -> tuple[InspectLog, list[LogSample]]:
-    log = decode_python(read_file_bytes(path), InspectLog)
-    return log, log.samples or []
-
-
-def _read_archive_log(path: Path) -> tuple[InspectLog, list[LogSample]]:
+def _read_archive_log(path: Path) -> InspectLog:
     """Read an ``.eval`` archive; raises UsageError if it is damaged or was never finished."""
     data = read_file_bytes(path)
     try:
@@ -96,19 +87,19 @@ def _read_archive_log(path: Path) -> tuple[InspectLog, list[LogSample]]:
             if "header.json" not in members:
                 raise UsageError(f"{path} was never finished; `inspect log recover` closes it")
             log = decode_python(_unpack_member(archive, members["header.json"], data), InspectLog)
-            samples = [
+            log.samples = [
                 decode_python(_unpack_member(archive, info, data), LogSample)
                 for name, info in members.items()
                 if name.startswith("samples/") and name.endswith(".json")
             ]
     except _DAMAGES as error:
         raise UsageError(f"{path} is damaged, or no log of Inspect: {error}") from error
-    return log, sorted(samples, key=lambda sample: (sample.epoch, str(sample.id).rjust(12)))
+    log.samples.sort(key=lambda sample: (sample.epoch, str(sample.id).rjust(12)))
+    return log
 
 
 def _unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes) -> bytes:
-    """Unpack a file of the archive (stored, deflated or Zstandard), limited to the size that the archive
-    declares."""
+    """Unpack a file of the archive, limited to the size that the archive declares."""
     if info.file_size > _LARGEST:
         raise UsageError(f"{info.filename} in the log has {info.file_size:,} bytes")
     if info.flag_bits & _ENCRYPTED:
@@ -140,10 +131,11 @@ _ATTACHMENT = "attachment://"
 def read_inspect(path: Path) -> ForeignResult:
     """Read a log. Raises UsageError: it is no log, is damaged, or holds no samples."""
     try:
-        log, samples = _read_archive_log(path) if path.suffix.lower() == ".eval" else _read_json_log(path)
+        is_archive = path.suffix.lower() == ".eval"
+        log = _read_archive_log(path) if is_archive else decode_python(read_file_bytes(path), InspectLog)
     except Undecodable as error:
         raise UsageError(f"{path} is no log of Inspect: {error}") from error
-    if not samples:
+    if not log.samples:
         raise UsageError(f"{path} holds no samples: Inspect was run without logging them")
     remarks = () if log.status == "success" else (f"the log's status is {log.status or 'unknown'}",)
     reported = {
@@ -156,7 +148,7 @@ def read_inspect(path: Path) -> ForeignResult:
         tool=TOOL,
         task=log.eval.task_display_name or log.eval.task,
         model=log.eval.model,
-        answers=[_convert_sample(sample) for sample in samples],
+        answers=[_convert_sample(sample) for sample in log.samples],
         settings=canonical_json(log.eval.model_generate_config),
         judges=dict(_list_judges(log.eval)),
         reported=reported,
@@ -200,8 +192,7 @@ def _convert_sample(sample: LogSample) -> ForeignAnswer:
 
 
 def _convert_score(value: Any) -> float | None:
-    """Return a score as the number that Inspect takes it for: NaN if it was not scored, None if it is no
-    number."""
+    """Return a score as the number that Inspect takes it for: NaN if not scored, None if no number."""
     if isinstance(value, str):
         if value in _WORDS or value.lower() in _WORDS:
             return _WORDS.get(value, _WORDS.get(value.lower()))

@@ -37,11 +37,9 @@ class _LmEvalResults(msgspec.Struct):
 
 
 def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
-    """Read a file of samples; ``model`` replaces the name in the results file beside it.
-
-    With several filters a document has a line for each, so metrics are named ``metric,filter`` as in the
-    results. Raises UsageError: the file has another name or shape, or no model is named.
-    """
+    """Read a file of samples; ``model`` replaces the name in the results file beside it. With several filters
+    a document has a line for each, so metrics are named ``metric,filter`` as in the results. Raises
+    UsageError: the file has another name or shape, or no model is named."""
     match = FILE_NAME.fullmatch(path.name)
     if match is None:
         raise UsageError(f"{path.name} is not named as lm-eval names them: samples_TASK_DATE.jsonl")
@@ -99,8 +97,7 @@ def _list_means(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _read_prompt(arguments: Any) -> str:
-    """Return the context of the first request; ``arguments`` are lists, or mappings ``gen_args_0: {arg_0:
-    …}``."""
+    """Return the first request's context; ``arguments`` are lists, or ``gen_args_0: {arg_0: …}``."""
     first = next(iter(arguments.values()), None) if isinstance(arguments, dict) else arguments
     while isinstance(first, list | dict) and first:
         first = next(iter(first.values())) if isinstance(first, dict) else first[0]

@@ -114,8 +114,8 @@ class _FooContent(NamedTuple):
 
 
 class _Column(NamedTuple):
-    """A provider with a prompt: a column of promptfoo's table. ``number``: its place, None if the file lacks
-    it."""
+    """A provider with a prompt: a column of promptfoo's table. ``number``: its place, None if not in the
+    file."""
 
     provider: str
     provider_id: str

@@ -103,12 +103,8 @@ def log_results(
     to : ``mlflow``, ``wandb`` or ``trackio``, or several; ``wandb:my-project`` names the project
     tell : is called with a sentence where the folder begins a new run in the trackers
 
-    Raises
-    ------
-    UsageError
-        the folder holds no results, or a tracker is not installed or did not take them.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: the folder holds no results, or a tracker is not installed or did not take them;
+    StoreError: a file cannot be read or written.
     """
     from coeval.exchange.headlines import TrackedFolder
 

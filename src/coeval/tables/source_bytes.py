@@ -131,10 +131,8 @@ class _HashingReader(io.RawIOBase):
 
 
 class SourceBytes:
-    """A text file or a pipe, open to be read once. ``encoding`` None: by byte order mark, else UTF-8.
-
-    Raises UsageError: the file is missing, unreadable or not text, or the encoding is unknown.
-    """
+    """A text file or a pipe, open to be read once. ``encoding`` None: by byte order mark, else UTF-8. Raises
+    UsageError: the file is missing, unreadable or not text, or the encoding is unknown."""
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:
         """Open the file, detect its format and encoding, and skip a UTF-8 byte order mark."""
@@ -156,7 +154,7 @@ class SourceBytes:
             raise
 
     def _detect_format(self) -> bytes:
-        """Return the first bytes, unpacked if gzipped; raises UsageError for another known format, such as a
+        """Return the first bytes, unpacked if gzipped; raises UsageError for another format, such as a
         workbook."""
         start = self._read_checked(self._packed.peek, 16)
         if start.startswith(_GZIP):

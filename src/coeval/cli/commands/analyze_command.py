@@ -97,8 +97,7 @@ def analyze(
         ),
     ] = None,
     figures: Annotated[
-        Path | None,
-        typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG."),
+        Path | None, typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG.")
     ] = None,
     partial_ok: Annotated[
         bool, typer.Option("--partial-ok", help="Exit with 0, not 3, if records are missing.")
@@ -257,8 +256,7 @@ def _export_items(folder: Path, out: Path | None, report_format: ReportFormat | 
 
 
 def _choose_files(name: str, report_format: ReportFormat | None, folders: ReportFolders) -> ReportFiles:
-    """Return the paths of workbook, page and pictures; raises UsageError if a folder is missing, or one is a
-    file."""
+    """Return the paths of workbook, page and pictures; raises UsageError if a folder is missing or a file."""
     from coeval.reports.files import ReportFiles
 
     out, figures = folders

@@ -59,8 +59,7 @@ def compare(
         Path | None, typer.Option("--excel", metavar="FILE", help="Also write an Excel workbook.")
     ] = None,
     figures: Annotated[
-        Path | None,
-        typer.Option("--figures", metavar="DIR", help="Also write every chart, as PNG and SVG."),
+        Path | None, typer.Option("--figures", metavar="DIR", help="Also write every chart, as PNG and SVG.")
     ] = None,
 ) -> None:
     """Compare models on the same items, with intervals.
@@ -128,8 +127,7 @@ def compare(
 
 
 def _check_are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
-    """Check whether all folders are sweeps; raises UsageError if only some are, or if ``runs_only`` options
-    were given."""
+    """Check whether all folders are sweeps; raises UsageError if only some are, or ``runs_only``."""
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
         raise UsageError(
@@ -186,10 +184,8 @@ def _check_targets(html: Path | None, excel: Path | None) -> None:
 
 
 def _parse_share(text: str) -> float:
-    """Parse ``0.02`` or ``2%`` as a share of the scale.
-
-    Raises UsageError: it is no share, or one that no difference can exceed.
-    """
+    """Parse ``0.02`` or ``2%`` as a share of the scale. Raises UsageError: it is no share, or one that no
+    difference can exceed."""
     number = text.strip()
     try:
         share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)

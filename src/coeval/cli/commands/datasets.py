@@ -58,8 +58,7 @@ def list_assets(names: Names = None) -> None:
 @app.command()
 def fetch(
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME...", help="Assets, tasks, or all. Example: ifeval nltk"),
+        list[str], typer.Argument(metavar="NAME...", help="Assets, tasks, or all. Example: ifeval nltk")
     ],
     source: Annotated[
         Path | None,
@@ -121,8 +120,7 @@ def verify(names: Names = None) -> None:
 
 @contextmanager
 def fetch_bar(console: Console) -> Iterator[Progress]:
-    """Enter a progress callback that draws a bar per download; off a terminal it prints a line instead.
-    Without a download nothing is drawn."""
+    """Enter a progress callback that draws a bar per download; off a terminal it prints a line instead."""
     shown: dict[str, Any] = {}
     if not console.file.isatty():
 

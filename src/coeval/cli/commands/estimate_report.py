@@ -47,8 +47,7 @@ from coeval.store.rundir import RunDir
 def estimate_and_print(
     config: Config, options: RunOptions, key_file: Path | None, *, as_json: bool = False
 ) -> int:
-    """Estimate a run that starts with these options, write the estimate into its folder, and print it; return
-    the exit code."""
+    """Estimate such a start, write the estimate into the run's folder, and print it; return the exit code."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
@@ -139,8 +138,7 @@ def _check_budgets(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
 
 
 def print_estimate(estimate: Estimate, console: Console) -> None:
-    """Print the estimate: tables, the total in a sentence, savings, and the sources of its lengths and
-    prices."""
+    """Print the estimate: tables, the total in a sentence, savings, and its sources."""
     names = ShownNames.of(estimate.by_model)
     estimate = names.shorten_in(estimate)
     *tables, savings = estimate_tables(estimate)

@@ -22,8 +22,7 @@ def import_files(
     ],
     out: Annotated[Path, typer.Option("--out", help="The folder to write. Example: --out ./outputs/theirs")],
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="Whose answers these are, where a file does not say."),
+        str | None, typer.Option("--model", help="Whose answers these are, where a file does not say.")
     ] = None,
     column: Annotated[
         list[str] | None,

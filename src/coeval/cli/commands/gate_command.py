@@ -58,8 +58,7 @@ def gate(
     ],
     students: ComparedStudents = None,
     junit: Annotated[
-        Path | None,
-        typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML."),
+        Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")
     ] = None,
     as_markdown: Annotated[
         Path | None,
@@ -109,8 +108,7 @@ def gate(
 
 
 def _append_step_summary(report: GateReport) -> None:
-    """Append the report to GitHub's step summary, if there is one; raises StoreError if that cannot be
-    written."""
+    """Append the report to GitHub's step summary, if there is one."""
     if path := os.environ.get(_STEP_SUMMARY):
         try:
             with Path(path).open("a", encoding="utf-8") as file:

@@ -34,9 +34,7 @@ from coeval.pipeline.upkeep.ingest import (
     find_place_in_config,
     find_place_in_run,
 )
-from coeval.pipeline.upkeep.ingest import (
-    import_items as ingest_items,
-)
+from coeval.pipeline.upkeep.ingest import import_items as ingest_items
 from coeval.pipeline.upkeep.new_experiment import (
     MOST_NAMED,
     IdColumnFinder,
@@ -91,8 +89,7 @@ def print_benchmarks() -> None:
 
 
 def import_source(name: str, flags: IngestFlags) -> NewItems | None:
-    """Find a source, show its first items, ask, and import all. With ``--new`` return the items for the new
-    file."""
+    """Find a source, show its first items, ask, and import all; with ``--new`` return them for the file."""
     console, selection = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
     target, label = _choose_target(flags), flags.single_value("label")
     stamp_before = _file_stamp(target.path) if target is not None else None

@@ -62,10 +62,8 @@ _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
 def write_new_file(
     kind: InitKind, source: str | None, file: Path | None, flags: InitFlags, keys: Keys
 ) -> None:
-    """Write the file of an experiment or a sweep, and print the next commands.
-
-    Raises UsageError or ConfigError: the flags contradict each other or ``source``; nothing is written.
-    """
+    """Write the file of an experiment or a sweep, and print the next commands. Raises UsageError or
+    ConfigError: the flags contradict each other or ``source``; nothing is written."""
     if source is None and kind is not InitKind.DESCRIPTION:
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
     target = file or Path(f"{_default_name(kind, source or '')}.yaml")
@@ -270,8 +268,7 @@ def init(
         ),
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The file to write. Default: named after SOURCE."),
+        Path | None, typer.Argument(metavar="FILE", help="The file to write. Default: named after SOURCE.")
     ] = None,
     keys: KeyFile = None,
     **flags: Any,  # noqa: ARG001  the context has them, and which of them were given

@@ -55,8 +55,7 @@ def check(
         ),
     ],
     max_shift: Annotated[
-        float,
-        typer.Option(metavar="POINTS", min=0, max=100, help="How far its mean score may have moved."),
+        float, typer.Option(metavar="POINTS", min=0, max=100, help="How far its mean score may have moved.")
     ] = 0.0,
     items: Annotated[
         int | None,
@@ -126,7 +125,7 @@ def _run_check(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
 
 
 def _print_drift(check: JudgeCheck, drift: JudgeDrift, max_shift: float, console: Console) -> None:
-    """Print the shift, changed scores, the detectable shift, a table by factor, and the models that replies
+    """Print the shift, changed scores, the detectable shift, a table by factor, and models that replies
     named."""
     shift, flips = drift.shift, drift.flips
     gap = figure_with_interval("gap", shift.difference, shift.low, shift.high)
@@ -177,7 +176,6 @@ def _print_drift(check: JudgeCheck, drift: JudgeDrift, max_shift: float, console
         )
     elif now:
         warn(
-            console,
-            f"The host serves this name as {join_names(now)}. Use that name in the config to pin it.",
+            console, f"The host serves this name as {join_names(now)}. Use that name in the config to pin it."
         )
     say(console, f"The check is the run {check.folder.path.name}, beside the anchor.", "dim")

@@ -88,8 +88,7 @@ def models(
 def _find_specs(
     config: Path | None, interface: str | None, base_url: str | None, keys: Keys, prices: PriceBook
 ) -> list[ModelSpec]:
-    """Return one model per host to list: those of a file, of one interface, or of all hosts with a
-    credential."""
+    """Return one model per host to list: hosts of a file, of one interface, or all with a credential."""
     if config is not None:
         settled = load_config(config)
         options = RunOptions.continue_if_started(settled)

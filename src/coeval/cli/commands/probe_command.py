@@ -56,10 +56,7 @@ def probe(
     """
     settled = load_config(config)
     experiment = settled.experiment
-    probing = Probing(
-        mode or experiment.probe_mode,
-        on_fail or experiment.probe_on_fail,
-    )
+    probing = Probing(mode or experiment.probe_mode, on_fail or experiment.probe_on_fail)
     found_keys, messages = load_keys(keys), streams.messages()
     resolved, results = with_progress(found_keys, lambda context: probe_config(settled, probing, context))
     if not results:

@@ -85,10 +85,8 @@ def results(
 
 
 def print_paper_table(folder: Path, *, latex: bool) -> None:
-    """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep.
-
-    Raises UsageError: the folder is none of these.
-    """
+    """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep. Raises
+    UsageError: the folder is none of these."""
     sweep = is_sweep(folder)
     folder = folder if sweep else existing_results(folder)
 

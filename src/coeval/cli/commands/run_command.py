@@ -52,18 +52,15 @@ ContinueRun = Annotated[
     bool, typer.Option("--continue", help="Continue the run: request only what is missing.")
 ]
 Overwrite = Annotated[
-    bool,
-    typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/."),
+    bool, typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/.")
 ]
 Resume = Annotated[
-    str | None,
-    typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from."),
+    str | None, typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from.")
 ]
 RedoChanged = Annotated[
     bool,
     typer.Option(
-        "--redo-changed",
-        help="Regenerate records of another configuration, and those that depend on them.",
+        "--redo-changed", help="Regenerate records of another configuration, and those that depend on them."
     ),
 ]
 KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep records of another configuration.")]
@@ -111,8 +108,7 @@ def run(
     allow_unsandboxed: Annotated[
         bool,
         typer.Option(
-            "--allow-unsandboxed",
-            help="Run the programs of checks without a sandbox (docs/checks.md).",
+            "--allow-unsandboxed", help="Run the programs of checks without a sandbox (docs/checks.md)."
         ),
     ] = False,
     log_to: Annotated[
@@ -214,8 +210,7 @@ PAGE_ONLY = ("values",)
 def describe(
     config: ExperimentFile,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write a page. Example: --out experiment.html"),
+        Path | None, typer.Option("--out", help="Write a page. Example: --out experiment.html")
     ] = None,
     prompts: Annotated[
         bool, typer.Option("--prompts", help="Print the prompts in full, as they will be sent.")

@@ -99,10 +99,7 @@ def show(
 
 
 def _explain_no_answers(reader: RunReader, choice: AnswerChoice) -> str:
-    """Say why no answer fits.
-
-    Raises UsageError: the run has no such name or id.
-    """
+    """Say why no answer fits. Raises UsageError: the run has no such name or id."""
     if choice.id is not None:
         raise UsageError(
             f"--id {choice.id}: no item or answer that counts in {reader.run.path} has this id; "

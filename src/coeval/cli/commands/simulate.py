@@ -69,11 +69,7 @@ def simulate(
         url_host = f"[{address}]" if ":" in address else address
         print(f"simulated models at http://{url_host}:{actual_port}/v1: {', '.join(models)}", flush=True)
 
-    app = make_app(
-        models.values(),
-        api_key=api_key,
-        rate_limit_every=rate_limit_every,
-    )
+    app = make_app(models.values(), api_key=api_key, rate_limit_every=rate_limit_every)
     try:
         asyncio.run(serve(app, address, port, announce))
     except OSError as error:

@@ -37,8 +37,7 @@ def status(
     word: RunWord = None,
     run: RunFolder = None,
     fetch_batches: Annotated[
-        bool,
-        typer.Option("--fetch-batches", help="First collect the batch jobs that have ended."),
+        bool, typer.Option("--fetch-batches", help="First collect the batch jobs that have ended.")
     ] = False,
     cancel_batches: Annotated[
         bool,
@@ -152,10 +151,8 @@ def _settle_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer: int
 
 @contextmanager
 def _lock_all(path: Path) -> Iterator[None]:
-    """Hold the locks of a run, or of an output folder and its tasks, as eval-framework does.
-
-    Raises UsageError: another process is at work there.
-    """
+    """Hold the locks of a run, or of an output folder and its tasks, as eval-framework does. Raises
+    UsageError: another process is at work there."""
     tasks = [] if RunDir(path).is_run() else output_tasks(path)
     with ExitStack() as stack:
         for folder in dict.fromkeys((path, *tasks)):
@@ -164,11 +161,8 @@ def _lock_all(path: Path) -> Iterator[None]:
 
 
 def _read_evaluation_usage(output: Path) -> dict[str, Usage]:
-    """Return the usage in an output folder's records by account name.
-
-    A judge may have another name in its records, and answers may bear a checkpoint's name, which has no
-    account.
-    """
+    """Return the usage in an output folder's records by account name. A judge may have another name in its
+    records, and answers may bear a checkpoint's name, which has no account."""
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
     for pattern, named in (("responses*.jsonl", str), ("judgments.*.jsonl", judge_name)):
@@ -191,8 +185,7 @@ def _parse_bill(text: str) -> tuple[str, float]:
 
 
 def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -> int:
-    """Cancel the batch jobs of an output folder of eval-framework; return how many failed. ``writer``: the
-    process at work there."""
+    """Cancel an output folder's batch jobs; return how many failed. ``writer``: the process at work there."""
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
     if not jobs:
@@ -217,8 +210,7 @@ def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -
 
 
 def _fetch_run_jobs(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
-    """Make records of what batch jobs returned, without new requests; return how many jobs could not be
-    checked."""
+    """Make records of what batch jobs returned, without requests; return how many could not be checked."""
     messages = streams.messages()
     if not folder.pending_batches.exists():
         streams.say(messages, "There are no batch jobs.")

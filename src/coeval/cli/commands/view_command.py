@@ -79,9 +79,7 @@ def serve_pages(
     app: Application, token: ViewToken | None, port: int, announce: Callable[[], None], *, open_it: bool
 ) -> None:
     """Serve an app to this machine until Ctrl-C, and print its address, then whatever ``announce`` prints.
-
-    Raises UsageError: the port is taken.
-    """
+    Raises UsageError: the port is taken."""
 
     def begin(actual_port: int) -> None:
         address = f"http://{_HERE}:{actual_port}/"
@@ -113,8 +111,7 @@ def _read_status(path: Path) -> Any:
 
 
 def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
-    """Return the page of ``coeval compare --html``: of students that all folders share, else of the ``best``
-    of each."""
+    """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
     def render(students: Sequence[str]) -> bytes:
         with open_sides(folders, students) as (groups, notes):

@@ -15,10 +15,8 @@ from coeval.core.options import Frontend
 
 
 def make_app() -> typer.Typer:
-    """Build the command with the options of all tasks.
-
-    Raises UsageError: another package's benchmark cannot be used.
-    """
+    """Build the command with the options of all tasks. Raises UsageError: another package's benchmark cannot
+    be used."""
     app = typer.Typer(
         name="eval-framework",
         add_completion=False,

@@ -79,8 +79,7 @@ async def _run_workers_from_stdin(keys: Keys, interrupt: asyncio.Event) -> None:
 
 @contextmanager
 def watch_lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[None]:
-    """While entered, if standard input is a pipe or a socket, put its lines into ``lines``, and set
-    ``interrupt`` when it ends."""
+    """Queue the lines of standard input, if it is a pipe or a socket, and set ``interrupt`` when it ends."""
     mode = 0
     with suppress(OSError):  # it is closed
         mode = os.fstat(LIFELINE).st_mode

@@ -72,10 +72,7 @@ app.callback()(sweep)
 
 
 _Steps: TypeAlias = Annotated[str | None, typer.Option(metavar="120,240", help="Only these steps.")]
-_Tasks: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="ifeval,…", help="Only these tasks."),
-]
+_Tasks: TypeAlias = Annotated[str | None, typer.Option(metavar="ifeval,…", help="Only these tasks.")]
 _Pattern: TypeAlias = Annotated[
     str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
 ]
@@ -300,10 +297,8 @@ def plot(
 
 
 def _parse_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
-    """Parse ``NAME=DIR`` texts, in order.
-
-    Raises UsageError: one has another form, a name occurs twice, or there is no such folder.
-    """
+    """Parse ``NAME=DIR`` texts, in order. Raises UsageError: one has another form, a name occurs twice, or
+    there is no such folder."""
     found: dict[str, Path] = {}
     for text in texts:
         name, sign, folder = text.partition("=")
@@ -318,10 +313,7 @@ def _parse_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
 
 
 def _parse_patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
-    """Parse ``NAME=step_{step}`` texts.
-
-    Raises UsageError: one has another form, or names no run.
-    """
+    """Parse ``NAME=step_{step}`` texts. Raises UsageError: one has another form, or names no run."""
     found = {}
     for text in texts:
         name, sign, pattern = text.partition("=")
