@@ -128,7 +128,7 @@ RunWord = Annotated[
     Path | None, typer.Argument(metavar="RUN", help="The run folder, or --run. Example: ./runs/quickstart")
 ]
 RunFolder = Annotated[Path | None, typer.Option("--run", help="The same as RUN.")]
-"""A command that is about one folder takes both, so that nobody has to remember which: see `the_folder`."""
+"""Commands about one folder take both, so that nobody has to remember which: see `require_folder`."""
 
 
 def require_folder(word: Path | None, run: Path | None, command: str) -> Path:
