@@ -17,7 +17,7 @@ import numpy as np
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.panel.g_study import GStudy, g_study
+from coeval.analysis.panel.g_study import GStudy, estimate_g_study
 
 REPEATS = 1000
 # In points: those of a usual run, a judge's view of a student among them.
@@ -94,7 +94,7 @@ def points(shrunk: float | None) -> float:
 
 
 def studied(scores: Floats) -> GStudy:
-    found = g_study(grid_of(scores))
+    found = estimate_g_study(grid_of(scores))
     assert found is not None
     return found
 

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from coeval.analysis.intervals import ALPHA, Floats
-from coeval.analysis.panel.judge_drift import ScorePlace, judge_drift
+from coeval.analysis.panel.judge_drift import ScoreKey, compare_with_anchor
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-drift.md"
@@ -55,19 +55,19 @@ def checked(items: int, drift: float, repeats: int) -> Checked:
     rng = np.random.default_rng([items, round(1000 * drift)])
     alarms, powers, least, covered = 0, [], [], 0
     places = [
-        ScorePlace("task", f"{item}", f"{item}-{at // FACTORS}", f"{at % FACTORS}")
+        ScoreKey("task", f"{item}", f"{item}-{at // FACTORS}", f"{at % FACTORS}")
         for item in range(items)
         for at in range(ANSWERS * FACTORS)
     ]
     for _ in range(repeats):
         first, again = draws(rng, items, drift)
-        found = judge_drift(
+        found = compare_with_anchor(
             "judge",
             dict(zip(places, first.ravel().tolist(), strict=True)),
             dict(zip(places, again.ravel().tolist(), strict=True)),
         )
         shift = found.shift
-        alarms += found.beyond(0.0)
+        alarms += found.exceeds(0.0)
         covered += shift.low <= -drift <= shift.high
         if shift.minimum_detectable is not None:
             least.append(shift.minimum_detectable)

@@ -24,7 +24,7 @@ from coeval.analysis.comparison.family import gatekeep_p_values
 from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.ranking import Ranking, StudentMean, leading_pair, rank_by_shared_scores
-from coeval.analysis.panel.mean_squares import ByJudge
+from coeval.analysis.panel.mean_squares import JudgeValues
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "judge-sample.md"
@@ -69,7 +69,7 @@ def panel_ranking(
     once = np.ones(ITEMS)
     pairs = [*combinations(range(students), 2)]
     common = {(names[a], names[b]): {"": PairedScores(means[:, a], means[:, b], once)} for a, b in pairs}
-    judged = {(names[a], names[b]): [ByJudge(scores[:, b] - scores[:, a])] for a, b in pairs}
+    judged = {(names[a], names[b]): [JudgeValues(scores[:, b] - scores[:, a])] for a, b in pairs}
     levels = {name: StudentMean(float(means[:, at].mean()), ITEMS) for at, name in enumerate(names)}
     return rank_by_shared_scores(levels, common, (), judged)
 

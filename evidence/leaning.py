@@ -20,11 +20,11 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.compute import position_bias_both_orders, position_bias_one_order
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import (
-    Favour,
+    FamilyBias,
     LengthContrast,
-    judge_biases,
-    length_contrasts,
-    length_findings,
+    adjust_bias_ledger,
+    estimate_length_contrasts,
+    length_bias_sentences,
 )
 from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
 
@@ -174,11 +174,11 @@ def simulate(
     return Simulated(grid, 2 ** np.repeat(doublings.reshape(-1), FACTORS))
 
 
-def favours(world: World, seed: int) -> dict[str, Favour]:
+def favours(world: World, seed: int) -> dict[str, FamilyBias]:
     """By judge, in one run of a world."""
     families = model_families((*world.students, *world.judges), {})
     grid, _ = simulate(world.judges, world.items, seed, world.students, world.scatter)
-    found = judge_biases(bias_ledger(grid, families))
+    found = adjust_bias_ledger(bias_ledger(grid, families))
     return {judge: one.own if world.bias == "self" else one.family for judge, one in found.items()}
 
 
@@ -239,7 +239,7 @@ class LengthNamed(NamedTuple):
 
 
 def contrasts(judges: Mapping[str, Planted], seed: int) -> dict[tuple[str, str], LengthContrast]:
-    return length_contrasts(*simulate(judges, 50, seed))
+    return estimate_length_contrasts(*simulate(judges, 50, seed))
 
 
 def length_named(judges: Mapping[str, Planted], repeats: int) -> LengthNamed:
@@ -248,7 +248,7 @@ def length_named(judges: Mapping[str, Planted], repeats: int) -> LengthNamed:
         found = contrasts(judges, seed)
         between = found["kin-judge", "two-judge"].is_named
         against = [found[pair].is_named for pair in found if "three-judge" in pair]
-        said = [text for text in length_findings(found) if "three-judge" in text]
+        said = [text for text in length_bias_sentences(found) if "three-judge" in text]
         alone = any("kin-judge" not in text and "two-judge" not in text for text in said)
         rows.append((float(between), float(np.mean(against)), float(alone)))
     return LengthNamed(*np.mean(rows, axis=0).tolist())
@@ -278,7 +278,7 @@ def places_named(planted: float, items: int, repeats: int, *, both: bool) -> flo
         else:
             is_first = random.random(items) < 0.5
             bias = position_bias_one_order(expit(STEEP * first[is_first]), expit(STEEP * second[~is_first]))
-        found.append(judge_biases({"judge": {"position": bias}})["judge"].position.is_named)
+        found.append(adjust_bias_ledger({"judge": {"position": bias}})["judge"].position.is_named)
     return float(np.mean(found))
 
 

@@ -22,8 +22,8 @@ from scipy.special import ndtri
 from coeval.analysis.intervals import SHARE, Floats
 from coeval.analysis.training.checkpoint_scores import CommonItems
 from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint
-from coeval.analysis.training.sweep_comparison import choose
-from coeval.analysis.training.training_curves import first_better
+from coeval.analysis.training.sweep_comparison import choose_checkpoint
+from coeval.analysis.training.training_curves import find_first_better
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "training-coverage.md"
@@ -120,12 +120,12 @@ class Rates(NamedTuple):
 def rates(runs: list[Sweep]) -> Rates:
     rows = []
     for scores, truth in runs:
-        first = first_better(CommonItems("score", "share", STEPS, scores, SHARE, ()))
+        first = find_first_better(CommonItems("score", "share", STEPS, scores, SHARE, ()))
         assert first is not None
         named = None if first.step is None else STEPS.index(first.step)
         better = [at for at in range(1, len(truth)) if truth[at] > truth[0] + 1e-9]
         checkpoints = tuple(TrainedCheckpoint("run", step) for step in STEPS)
-        chosen = choose(CheckpointMatrix("task", "score", "share", checkpoints, (scores,), SHARE))
+        chosen = choose_checkpoint(CheckpointMatrix("task", "score", "share", checkpoints, (scores,), SHARE))
         assert chosen is not None
         kept = [STEPS.index(one.step) for one in (chosen.best, *chosen.peers)]
         lost = [at for at in range(len(truth)) if at not in kept]

@@ -164,7 +164,7 @@ DECODERS = {
 """Who else reads foreign text, or catches what reading it raises."""
 RESULT_FILES = {
     "coeval.store.record_index": {"RecordFiles", "known_records"},
-    "coeval.store.jsonl": {"whole_lines"},
+    "coeval.store.jsonl": {"read_whole_lines"},
     "coeval.store.legacy": {"read_legacy"},
     "coeval.store.output_folder": {"RESPONSES", "SCORES", "SUMMARY", "JUDGMENTS"},
 }
@@ -524,7 +524,7 @@ BREACHES = {
     "judging/loop.py": "import asyncio\nasyncio.run(None)",
     "store/lenient.py": "import msgspec\ntry:\n    msgspec.convert(1, int)\nexcept RecursionError:\n    pass",
     "pipeline/broad.py": "try:\n    pass\nexcept (OSError, Exception):\n    pass",
-    "reports/raw.py": "from coeval.store.jsonl import whole_lines\nisinstance(1, RunReader)",
+    "reports/raw.py": "from coeval.store.jsonl import read_whole_lines\nisinstance(1, RunReader)",
     "analysis/long.py": "def f():\n" + "    x = 1\n" * 60,
 }
 
@@ -551,7 +551,7 @@ def test_breaches_are_found(tmp_path: Path) -> None:
     assert starting_a_loop(planted) == ["judging/loop.py:2"]
     assert reading_foreign_text(planted) == ["store/lenient.py:4", "store/lenient.py:3"]
     assert broad_excepts(planted) == ["pipeline/broad.py:3"]
-    assert opening_results(planted) == ["reports/raw.py:1 whole_lines"]
+    assert opening_results(planted) == ["reports/raw.py:1 read_whole_lines"]
     assert asking_for_the_kind(planted) == ["reports/raw.py:2"]
     assert too_large(planted) == ["analysis/long.py f has 61 lines, 0 parameters"]
 

@@ -19,7 +19,7 @@ from cli.terminal import on_terminal
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.cli.main import build_app
 from coeval.reports.result_tables import Results
-from coeval.sweeps.server_process import free_port
+from coeval.sweeps.server_process import find_free_port
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -86,7 +86,7 @@ def test_the_python_of_the_readme_runs_on_the_items_of_ones_own(capsys: pytest.C
 @pytest.mark.system
 @pytest.mark.usefixtures("workplace")
 def test_the_page_on_python_runs_from_top_to_bottom(capsys: pytest.CaptureFixture[str]) -> None:
-    code = "\n".join(blocks("python", PYTHON)).replace("8100", str(free_port("127.0.0.1")))
+    code = "\n".join(blocks("python", PYTHON)).replace("8100", str(find_free_port("127.0.0.1")))
     exec(compile(code, "python.md", "exec"), {})  # noqa: S102  as above
     shown = capsys.readouterr().out
     assert re.findall(r"^print\(run\)  # (.*)$", code, re.MULTILINE) == shown.splitlines()[:1]

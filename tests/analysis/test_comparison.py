@@ -16,7 +16,7 @@ from written_run import Run
 
 from coeval import compare as compared
 from coeval import open_run
-from coeval.analysis.panel.panel_findings import outcome
+from coeval.analysis.panel.panel_findings import verdict_phrase
 from coeval.core.errors import UsageError
 
 
@@ -228,7 +228,7 @@ def test_a_judge_of_the_leader_s_family_is_told_with_the_difference_without_it(t
     [others] = compared(tmp_path).comparisons
     assert report.doubts == (
         "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without its scores, "
-        f"{outcome(others.a, others.b, others)} on haiku.",
+        f"{verdict_phrase(others.a, others.b, others)} on haiku.",
     )
     assert "1 of the 3 judges" in report._repr_html_()
 
@@ -243,7 +243,7 @@ def test_without_family_is_without_those_of_either(tmp_path: Path) -> None:
     [neither] = compared(tmp_path).comparisons
     assert doubt == (
         "gpt-4o, 1 of the 3 judges, is of gpt-4o-mini's family: without the scores of claude-opus and "
-        f"gpt-4o, {outcome(neither.a, neither.b, neither)} on haiku."
+        f"gpt-4o, {verdict_phrase(neither.a, neither.b, neither)} on haiku."
     )
 
 

@@ -11,8 +11,8 @@ from written_run import Run
 import coeval as api
 from coeval.analysis.measures.judge_measures import JudgeMeasures
 from coeval.analysis.measures.measure_tree import NOT_MEASURED
-from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, Leaning
-from coeval.analysis.panel.panel_findings import panel_findings
+from coeval.analysis.panel.bias_ledger import AdjustedBias, FamilyBias, JudgeBiases
+from coeval.analysis.panel.panel_findings import judge_bias_sentences
 from coeval.core.figures import difference_text
 
 
@@ -32,7 +32,7 @@ def test_a_lopsided_interval_is_shown_with_both_bounds(
 
 def judged(**favours: float) -> dict[str, JudgeMeasures]:
     """Judges that favour their family, by name."""
-    unknown, own = Leaning(None, None, None), Favour(None, None, None, None)
+    unknown, own = AdjustedBias(None, None, None), FamilyBias(None, None, None, None)
     return {
         name: JudgeMeasures(
             NOT_MEASURED,
@@ -44,7 +44,7 @@ def judged(**favours: float) -> dict[str, JudgeMeasures]:
             degenerate=False,
             count=30,
             levels={},
-            bias=JudgeBiases(unknown, Favour(by, (by - 0.03, by + 0.03), 0.001, 0.04), own, unknown),
+            bias=JudgeBiases(unknown, FamilyBias(by, (by - 0.03, by + 0.03), 0.001, 0.04), own, unknown),
             consistency=None,
         )
         for name, by in favours.items()
@@ -52,14 +52,14 @@ def judged(**favours: float) -> dict[str, JudgeMeasures]:
 
 
 def test_of_two_judges_a_leaning_is_laid_to_neither() -> None:
-    assert list(panel_findings(judged(strict=-0.1, lenient=0.1))) == [
+    assert list(judge_bias_sentences(judged(strict=-0.1, lenient=0.1))) == [
         "Of the two judges, lenient scores answers of its own family higher than strict by 10.0 [7.0, 13.0] "
         "points: either may be the biased one."
     ]
 
 
 def test_what_is_favoured_is_said_beside_what_is_usual() -> None:
-    said = list(panel_findings(judged(a=-0.1, b=0.1, c=0.1)))
+    said = list(judge_bias_sentences(judged(a=-0.1, b=0.1, c=0.1)))
     assert len(said) == 3
     assert said[0] == (
         "a scores answers of its own family 10.0 [7.0, 13.0] points lower than expected from the other "

@@ -11,8 +11,8 @@ from written_run import REFERENCE, WHY_SKIPPED
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import read_score_grid
-from coeval.analysis.panel.g_study import full_block, g_study
-from coeval.analysis.panel.panel_findings import reliability
+from coeval.analysis.panel.g_study import estimate_g_study, select_full_block
+from coeval.analysis.panel.panel_findings import reliability_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from evidence.g_study import DICE, PARTS, PERFECT, Design, components, drawn, grid_of, points, studied
 from evidence.g_study import reliability as reliable
@@ -58,7 +58,7 @@ def test_those_of_a_real_run_are_within_two_points_of_an_analysis_done_apart() -
     """By pandas, item by item; what some student or judge lacks is left out."""
     with RunReader(REFERENCE / "legacy_run") as reader:
         grid = read_score_grid(reader)
-    found = g_study(grid.judge_scores)
+    found = estimate_g_study(grid.judge_scores)
     assert found is not None
     means, weights = [], []
     for task in range(len(grid.tasks)):
@@ -122,7 +122,7 @@ def test_what_has_holes_is_left_out_and_counted() -> None:
     grid = grid_of(y)
     grid.levels[(grid.item > 5), 3] = -1
     grid.levels[(grid.item == 2) & (grid.student == 1), 0] = -1
-    found = g_study(grid)
+    found = estimate_g_study(grid)
     assert found is not None
     assert (found.items, found.left_out) == (29, 1)
     assert found.judges == ("judge-0", "judge-1", "judge-2")
@@ -131,7 +131,7 @@ def test_what_has_holes_is_left_out_and_counted() -> None:
         assert found.components[name].variance.value == pytest.approx(one.variance.value, abs=1e-12)
     assert found.reliability.value == pytest.approx(alone.reliability.value)
     nobody = grid._replace(levels=np.full_like(grid.levels, -1))
-    assert g_study(nobody) is None
+    assert estimate_g_study(nobody) is None
 
 
 def test_a_factor_without_weight_makes_no_item_count() -> None:
@@ -147,7 +147,7 @@ def test_a_factor_without_weight_makes_no_item_count() -> None:
         designs=(weighed,),
         items=grid.items._replace(alike=np.arange(30) // 2),
     )
-    found, alone = full_block(some, 0), full_block(grid, 0)
+    found, alone = select_full_block(some, 0), select_full_block(grid, 0)
     assert found.cells == pytest.approx(alone.cells[5:])
     assert found.cluster.tolist() == (np.arange(5, 30) // 2).tolist()
     assert found.left_out == 0
@@ -161,7 +161,7 @@ def test_a_judge_is_worth_what_reliability_loses_without_it() -> None:
     worth = found.worth["judge-3"].worth
     assert worth.value == pytest.approx((found.reliability.value or 0) - (without.reliability.value or 0))
     assert (worth.high or 0.0) < 0
-    said = list(reliability(found))
+    said = list(reliability_sentences(found))
     assert said[0].startswith(
         "Reliability of the students' scores for other items and judges, from 0 to 1: Eρ² = 0."
     )
@@ -174,7 +174,7 @@ def test_of_dice_nothing_is_said_to_be_reliable() -> None:
     said = [
         text
         for _ in range(20)
-        for text in reliability(studied(drawn(generator, Design(judges=3), DICE, 0.0)))
+        for text in reliability_sentences(studied(drawn(generator, Design(judges=3), DICE, 0.0)))
     ]
     chance = [text for text in said if "an F test over items finds no difference" in text]
     assert len(chance) >= 17  # 19 of 20 at 5%
@@ -204,7 +204,7 @@ def test_judges_who_contradict_each_other_make_no_chance_of_a_difference_over_it
     assert found.p < 0.05
     assert (found.reliability.value or 0.0) < 0
     assert found.reliability.low is None or 0 <= found.reliability.low <= (found.reliability.high or 0.0) <= 1
-    [said] = reliability(found)
+    [said] = reliability_sentences(found)
     assert said.startswith("Whether other items and judges would separate the students is open: ")
     assert said.endswith("Eρ² is estimated below 0.")
 
@@ -215,7 +215,7 @@ def test_tasks_count_alike_and_a_judge_keeps_its_view_from_task_to_task() -> Non
     views = generator.normal(0, 8, (1, 5, 3))
     plain = {**DICE, "residual": 5.0}
     y = drawn(generator, Design(80, 5, 3), plain) + views
-    one, two = g_study(grid_of(y)), g_study(grid_of(y, tasks=2))
+    one, two = estimate_g_study(grid_of(y)), estimate_g_study(grid_of(y, tasks=2))
     assert one is not None
     assert two is not None
     assert two.reliability.value == pytest.approx(one.reliability.value, abs=0.01)
@@ -225,7 +225,7 @@ def test_tasks_count_alike_and_a_judge_keeps_its_view_from_task_to_task() -> Non
 def test_students_and_judges_with_few_scores_leave_a_block() -> None:
     grid = grid_of(scores(10, 20, 4, 3))
     grid.levels[(grid.student == 2) & (grid.item > 3)] = -1
-    block = full_block(grid, 0)
+    block = select_full_block(grid, 0)
     assert block.cells.shape == (20, 3, 3)
     assert block.students.tolist() == [0, 1, 3]
     assert block.left_out == 0

@@ -18,7 +18,7 @@ from coeval.analysis.measures.measure_tree import part_to_json
 from coeval.analysis.measures.robust_set import RobustOptions, measure_robust_set
 from coeval.analysis.measures.score_grid import read_score_grid
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.store.legacy import convert
+from coeval.store.legacy import convert_run
 
 pytestmark = pytest.mark.process
 
@@ -112,5 +112,5 @@ def test_converted_it_is_the_same(plain: Path, tmp_path: Path, coeval: Command) 
     """What a run that resumes from it takes over has the same measures."""
     target = tmp_path / "converted"
     shutil.copytree(plain / "phase2_rubric", target / "phase2_rubric")
-    convert(plain, target, ["attribute_mapping", "data_generation", "response_collection", "evaluation"])
+    convert_run(plain, target, ["attribute_mapping", "data_generation", "response_collection", "evaluation"])
     assert unlike(expected_of(slow.counted(plain), OPTIONS), measured(coeval, target)) == []

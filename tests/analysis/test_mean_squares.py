@@ -13,13 +13,13 @@ from statsmodels.stats.anova import anova_lm
 
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.mean_squares import (
-    ByJudge,
     JudgeScatter,
-    judge_cells,
-    judge_scatter,
-    judge_spread,
+    JudgeValues,
+    average_scatters,
+    estimate_judge_scatter,
+    judge_score_array,
     mean_squares,
-    pooled_scatter,
+    spread_over_judges,
 )
 from evidence.measure_coverage import MIDDLE, drawn_grid
 
@@ -42,7 +42,8 @@ def drawn(seed: int, n: int = 9, s: int = 3, k: int = 4) -> Cells:
 
 def pairs(cells: Cells) -> list[JudgeScatter | None]:
     return [
-        judge_scatter([ByJudge(cells[:, b] - cells[:, a])]) for a, b in combinations(range(cells.shape[1]), 2)
+        estimate_judge_scatter([JudgeValues(cells[:, b] - cells[:, a])])
+        for a, b in combinations(range(cells.shape[1]), 2)
     ]
 
 
@@ -70,7 +71,7 @@ def test_leaving_out_a_group_of_items_is_the_analysis_of_the_others() -> None:
 @pytest.mark.parametrize("s", [2, 3, 5])
 def test_scatter_of_all_pairs_is_the_mean_square_of_students_and_judges(s: int) -> None:
     cells = drawn(s, 8, s, 4)
-    table, found = mean_squares(cells), pooled_scatter(pairs(cells), s - 1)
+    table, found = mean_squares(cells), average_scatters(pairs(cells), s - 1)
     assert found is not None
     assert found.between == pytest.approx(2 * float(table.students_judges[0]) / 8, abs=1e-12)
     assert found.within == pytest.approx(2 * float(table.residual[0]) / 8, abs=1e-12)
@@ -81,14 +82,14 @@ def test_scatter_of_all_pairs_is_the_mean_square_of_students_and_judges(s: int) 
 def test_spread_is_the_formula_with_satterthwaites_degrees() -> None:
     """Fewer where judges' few degrees let the formula say too many, but never fewer than theirs for that."""
     cells = drawn(1, 10, 3, 5)
-    table, scatter = mean_squares(cells), pooled_scatter(pairs(cells), 2)
+    table, scatter = mean_squares(cells), average_scatters(pairs(cells), 2)
     assert scatter is not None
     per, of_judges, rest = 2 / (10 * 5), float(table.students_judges[0]), float(table.residual[0])
     more = max(of_judges - rest, 0) * per
     assert more > 0
     expected = []
     for v_items in (0.02, 0.3):
-        spread = judge_spread(v_items, 9, scatter)
+        spread = spread_over_judges(v_items, 9, scatter)
         v = v_items + more
         assert spread.error == pytest.approx(v**0.5, abs=1e-12)
         spent = v_items**2 / 9 + (per * of_judges) ** 2 / 8 + (per * rest) ** 2 / 72
@@ -97,15 +98,15 @@ def test_spread_is_the_formula_with_satterthwaites_degrees() -> None:
         assert spread.degrees == pytest.approx(max(min(v**2 / spent, max(careful, 8)), 4))
     (plain, _), (most, careful) = expected
     assert plain < 8 < careful < most
-    alone = judge_spread(1e-9, 9, scatter._replace(within=0.0))
+    alone = spread_over_judges(1e-9, 9, scatter._replace(within=0.0))
     assert alone.degrees == pytest.approx(8), "of judges alone it is theirs"
 
 
 def test_degrees_are_never_fewer_than_judges_less_one() -> None:
     scatter = JudgeScatter(1e-9, 1.0, 6, 5, 10)
     assert scatter.variance == 0
-    assert judge_spread(1e-6, 50, scatter).degrees == 5
-    assert judge_spread(1e-6, 50, scatter).error == pytest.approx(1e-3)
+    assert spread_over_judges(1e-6, 50, scatter).degrees == 5
+    assert spread_over_judges(1e-6, 50, scatter).error == pytest.approx(1e-3)
 
 
 def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
@@ -114,7 +115,7 @@ def test_two_judges_are_a_guess_and_one_is_not_known() -> None:
     assert found is not None
     assert found.judges == 2
     assert pairs(cells[:, :, :1]) == [None]
-    assert pooled_scatter([None], 1) is None
+    assert average_scatters([None], 1) is None
 
 
 def test_holes_leave_out_items_and_seldom_judges() -> None:
@@ -130,13 +131,13 @@ def test_holes_leave_out_items_and_seldom_judges() -> None:
 def test_a_judge_that_leans_alike_in_two_tasks_adds_as_much_as_in_one() -> None:
     """And two judges that lean against each other add nothing where their tasks even out."""
     leaning = np.array([0.1, -0.1, 0.0])
-    task, other = (ByJudge(np.tile(sign * leaning, (6, 1))) for sign in (1, -1))
-    one, both = judge_scatter([task]), judge_scatter([task, task])
+    task, other = (JudgeValues(np.tile(sign * leaning, (6, 1))) for sign in (1, -1))
+    one, both = estimate_judge_scatter([task]), estimate_judge_scatter([task, task])
     assert one is not None
     assert both is not None
     assert one.variance == pytest.approx(0.01 / 3)
     assert both.variance == pytest.approx(one.variance)
-    normalize_weights = judge_scatter([task, other])
+    normalize_weights = estimate_judge_scatter([task, other])
     assert normalize_weights is not None
     assert normalize_weights.variance == pytest.approx(0)
 
@@ -144,8 +145,10 @@ def test_a_judge_that_leans_alike_in_two_tasks_adds_as_much_as_in_one() -> None:
 def test_judges_of_different_tasks_are_independent() -> None:
     nobody = np.full((6, 2), np.nan)
     first = np.tile([0.1, -0.1], (6, 1))
-    found = judge_scatter([ByJudge(np.hstack([first, nobody])), ByJudge(np.hstack([nobody, first]))])
-    alone = judge_scatter([ByJudge(first)])
+    found = estimate_judge_scatter(
+        [JudgeValues(np.hstack([first, nobody])), JudgeValues(np.hstack([nobody, first]))]
+    )
+    alone = estimate_judge_scatter([JudgeValues(first)])
     assert found is not None
     assert alone is not None
     assert found.variance == pytest.approx(2 * alone.variance / 2**2)
@@ -153,19 +156,19 @@ def test_judges_of_different_tasks_are_independent() -> None:
 
 def test_checks_dilute_what_judges_add() -> None:
     values = drawn(4, 10, 1, 3)[:, 0]
-    whole = judge_scatter([ByJudge(values)])
-    half = judge_scatter([ByJudge(values, 0.5)])
-    none = judge_scatter([ByJudge(values), ByJudge(np.zeros((4, 3)), 0.0)])
+    whole = estimate_judge_scatter([JudgeValues(values)])
+    half = estimate_judge_scatter([JudgeValues(values, 0.5)])
+    none = estimate_judge_scatter([JudgeValues(values), JudgeValues(np.zeros((4, 3)), 0.0)])
     assert whole is not None
     assert half is not None
     assert none is not None
     assert half.variance == pytest.approx(whole.variance / 4)
     assert none.variance == pytest.approx(whole.variance / 4), "a task of checks is half of the score"
-    assert judge_scatter([ByJudge(np.zeros((4, 3)), 0.0)]) is None
+    assert estimate_judge_scatter([JudgeValues(np.zeros((4, 3)), 0.0)]) is None
 
 
 def test_cells_are_means_over_factors(random_grid: ScoreGrid) -> None:
-    cells = judge_cells(random_grid, 0)
+    cells = judge_score_array(random_grid, 0)
     assert cells.shape == (10, 4, 3)
     at = (random_grid.item == 3) & (random_grid.student == 2)
     expected = random_grid.values[random_grid.levels[at]].mean(axis=0)

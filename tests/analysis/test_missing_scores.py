@@ -22,17 +22,17 @@ from coeval.analysis.measures.run_measures import measures_to_json
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.measures.student_measures import measure_students, sum_item_scores, unadjusted_scores
 from coeval.analysis.panel.bias_ledger import (
+    AdjustedBias,
     Bias,
-    Favour,
-    Leaning,
-    judge_biases,
-    length_contrasts,
-    length_findings,
+    FamilyBias,
+    adjust_bias_ledger,
+    estimate_length_contrasts,
+    length_bias_sentences,
 )
 from coeval.analysis.panel.panel_reading import (
     bias_ledger,
-    judge_views,
-    kin_favours,
+    estimate_family_biases,
+    estimate_judge_residuals,
     model_families,
     model_family,
 )
@@ -402,16 +402,16 @@ def test_a_favour_is_tested_as_a_regression_of_the_cells_does_it() -> None:
     judges = {name: Planted(noise=0.02) for name in SIX_JUDGES}
     grid = simulate(judges, 200, 3, SIX, Scatter(0.1)).grid
     families = model_families((*SIX, *judges), {})
-    seen = judge_views(grid)
+    seen = estimate_judge_residuals(grid)
     assert seen is not None
-    student, judge = (place.ravel() for place in np.indices(seen.views.shape[1:]))
-    frame = {"view": seen.views[0].ravel(), "student": student, "judge": judge}
+    student, judge = (place.ravel() for place in np.indices(seen.values.shape[1:]))
+    frame = {"view": seen.values[0].ravel(), "student": student, "judge": judge}
     kin = np.array([[families[one] == families[other] for other in grid.judges] for one in grid.students])
     for place in range(len(grid.judges)):
         frame[f"kin{place}"] = (kin.ravel() & (judge == place)).astype(int)
     terms = " + ".join(f"kin{place}" for place in range(len(grid.judges)))
     fit = formula.ols(f"view ~ C(student) + C(judge) + {terms}", pandas.DataFrame(frame)).fit()
-    favours = kin_favours(grid, families)
+    favours = estimate_family_biases(grid, families)
     for place, name in enumerate(grid.judges):
         found = favours[name]["family"]
         assert found.p == pytest.approx(fit.pvalues[f"kin{place}"], rel=1e-6)
@@ -424,7 +424,9 @@ def test_of_two_families_there_is_a_figure_and_no_verdict() -> None:
     students = {"kin-1": 0.6, "kin-2": 0.5, "two-1": 0.6, "two-2": 0.5}
     judges = {"kin-judge": Planted(family=0.2), "two-judge": Planted(), "four-judge": Planted()}
     grid, _ = simulate(judges, 60, 1, students)
-    found = judge_biases(bias_ledger(grid, model_families((*students, *judges), {})))["kin-judge"].family
+    found = adjust_bias_ledger(bias_ledger(grid, model_families((*students, *judges), {})))[
+        "kin-judge"
+    ].family
     assert found.value is not None
     assert found.value > 0.05
     assert (found.ci95, found.p_adjusted) == (None, None)
@@ -437,11 +439,11 @@ def test_of_two_who_like_length_and_one_who_does_not_nobody_is_named_alone() -> 
     assert found["kin-judge", "three-judge"].is_named
     assert found["three-judge", "two-judge"].is_named
     assert not found["kin-judge", "two-judge"].is_named
-    [said] = length_findings(found)
+    [said] = length_bias_sentences(found)
     assert said.startswith("kin-judge and two-judge score answers of twice the length ")
     assert said.endswith(" points higher than three-judge does: either side may be the biased one.")
     honest = contrasts(STRICT_AND_MILD, 1)
-    assert not list(length_findings(honest))
+    assert not list(length_bias_sentences(honest))
 
 
 def test_a_contrast_of_length_is_the_slope_of_the_difference() -> None:
@@ -449,7 +451,7 @@ def test_a_contrast_of_length_is_the_slope_of_the_difference() -> None:
     formula = pytest.importorskip("statsmodels.formula.api")
     pandas = pytest.importorskip("pandas")
     grid, lengths = simulate({"a": Planted(length=0.1), "b": Planted(0.1)}, 80, 2)
-    found = length_contrasts(grid, lengths)["a", "b"]
+    found = estimate_length_contrasts(grid, lengths)["a", "b"]
     answers = slice(None, None, 2)  # two factors each
     apart = (grid.levels[:, 0] - grid.levels[:, 1]).reshape(-1, 2).mean(axis=1) / 2
     frame = {"y": apart, "x": np.log2(lengths[answers] + 1), "s": grid.student[answers]}
@@ -472,10 +474,10 @@ def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> No
             ("c", Bias(None, None, None, None)),
         )
     }
-    found = judge_biases(ledger)
-    assert found["a"].family == Favour(0.1, (0.01, 0.19), 0.06, None)
+    found = adjust_bias_ledger(ledger)
+    assert found["a"].family == FamilyBias(0.1, (0.01, 0.19), 0.06, None)
     assert found["b"].family.p_adjusted == 0.8
-    assert found["c"].family == Favour(None, None, None, None)
+    assert found["c"].family == FamilyBias(None, None, None, None)
 
 
 @pytest.mark.parametrize(("both", "items"), [(True, 100), (False, 250)])
@@ -510,14 +512,14 @@ def test_severity_is_what_the_others_give_more() -> None:
 def test_what_the_scores_cannot_tell_is_not_told() -> None:
     alone = simulate({"a": Planted()}, 30, 1)
     assert not any(bias.value for bias in bias_ledger(alone.grid, {})["a"].values())
-    assert not length_contrasts(*alone)
+    assert not estimate_length_contrasts(*alone)
     related = {"one": 0.5, "two": 0.7}
     grid, lengths = simulate({"a": Planted(), "b": Planted()}, 30, 1, related)
     ledger = bias_ledger(grid, dict.fromkeys(("one", "two", "a", "b"), "same"))
     assert ledger["a"].keys() == {"severity"}
-    assert length_contrasts(grid, lengths).keys() == {("a", "b")}
-    assert not length_contrasts(grid, np.full_like(lengths, 100.0))
-    assert not length_contrasts(grid, np.full_like(lengths, np.nan))
+    assert estimate_length_contrasts(grid, lengths).keys() == {("a", "b")}
+    assert not estimate_length_contrasts(grid, np.full_like(lengths, 100.0))
+    assert not estimate_length_contrasts(grid, np.full_like(lengths, np.nan))
 
 
 @pytest.mark.parametrize(
@@ -540,7 +542,7 @@ def test_families_are_told_by_names(name: str, family: str) -> None:
 @pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
 def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
     grid, _ = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
-    found = judge_biases(bias_ledger(grid, {}))["a"].severity
+    found = adjust_bias_ledger(bias_ledger(grid, {}))["a"].severity
     assert (found.value is not None) == (found.ci95 is not None) == known
     assert (found.p_adjusted is not None) == known
 
@@ -548,5 +550,5 @@ def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None
 def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
     grid, _ = simulate({"a": Planted(), "b": Planted()}, 12, 1)
     grid.levels[:] = [0, 1]
-    found = judge_biases(bias_ledger(grid, {}))["a"].severity
-    assert found == Leaning(None, None, None)
+    found = adjust_bias_ledger(bias_ledger(grid, {}))["a"].severity
+    assert found == AdjustedBias(None, None, None)

@@ -31,7 +31,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW
-from coeval.store.human_labels import add_labels, human, read_labels
+from coeval.store.human_labels import add_labels, person_judge_id, read_labels
 
 STUDENTS = ("ann", "bob", "cem")
 ITEMS = 60
@@ -231,7 +231,7 @@ def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: i
         texts = ShownTexts(reader, {key.answer for key, _ in drawn}, grid)
         for name in people:
             labels = []
-            for label in to_label(texts, drawn, factors, human(name)):
+            for label in to_label(texts, drawn, factors, person_judge_id(name)):
                 shown = texts.of(label.response_id)
                 assert shown is not None
                 level = HIGH_MEDIUM_LOW.levels[int(shown[1][-1])]
@@ -388,11 +388,11 @@ def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(
     labelled: Path, found: PeopleMeasures, tmp_path: Path
 ) -> None:
     folder, before = Path(shutil.copytree(labelled, tmp_path / "run")), found
-    some = [label for label in read_labels(folder).values() if label.given]
-    by_hand = replace(some[0], judge_model_id=human("ben"), drawn=None)
-    changed = replace(some[1], judge_model_id=human("ben"), input_hash="0")
-    elsewhere = replace(some[2], judge_model_id=human("ben"), level="Superb")
-    gone = replace(some[3], judge_model_id=human("ben"), response_id="x__y__z__#9")
+    some = [label for label in read_labels(folder).values() if label.is_given]
+    by_hand = replace(some[0], judge_model_id=person_judge_id("ben"), drawn=None)
+    changed = replace(some[1], judge_model_id=person_judge_id("ben"), input_hash="0")
+    elsewhere = replace(some[2], judge_model_id=person_judge_id("ben"), level="Superb")
+    gone = replace(some[3], judge_model_id=person_judge_id("ben"), response_id="x__y__z__#9")
     add_labels(folder, [by_hand, changed, elsewhere, gone])
     with (folder / "labels.jsonl").open("a") as file:
         file.write('{"judge_model_id": 5}\n["no label"]\n{"judge_model_id": "human:eve", "torn')
@@ -424,9 +424,9 @@ def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
 def test_labels_of_answers_that_are_not_there_are_left_out(run: Path, tmp_path: Path) -> None:
     """Neither its number nor an empty hash makes one that of another answer."""
     folder = label_all(run, tmp_path / "run")
-    [first, *_] = [label for label in read_labels(folder).values() if label.given]
+    [first, *_] = [label for label in read_labels(folder).values() if label.is_given]
     foreign = [
-        replace(first, judge_model_id=human("eve"), response_id=f"{first.response_id}{number}")
+        replace(first, judge_model_id=person_judge_id("eve"), response_id=f"{first.response_id}{number}")
         for number in ("#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2")
     ]
     add_labels(folder, [*foreign, *(replace(one, input_hash="", factor="plot") for one in foreign)])

@@ -169,7 +169,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
     RunDir(tmp_path).pending_batches.write_bytes(msgspec.json.encode({"jobs": [job]}))
 
     async def cancelled(*_: object) -> int:
-        with pytest.raises(UsageError, match="is in use by process"), RunDir(tmp_path / "ifeval").locked():
+        with pytest.raises(UsageError, match="is in use by process"), RunDir(tmp_path / "ifeval").hold_lock():
             pass
         return 7
 

@@ -231,7 +231,7 @@ def test_a_bug_is_traced_by_a_command_that_has_no_log(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("what nobody thought of")
 
-    monkeypatch.setattr("coeval.cli.commands.results.existing_results", broken)
+    monkeypatch.setattr("coeval.cli.commands.results.require_results", broken)
     quiet = coeval("results", "--run", here)
     assert "internal error" in quiet.err
     assert "Traceback" not in quiet.err

@@ -236,7 +236,7 @@ def test_a_run_that_was_killed_is_not_called_running(whole: Lab) -> None:
     meta = folder.read_meta()
     meta.status = "running"
     folder.write_meta(meta)
-    with folder.locked():
+    with folder.hold_lock():
         assert any(f"running (process {os.getpid()})" in line for line in status(whole))
     assert "stopped before its end; go on with coeval run" in " ".join(status(whole))
 

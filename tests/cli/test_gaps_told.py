@@ -179,7 +179,7 @@ def test_a_torn_line_is_told_by_status_and_of_a_run_at_work_is_none(lab: Lab, co
     path = next((lab.path / "phase5_evaluations").glob("*.jsonl"))
     path.write_bytes(path.read_bytes()[:-20])
     assert "1 invalid record; see coeval repair" in said(coeval("status", "--run", lab.path))
-    with RunDir(lab.path).locked():
+    with RunDir(lab.path).hold_lock():
         assert "invalid" not in said(coeval("status", "--run", lab.path))
 
 
@@ -188,7 +188,7 @@ def test_judgments_written_while_a_run_at_work_is_read_are_not_called_invalid(
 ) -> None:
     """Their answers came after the file of answers had been read."""
     lab.lose("response_collection", "story__ann__00001__ben")
-    with RunDir(lab.path).locked():
+    with RunDir(lab.path).hold_lock():
         shown = coeval("status", "--run", lab.path)
     assert "invalid" not in said(shown)
     assert missing(shown)[1] == "1"

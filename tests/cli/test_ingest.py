@@ -398,7 +398,7 @@ def test_after_items_were_replaced_the_command_that_is_told_goes_on(
 @pytest.mark.process
 def test_a_locked_folder_is_told(here: Path, lab: Lab, coeval: Command) -> None:
     (here / "qa.csv").write_text(QA)
-    with RunDir(lab.path).locked():
+    with RunDir(lab.path).hold_lock():
         code = f"import sys; sys.argv = ['coeval', 'ingest', 'qa.csv', '--config', {str(lab.file)!r}]"
         words = [sys.executable, "-c", f"{code}; from coeval.cli.main import main; main()"]
         ended = subprocess.run(words, capture_output=True, text=True, check=False)

@@ -497,7 +497,7 @@ def test_a_plan_of_a_run_at_work_says_that_it_can_do_without_samples(here: Path,
     lab = Lab(here, [model("ann")], [task()])
     lab.run()
     lab.tasks[0]["sampling"]["total"] = 30
-    with RunDir(lab.path).locked():
+    with RunDir(lab.path).hold_lock():
         ended = coeval("plan", "--config", lab.file, "--continue")
         assert ended.code == 1
         assert "estimate without samples (--estimate-samples 0)" in ended.err.replace("\n", " ")

@@ -19,7 +19,7 @@ from coeval.benchmarks.benchmark import Answer, Judgment, why_missing
 from coeval.core.records import Datapoint, Evaluation, Kept, Response, choose_counting, is_good
 from coeval.pipeline.plan.recorded import Entry, Recorded
 from coeval.pipeline.upkeep.repair import Examiner, Flaw
-from coeval.store.jsonl import whole_lines
+from coeval.store.jsonl import read_whole_lines
 from coeval.store.legacy import read_legacy
 from coeval.store.rundir import RunDir
 
@@ -94,7 +94,7 @@ def results(folder: RunDir, view: str) -> list[bool]:
 def chosen(folder: RunDir, phase: str, kind: type[Kept]) -> list[bool]:
     """What records themselves say, one of each id; levels that are none cannot be read as a record."""
     [path] = folder.files(phase)
-    records = [msgspec.json.decode(line, type=kind) for _, line in whole_lines(path)]
+    records = [msgspec.json.decode(line, type=kind) for _, line in read_whole_lines(path)]
     return [is_good(record) for record in choose_counting(records).values()]
 
 

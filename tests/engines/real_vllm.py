@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coeval.sweeps.server_process import free_port
+from coeval.sweeps.server_process import find_free_port
 
 VARIABLE = "COEVAL_VLLM"
 """Names the environment that has vLLM: what `make test-vllm` makes."""
@@ -105,7 +105,7 @@ class Vllm:
 @contextmanager
 def serving(checkpoint: Path, log: Path, window: int, *more: str, port: int = 0) -> Iterator[Vllm]:
     """Serve a checkpoint as ``tiny``, once it is up."""
-    port = port or free_port("127.0.0.1")
+    port = port or find_free_port("127.0.0.1")
     words = command(str(checkpoint), "tiny", str(port), window, *more)
     environment: Mapping[str, str] = {**os.environ, **_ENVIRONMENT}
     with log.open("ab") as written:

@@ -17,7 +17,7 @@ import pytest
 from engines.real_vllm import VARIABLE, Vllm, home, server_command, serving
 from fakes.vllm import vllm
 
-from coeval.sweeps.server_process import free_port
+from coeval.sweeps.server_process import find_free_port
 
 if home() is None:
     pytest.skip(f"needs a real vLLM, which {VARIABLE} names: make test-vllm", allow_module_level=True)
@@ -196,7 +196,7 @@ experiment: {{id: exp, storage_folder: runs}}
 
 def test_a_killed_engine_is_waited_for(run: Path, tmp_path: Path) -> None:
     """Its own errors, refused connections, a start of a minute: every answer is there in the end."""
-    port, log, prompts = free_port("127.0.0.1"), tmp_path / "server.log", PROMPTS * 5
+    port, log, prompts = find_free_port("127.0.0.1"), tmp_path / "server.log", PROMPTS * 5
     prompts = [f"{n}. {prompt}" for n, prompt in enumerate(prompts)]
     how = ("--max-tokens", 200, "--temperature", 1, "--num-threads", 8)
     checkpoint = run / "global_step_160"

@@ -21,7 +21,7 @@ from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.run import run_phases
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.run_session import RunSummary
-from coeval.store.jsonl import whole_lines
+from coeval.store.jsonl import read_whole_lines
 from coeval.store.rundir import ErrorLine, RunDir
 
 PHASES = ("data_generation", "response_collection", "evaluation")
@@ -99,7 +99,7 @@ def records(folder: RunDir, phase: str) -> dict[str, dict[str, Any]]:
     """The last record of each id."""
     found = {}
     for path in folder.files(phase):
-        for line in whole_lines(path):
+        for line in read_whole_lines(path):
             record = json.loads(line.text)
             found[record["id"]] = record
     return found
@@ -110,7 +110,7 @@ def good_lines(folder: RunDir) -> Counter[str]:
     found: Counter[str] = Counter()
     for phase in PHASES:
         for path in folder.files(phase):
-            for line in whole_lines(path):
+            for line in read_whole_lines(path):
                 record = json.loads(line.text)
                 found[record["id"]] += record.get("status", "ok") == "ok"
     return found
@@ -129,4 +129,4 @@ def content(folder: RunDir) -> dict[str, dict[str, Any]]:
 
 
 def errors(folder: RunDir) -> list[ErrorLine]:
-    return [msgspec.json.decode(line.text, type=ErrorLine) for line in whole_lines(folder.errors)]
+    return [msgspec.json.decode(line.text, type=ErrorLine) for line in read_whole_lines(folder.errors)]

@@ -30,7 +30,12 @@ from coeval.core.errors import (
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.models.keys import Keys
-from coeval.models.local.callables import answer_of, find_callable, given_callable, source_hash
+from coeval.models.local.callables import (
+    hash_source,
+    parse_own_answer,
+    register_callable,
+    require_callable_file,
+)
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models, check_askable, find_interface_obstacle
@@ -52,7 +57,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @asynccontextmanager
 async def opened(function: Callable[..., Any] | str, **fields: Any) -> AsyncIterator[Model]:
-    place = function if isinstance(function, str) else given_callable(function)
+    place = function if isinstance(function, str) else register_callable(function)
     spec = ModelSpec(name="m", interface="python", model="m", options={"callable": place}, **fields)
     async with Models([spec], KEYS, ledger=fields.pop("ledger", None)) as models:
         yield models["m"]
@@ -210,7 +215,7 @@ async def test_who_waits_for_a_limit_of_the_code_is_told_that_the_run_ends() -> 
         asked.set()
         raise error
 
-    spec = ModelSpec(name="m", interface="python", model="m", options={"callable": given_callable(answer)})
+    spec = ModelSpec(name="m", interface="python", model="m", options={"callable": register_callable(answer)})
     async with Models([spec], KEYS) as models, asyncio.timeout(30):
         waits = asyncio.create_task(models["m"].complete(ASKED))
         await asked.wait()
@@ -362,7 +367,7 @@ async def test_cancelled_calls_are_not_made() -> None:
 
 
 async def test_a_budget_ends_what_says_that_it_costs(tmp_path: Path) -> None:
-    place = given_callable(lambda _: {"text": "a", "cost_usd": 0.4})
+    place = register_callable(lambda _: {"text": "a", "cost_usd": 0.4})
     spec = ModelSpec(name="m", interface="python", model="m", options={"callable": place})
     free = Terms(price=lambda usage: 0.0, max_cost_usd=1.0)
     ledger = Ledger(tmp_path / "usage.json", {"m": free})
@@ -396,7 +401,7 @@ async def test_calls_that_wait_at_once_stay_within_a_budget(tmp_path: Path, wait
         inside -= 1
         return {"text": "a", "cost_usd": 0.01}
 
-    place = given_callable(on_the_loop if waits else sync)
+    place = register_callable(on_the_loop if waits else sync)
     spec = ModelSpec(name="m", interface="python", model="m", options={"callable": place})
     free = Terms(price=lambda usage: 0.0)
     ledger = Ledger(tmp_path / "usage.json", {"m": free}, budget_usd=0.105)
@@ -424,7 +429,7 @@ async def test_after_an_interrupt_no_call_begins_and_none_is_counted(tmp_path: P
         await asyncio.to_thread(gate.wait, 60)
         return "a"
 
-    place = given_callable(on_the_loop if waits else sync)
+    place = register_callable(on_the_loop if waits else sync)
     spec = ModelSpec(name="m", interface="python", model="m", options={"callable": place}, max_concurrency=2)
     ledger = Ledger(tmp_path / "usage.json", {"m": Terms(max_calls=50, price=lambda usage: 0.0)})
     async with Models([spec], KEYS, ledger=ledger) as models:
@@ -459,10 +464,10 @@ async def test_files_and_modules_of_the_working_directory(
     written(tmp_path, "import own_words_b\ndef answer(p): return own_words_b.WORD", "own_app_b.py")
     assert await said("own_app_b.py:answer") == "beside"
     assert await said("own_app_b:answer") == "beside"
-    assert source_hash("own_app_b.py:answer") == source_hash("own_app_b:answer")
-    before = source_hash("own_app_b.py:answer")
+    assert hash_source("own_app_b.py:answer") == hash_source("own_app_b:answer")
+    before = hash_source("own_app_b.py:answer")
     written(tmp_path, "def answer(p): return 'other'", "own_app_b.py")
-    assert source_hash("own_app_b.py:answer") != before
+    assert hash_source("own_app_b.py:answer") != before
 
 
 async def test_no_package_is_imported_to_find_a_function_in_it(
@@ -473,13 +478,13 @@ async def test_no_package_is_imported_to_find_a_function_in_it(
     (tmp_path / "own_package_c" / "inner").mkdir(parents=True)
     written(tmp_path, "raise SystemExit('imported')", "own_package_c/__init__.py")
     written(tmp_path, "def answer(p): return 'deep'", "own_package_c/inner/app.py")
-    assert len(source_hash("own_package_c.inner.app:answer")) == 12
-    find_callable("own_package_c.inner.app:answer")
+    assert len(hash_source("own_package_c.inner.app:answer")) == 12
+    require_callable_file("own_package_c.inner.app:answer")
     assert "own_package_c" not in sys.modules
     for place in ("own_package_c.none:answer", "own_package_c.inner.app.more:answer", "..x:answer"):
-        assert source_hash(place) == ""
+        assert hash_source(place) == ""
         with pytest.raises(UsageError, match="callable"):
-            find_callable(place)
+            require_callable_file(place)
     written(tmp_path, "", "own_package_c/__init__.py")
     assert await said("own_package_c.inner.app:answer") == "deep"
 
@@ -525,12 +530,12 @@ def test_functions_given_from_python_are_known_by_their_own_source() -> None:
     def one(prompt: str) -> str:
         return "one"
 
-    place = given_callable(one)
-    before = source_hash(place)
-    assert before == source_hash(place)
+    place = register_callable(one)
+    before = hash_source(place)
+    assert before == hash_source(place)
     namespace: dict[str, Any] = {}
     exec("def two(prompt): return 'two'", namespace)  # noqa: S102  as typed at a prompt
-    assert len(source_hash(given_callable(namespace["two"]))) == 12
+    assert len(hash_source(register_callable(namespace["two"]))) == 12
 
 
 async def test_objects_of_one_class_are_told_apart() -> None:
@@ -542,10 +547,10 @@ async def test_objects_of_one_class_are_told_apart() -> None:
             return self.word
 
     bots = [Bot("a"), Bot("b")]
-    places = [given_callable(bot) for bot in bots]
+    places = [register_callable(bot) for bot in bots]
     assert places[1] == f"{places[0]}#2"
     assert [await said(place) for place in places] == ["a", "b"]
-    assert given_callable(bots[0]) == places[0]
+    assert register_callable(bots[0]) == places[0]
 
 
 @pytest.mark.parametrize("interface", ["python", "command"])
@@ -569,7 +574,7 @@ def test_what_a_function_brings_with_it_counts() -> None:
             return self.word
 
     def known(function: Callable[..., object]) -> str:
-        return source_hash(given_callable(function))
+        return hash_source(register_callable(function))
 
     one, other = (lambda _: "bad"), (lambda _: "good")
     assert known(one) != known(other)
@@ -585,9 +590,9 @@ def test_what_a_function_brings_with_it_counts() -> None:
 
 def test_a_mapping_is_the_answer_where_a_schema_was_asked_for() -> None:
     judged = {"clear": {"reason": "Short.", "score": "High"}}
-    assert json.loads(answer_of(judged, "f", structured=True).text) == judged
-    assert answer_of({"text": "a"}, "f", structured=True).text == "a"
+    assert json.loads(parse_own_answer(judged, "f", structured=True).text) == judged
+    assert parse_own_answer({"text": "a"}, "f", structured=True).text == "a"
     with pytest.raises(ServerFault, match="dict without a text"):
-        answer_of(judged, "f")
+        parse_own_answer(judged, "f")
     with pytest.raises(ServerFault, match="dict without a text"):
-        answer_of({"clear": object()}, "f", structured=True)
+        parse_own_answer({"clear": object()}, "f", structured=True)

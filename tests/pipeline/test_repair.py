@@ -269,7 +269,7 @@ def test_a_run_at_work_is_left_alone_and_may_be_looked_at(lab: Lab) -> None:
     change(file_of(lab, "evaluation"), 0, lambda _: b"x\n")
     held = (
         "import sys; from coeval.store.rundir import RunDir\n"
-        "with RunDir(sys.argv[1]).locked(): print('held', flush=True); sys.stdin.read()"
+        "with RunDir(sys.argv[1]).hold_lock(): print('held', flush=True); sys.stdin.read()"
     )
     with subprocess.Popen(
         [sys.executable, "-c", held, lab.path], stdin=subprocess.PIPE, stdout=subprocess.PIPE

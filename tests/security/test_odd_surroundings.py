@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from commands import EXPERIMENT, command, eval_framework
 
-from coeval.store.jsonl import started
+from coeval.store.jsonl import process_start_time
 from coeval.store.rundir import RunDir
 
 LONG = "x" * 5_000
@@ -203,7 +203,7 @@ def test_a_key_file_that_sets_an_anchor_twice_is_not_quoted(place: Path) -> None
 HOLD = """
 import sys
 from coeval.store.rundir import RunDir
-with RunDir(sys.argv[1]).locked():
+with RunDir(sys.argv[1]).hold_lock():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -266,7 +266,7 @@ def test_another_process_of_the_same_number_is_not_the_writer(place: Path, begun
     claim(run, os.getpid(), begun)
     assert "stopped before its end" in command(place, "status", "--run", "runs/e").out
     assert command(place, "run", "--config", "e.yaml", "--continue").code == 0
-    claim(run, os.getpid(), started(os.getpid()))
+    claim(run, os.getpid(), process_start_time(os.getpid()))
     assert f"running (process {os.getpid()})" in command(place, "status", "--run", "runs/e").out
     assert command(place, "run", "--config", "e.yaml", "--continue").code == 1
 

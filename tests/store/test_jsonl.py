@@ -16,9 +16,9 @@ from coeval.store.jsonl import (
     Appender,
     cut_torn_tail,
     read_json,
+    read_torn_tail,
+    read_whole_lines,
     set_lines_aside,
-    torn_tail,
-    whole_lines,
     write_bytes_atomic,
     write_json_atomic,
 )
@@ -40,7 +40,7 @@ def refuse(number: int) -> object:
 def test_only_the_torn_tail_is_cut_off(tmp_path: Path, tail: bytes) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":"a"}\n' + tail)
-    assert torn_tail(path) == tail
+    assert read_torn_tail(path) == tail
     cut_torn_tail(path)
     assert path.read_bytes() == b'{"id":"a"}\n'
 
@@ -50,7 +50,7 @@ def test_a_whole_last_line_needs_no_newline(tmp_path: Path, tail: bytes) -> None
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"id":"a"}\n' + tail)
     before = ["a", "b"] if tail.strip() else ["a"]
-    assert torn_tail(path) == b""
+    assert read_torn_tail(path) == b""
     cut_torn_tail(path)
     assert ids(path) == before
     file = Appender(path)
@@ -61,7 +61,7 @@ def test_a_whole_last_line_needs_no_newline(tmp_path: Path, tail: bytes) -> None
 
 
 def ids(path: Path) -> list[str]:
-    return [json.loads(line.text)["id"] for line in whole_lines(path)]
+    return [json.loads(line.text)["id"] for line in read_whole_lines(path)]
 
 
 def test_a_whole_last_line_is_not_set_aside_with_others(tmp_path: Path) -> None:
@@ -76,7 +76,7 @@ def test_a_file_that_is_one_torn_line_is_cut_to_nothing(tmp_path: Path) -> None:
     path.write_bytes(b'{"id')
     cut_torn_tail(path)
     assert path.read_bytes() == b""
-    assert torn_tail(tmp_path / "absent.jsonl") == b""
+    assert read_torn_tail(tmp_path / "absent.jsonl") == b""
     cut_torn_tail(tmp_path / "absent.jsonl")
     assert not (tmp_path / "absent.jsonl").exists()
 
@@ -84,7 +84,7 @@ def test_a_file_that_is_one_torn_line_is_cut_to_nothing(tmp_path: Path) -> None:
 def test_lines_have_their_offsets_and_torn_or_blank_ones_are_left_out(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     path.write_bytes(b"one\n\n  \ntwo\nthr")
-    assert [(line.offset, line.text) for line in whole_lines(path)] == [(0, b"one\n"), (8, b"two\n")]
+    assert [(line.offset, line.text) for line in read_whole_lines(path)] == [(0, b"one\n"), (8, b"two\n")]
 
 
 def test_lines_set_aside_are_kept_and_the_others_stay_byte_for_byte(tmp_path: Path) -> None:
@@ -210,5 +210,5 @@ def test_lines_are_read_from_their_file_once_it_holds_them(tmp_path: Path) -> No
     assert files.line(places[7]) == lines[7]
     written = [line.replace(b"x", b"y") for line in lines]
     path.write_bytes(b"".join(written))
-    files.written()
+    files.forget_replacements()
     assert [files.line(position) for position in places] == written

@@ -10,7 +10,13 @@ from written_run import append
 
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint, Evaluation, Response
-from coeval.store.legacy import convert, declared_attributes, is_legacy, read_legacy, target_attrs_file
+from coeval.store.legacy import (
+    convert_run,
+    find_target_attrs_file,
+    is_legacy,
+    read_declared_attributes,
+    read_legacy,
+)
 from coeval.store.rundir import FOLDERS, RunDir
 
 LEGACY = Path(__file__).parents[2].parent / "shared" / "reference" / "legacy_run"
@@ -65,7 +71,7 @@ def read_all(path: Path, kind: type[Any]) -> list[Any]:
 
 @needs_reference
 def test_the_reference_run_becomes_a_current_one(target: Path) -> None:
-    converted = convert(LEGACY, target, tuple(FOLDERS))
+    converted = convert_run(LEGACY, target, tuple(FOLDERS))
     assert converted.dropped == ()
     assert is_legacy(LEGACY)
     assert not is_legacy(target)
@@ -93,7 +99,7 @@ def test_the_reference_run_becomes_a_current_one(target: Path) -> None:
 def test_a_good_record_goes_before_a_failed_one(older: Path, target: Path) -> None:
     failed = response(1, response=None, status="failed", error="timeout")
     append(answers(older), failed, response(1, status=None), failed, response(2, status="failed"))
-    convert(older, target, ["response_collection"])
+    convert_run(older, target, ["response_collection"])
     records = read_all(RunDir(target).responses("t", "s.1"), Response)
     assert [(record.status, record.response) for record in records] == [
         ("ok", "answer 1"),
@@ -105,7 +111,7 @@ def test_what_is_no_record_is_dropped_and_reported(older: Path, target: Path) ->
     append(
         answers(older), response(1), "garbage\n", response(2, student_model_id=5), response(3), '{"id": "t__'
     )
-    converted = convert(older, target, ["response_collection"])
+    converted = convert_run(older, target, ["response_collection"])
     assert converted.counts == {"response_collection": 2}
     assert len(converted.dropped) == 2  # a torn last line is none
     assert any("student_model_id" in dropped for dropped in converted.dropped)
@@ -114,13 +120,13 @@ def test_what_is_no_record_is_dropped_and_reported(older: Path, target: Path) ->
 
 def test_a_whole_last_record_without_a_line_end_is_kept(older: Path, target: Path) -> None:
     append(answers(older), response(1), json.dumps(response(2)))
-    assert convert(older, target, ["response_collection"]).counts == {"response_collection": 2}
+    assert convert_run(older, target, ["response_collection"]).counts == {"response_collection": 2}
 
 
 def test_an_evaluation_takes_its_student_from_its_response(older: Path, target: Path) -> None:
     append(answers(older), response(1))
     append(judgments(older), evaluation(1), evaluation(2))
-    converted = convert(older, target, ["evaluation"])
+    converted = convert_run(older, target, ["evaluation"])
     [record] = read_all(RunDir(target).evaluations("t", "a", "j"), Evaluation)
     assert record.student_model_id == "s.1"
     [dropped] = converted.dropped
@@ -130,7 +136,7 @@ def test_an_evaluation_takes_its_student_from_its_response(older: Path, target: 
 def test_scores_keep_their_level_and_lose_nothing_silently(older: Path, target: Path) -> None:
     scores = {"a": "high", "b": "Medium", "c": "excellent", "d": None}
     append(judgments(older), evaluation(1, student_model_id="s.1", scores=scores, status="success"))
-    convert(older, target, ["evaluation"])
+    convert_run(older, target, ["evaluation"])
     [record] = read_all(RunDir(target).evaluations("t", "a", "j"), Evaluation)
     assert record.scores == {"a": "High", "b": "Medium"}
     assert record.missing == ("c", "d")
@@ -138,7 +144,7 @@ def test_scores_keep_their_level_and_lose_nothing_silently(older: Path, target: 
 
 def test_failures_stay_failures(older: Path, target: Path) -> None:
     append(answers(older), response(1, response=None, status="failed", error="timed out"))
-    convert(older, target, ["response_collection"])
+    convert_run(older, target, ["response_collection"])
     [record] = read_all(RunDir(target).responses("t", "s.1"), Response)
     assert (record.status, record.response, record.error.message) == ("failed", None, "timed out")
 
@@ -147,9 +153,9 @@ def test_declared_attribute_values_become_text_too(older: Path, tmp_path: Path) 
     declared = {"lines": [3, 5], "rhymed": [True, False], "form": ["free"]}
     append(older / "phase1_attributes" / "t.target_attrs.json", json.dumps(declared))
     expected = {"lines": ["3", "5"], "rhymed": ["true", "false"], "form": ["free"]}
-    assert declared_attributes(RunDir(older), "t") == expected
-    assert declared_attributes(RunDir(older), "nothing") == {}
-    convert(older, tmp_path / "new", ["attribute_mapping"])
+    assert read_declared_attributes(RunDir(older), "t") == expected
+    assert read_declared_attributes(RunDir(older), "nothing") == {}
+    convert_run(older, tmp_path / "new", ["attribute_mapping"])
     assert json.loads(RunDir(tmp_path / "new").target_attrs("t").read_text()) == expected
 
 
@@ -171,16 +177,16 @@ def test_attribute_values_become_text(older: Path) -> None:
 
 def test_names_cannot_lead_out_of_the_run(older: Path, target: Path) -> None:
     append(answers(older), response(1, task_id="../../outside"))
-    converted = convert(older, target, ["response_collection"])
+    converted = convert_run(older, target, ["response_collection"])
     assert converted.counts == {"response_collection": 0}
     assert "cannot be part of a file name" in converted.dropped[0]
 
 
 def test_repeating_a_conversion_changes_nothing(older: Path, target: Path) -> None:
     append(answers(older), response(1))
-    convert(older, target, ["response_collection"])
+    convert_run(older, target, ["response_collection"])
     before = RunDir(target).responses("t", "s.1").read_bytes()
-    convert(older, target, ["response_collection"])
+    convert_run(older, target, ["response_collection"])
     assert RunDir(target).responses("t", "s.1").read_bytes() == before
 
 
@@ -190,7 +196,7 @@ def test_other_work_in_the_target_is_never_overwritten(older: Path, target: Path
     append(standing, response(9))
     before = standing.read_bytes()
     with pytest.raises(UsageError, match="holds something else"):
-        convert(older, target, ["response_collection"])
+        convert_run(older, target, ["response_collection"])
     assert standing.read_bytes() == before
 
 
@@ -199,7 +205,7 @@ def test_a_current_run_is_copied_and_not_called_legacy(older: Path, target: Path
     append(RunDir(older).evaluations("t", "a", "j"), evaluation(1, student_model_id="s.1"))
     append(RunDir(older).target_attrs("t"), "{}")
     assert not is_legacy(older)
-    assert convert(older, target, tuple(FOLDERS)).dropped == ()
+    assert convert_run(older, target, tuple(FOLDERS)).dropped == ()
     assert json.loads(RunDir(target).responses("t", "s.1").read_text()) == response(1)
 
 
@@ -213,10 +219,10 @@ def test_each_sign_of_an_older_layout_is_enough(tmp_path: Path) -> None:
 
 def test_the_current_name_counts_where_both_stand(older: Path, target: Path) -> None:
     append(older / "phase1_attributes" / "t.target_attrs.json", '{"old": []}')
-    assert target_attrs_file(RunDir(older), "t").name == "t.target_attrs.json"
+    assert find_target_attrs_file(RunDir(older), "t").name == "t.target_attrs.json"
     append(RunDir(older).target_attrs("t"), '{"new": []}')
-    assert target_attrs_file(RunDir(older), "t").name == "t_target_attrs.json"
-    assert convert(older, target, ["attribute_mapping"]).counts == {"attribute_mapping": 1}
+    assert find_target_attrs_file(RunDir(older), "t").name == "t_target_attrs.json"
+    assert convert_run(older, target, ["attribute_mapping"]).counts == {"attribute_mapping": 1}
     assert json.loads(RunDir(target).target_attrs("t").read_text()) == {"new": []}
 
 

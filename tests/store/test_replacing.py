@@ -100,7 +100,7 @@ def test_two_moves_lie_side_by_side_and_none_is_left_to_finish(tmp_path: Path) -
 def test_what_another_process_moves_is_left_to_it(tmp_path: Path) -> None:
     folder = written(tmp_path)
     folder.replacing.write_text("{}")
-    with folder.locked(), pytest.raises(UsageError, match="in use by process"):
+    with folder.hold_lock(), pytest.raises(UsageError, match="in use by process"):
         finish_replacing(folder)
     with pytest.raises(StoreError, match=r"\.replacing\.json is damaged"):
         finish_replacing(folder)
@@ -114,10 +114,10 @@ def test_who_looks_while_a_move_ends_sees_it_ended(tmp_path: Path, monkeypatch: 
         self.replacing.unlink(missing_ok=True)
 
     monkeypatch.setattr(RunDir, "writer", ends)
-    assert folder.half_replaced() == ""
+    assert folder.describe_half_replaced() == ""
 
 
 def test_the_command_that_mends_a_half_moved_run_can_be_copied(tmp_path: Path) -> None:
     folder = written(tmp_path / "my runs")
     folder.replacing.write_text('{"move": []}')
-    assert f"(coeval repair --run '{folder.path}')" in folder.half_replaced()
+    assert f"(coeval repair --run '{folder.path}')" in folder.describe_half_replaced()

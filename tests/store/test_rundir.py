@@ -15,7 +15,7 @@ from coeval.store.rundir import RunDir
 HOLD = """
 import sys
 from coeval.store.rundir import RunDir
-with RunDir(sys.argv[1]).locked():
+with RunDir(sys.argv[1]).hold_lock():
     print("held", flush=True)
     sys.stdin.read()
 """
@@ -43,9 +43,9 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path, holder: subpro
     folder = RunDir(tmp_path / "run")
     assert folder.writer() == holder.pid
     with pytest.raises(UsageError, match=rf"in use by process {holder.pid} on .*; wait for it or stop it"):
-        folder.locked().__enter__()
+        folder.hold_lock().__enter__()
     end(holder, kill=False)
-    with folder.locked():
+    with folder.hold_lock():
         pass
 
 
@@ -54,7 +54,7 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path, holder: subprocess.Popen
     end(holder, kill=True)
     folder = RunDir(tmp_path / "run")
     assert folder.writer() is None
-    with folder.locked():
+    with folder.hold_lock():
         assert folder.writer() == os.getpid()
     assert folder.writer() is None
 
@@ -62,7 +62,7 @@ def test_a_killed_holder_leaves_no_lock(tmp_path: Path, holder: subprocess.Popen
 def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreError, match=r"cannot lock .*file/run"):
-        RunDir(tmp_path / "file" / "run").locked().__enter__()
+        RunDir(tmp_path / "file" / "run").hold_lock().__enter__()
 
 
 def test_every_older_configuration_is_kept(tmp_path: Path) -> None:

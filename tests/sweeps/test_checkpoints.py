@@ -14,9 +14,9 @@ from coeval.sweeps.checkpoints import (
     CheckpointPlaces,
     CheckpointWatch,
     find_checkpoints,
+    find_step_folders,
     is_whole,
-    refuse_doubles,
-    step_folders,
+    refuse_duplicate_steps,
 )
 
 
@@ -50,7 +50,7 @@ def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -
 @pytest.mark.parametrize("text", ["step_10", "../step_{step}", "/ckpt/{step}", "{step}/{step}", ""])
 def test_a_pattern_names_one_step_below_its_folder(text: str) -> None:
     with pytest.raises(UsageError, match="is no pattern of checkpoints"):
-        step_folders(Path(), text)
+        find_step_folders(Path(), text)
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ def test_what_is_passed_over_is_told_with_what_it_lacks(tmp_path: Path) -> None:
     written(tmp_path / "step_2", "config.json")
     written(tmp_path / "step_3", "model.safetensors")
     places = CheckpointPlaces(folder=tmp_path)
-    assert [checkpoint.step for checkpoint in places.found()] == [1]
-    assert places.passed_over() == {
+    assert [checkpoint.step for checkpoint in places.find_all()] == [1]
+    assert places.explain_skipped() == {
         str(tmp_path / "step_2"): "it has no weights",
         str(tmp_path / "step_3"): "it has no config.json",
     }
@@ -93,16 +93,16 @@ def test_all_files_of_an_index_are_there(tmp_path: Path) -> None:
 def test_a_watch_gives_what_has_not_changed_between_two_looks(tmp_path: Path) -> None:
     watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path, pattern="step_{step}"), interval_s=30)
     growing, still = written(tmp_path / "step_1"), written(tmp_path / "step_2")
-    assert watch.look() == []
+    assert watch.find_ready() == []
     (growing / "model.safetensors").write_text("more")
-    assert [checkpoint.path for checkpoint in watch.look()] == [str(still)]
-    assert [checkpoint.path for checkpoint in watch.look()] == [str(growing)]
-    assert watch.look() == [], "each once"
+    assert [checkpoint.path for checkpoint in watch.find_ready()] == [str(still)]
+    assert [checkpoint.path for checkpoint in watch.find_ready()] == [str(growing)]
+    assert watch.find_ready() == [], "each once"
 
 
 def test_two_of_one_step_are_refused() -> None:
     with pytest.raises(UsageError, match="step 5 is given twice: /a and /b"):
-        refuse_doubles([Checkpoint(step=5, path="/a"), Checkpoint(step=5, path="/b")])
+        refuse_duplicate_steps([Checkpoint(step=5, path="/a"), Checkpoint(step=5, path="/b")])
 
 
 def test_steps_may_be_written_with_zeros_before_them(tmp_path: Path) -> None:
@@ -120,25 +120,25 @@ def test_usual_patterns_are_tried_and_listed_ones_stand_beside_them(tmp_path: Pa
     (tmp_path / "checkpoint-50").mkdir()
     base = Checkpoint(step=0, path="Qwen/Qwen3-4B")
     places = CheckpointPlaces(listed=(base,), folder=tmp_path)
-    assert [each.step for each in places.found()] == [0, 4, 30], "50 is not whole"
+    assert [each.step for each in places.find_all()] == [0, 4, 30], "50 is not whole"
     with pytest.raises(UsageError, match=r"checkpoint-9 is not there"):
-        CheckpointPlaces(folder=tmp_path, steps=(9,)).found()
+        CheckpointPlaces(folder=tmp_path, steps=(9,)).find_all()
 
 
 async def test_a_watch_waits_for_its_folder_and_for_files_at_rest(tmp_path: Path) -> None:
     watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path / "late"), until_step=7, interval_s=0.01)
-    waiting = asyncio.create_task(watch.next())
+    waiting = asyncio.create_task(watch.wait_for_next())
     await asyncio.sleep(0.05)
     assert not waiting.done(), "the folder is not there yet"
     written(tmp_path / "late" / "step_7")
     found = await waiting
     assert found is not None
     assert [each.step for each in found] == [7]
-    assert await watch.next() is None, "that was the last one"
+    assert await watch.wait_for_next() is None, "that was the last one"
 
 
 def test_a_watched_base_model_of_a_hub_is_ready_at_once(tmp_path: Path) -> None:
     base = Checkpoint(step=0, path="some/model")
     watch = CheckpointWatch(CheckpointPlaces(listed=(base,), folder=tmp_path), interval_s=30)
-    assert watch.look() == [base]
-    assert watch.look() == []
+    assert watch.find_ready() == [base]
+    assert watch.find_ready() == []

@@ -16,17 +16,17 @@ from fakes.ray_cluster import ActorDiedError, DyingCluster, RaySystemError, ray_
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
-from coeval.store.jsonl import started
+from coeval.store.jsonl import process_start_time
 from coeval.sweeps.engine import (
     LocalEngine,
     RayEngine,
     SweepEngine,
     WorkerSlot,
-    cancel_earlier,
-    local_slots,
+    cancel_leftover_jobs,
+    make_slots,
     open_ray,
     open_slurm,
-    reported_end,
+    wait_for_result,
 )
 from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
 
@@ -58,7 +58,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
 
 @pytest.fixture
 def local() -> LocalEngine:
-    return LocalEngine(local_slots(["0", "1", "GPU-2"], 2), os.environ)
+    return LocalEngine(make_slots(["0", "1", "GPU-2"], 2), os.environ)
 
 
 def worker(tmp_path: Path, how: str) -> Worker:
@@ -89,7 +89,7 @@ async def there(path: Path) -> int:
 async def gone(pid: int) -> None:
     """A little later than its result."""
     async with asyncio.timeout(30):
-        while started(pid) is not None:  # noqa: ASYNC110
+        while process_start_time(pid) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
@@ -98,13 +98,13 @@ def is_there(path: Path) -> bool:
 
 
 def test_slots_are_whole_groups_of_gpus() -> None:
-    assert local_slots(["0", "1", "2"], 2) == [WorkerSlot(0, ("0", "1"))]
-    assert local_slots(["0", "1", "2", "3"], 1, 3) == [
+    assert make_slots(["0", "1", "2"], 2) == [WorkerSlot(0, ("0", "1"))]
+    assert make_slots(["0", "1", "2", "3"], 1, 3) == [
         WorkerSlot(0, ("0",)),
         WorkerSlot(1, ("1",)),
         WorkerSlot(2, ("2",)),
     ]
-    assert local_slots([], 1, 2) == [WorkerSlot(0), WorkerSlot(1)]
+    assert make_slots([], 1, 2) == [WorkerSlot(0), WorkerSlot(1)]
 
 
 @pytest.mark.process
@@ -134,7 +134,7 @@ async def test_cancelled_a_worker_ends_and_one_that_does_not_listen_is_killed_th
         await asyncio.sleep(0.05)
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert started(pid) is None
+    assert process_start_time(pid) is None
 
 
 @pytest.mark.system
@@ -197,7 +197,7 @@ async def test_a_cluster_that_is_dead_is_lost(
     monkeypatch.setattr("coeval.sweeps.engine._LOOK_S", 0.1)
     async with DyingCluster() as dying:
         engine = RayEngine(dying, 1, 0, {}, ours=True)
-        lost = asyncio.create_task(engine.lost())
+        lost = asyncio.create_task(engine.wait_until_lost())
         running = asyncio.create_task(engine.run(worker(tmp_path, "wait"), engine.slots[0]))
         await asyncio.sleep(0.5)
         assert not lost.done()
@@ -230,7 +230,7 @@ async def test_a_cluster_that_takes_no_tasks_is_lost(tmp_path: Path, error: Exce
         said = f"the Ray cluster accepts no more tasks ({type(error).__name__}: {error})"
         assert (result.end, result.problem, result.again) == ("failed", said, False)
         async with asyncio.timeout(30):
-            assert await engine.lost() == said
+            assert await engine.wait_until_lost() == said
         assert dying.left == 0, "who joined the cluster leaves it"
 
 
@@ -247,8 +247,8 @@ def test_jobs_of_a_sweep_that_was_killed_are_cancelled(
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
     for name in ("41_submitted.pkl", "42_submitted.pkl", "41_0_result.pkl", "x_submitted.pkl"):
         (tmp_path / name).touch()
-    cancel_earlier(tmp_path)
-    cancel_earlier(tmp_path)
+    cancel_leftover_jobs(tmp_path)
+    cancel_leftover_jobs(tmp_path)
     assert reported.read_text() == "42\n"
 
 
@@ -259,7 +259,7 @@ async def test_what_a_worker_of_an_earlier_start_tells_late_is_not_its_successor
     write_result(earlier, WorkerResult(end="interrupted"))
     assert read_result(later) is None
     write_result(later, WorkerResult(end="done"))
-    assert (await reported_end(later, "")).end == "done"
+    assert (await wait_for_result(later, "")).end == "done"
 
 
 @pytest.mark.process

@@ -53,11 +53,11 @@ def again(out: Path, plan: JobPlan = PLAN) -> JobTable:
 
 
 def test_what_was_done_with_other_settings_is_counted(tmp_path: Path) -> None:
-    assert again(tmp_path).done_otherwise((ONE, TWO)) == 0
-    assert done(tmp_path).done_otherwise((ONE, TWO)) == 0
+    assert again(tmp_path).count_done_otherwise((ONE, TWO)) == 0
+    assert done(tmp_path).count_done_otherwise((ONE, TWO)) == 0
     warmer = replace(PLAN, tasks=(replace(TASKS[0], requested_with="b"), TASKS[1]))
-    assert again(tmp_path, warmer).done_otherwise((ONE, TWO)) == 3
-    assert again(tmp_path, warmer).done_otherwise((ONE,)) == 2
+    assert again(tmp_path, warmer).count_done_otherwise((ONE, TWO)) == 3
+    assert again(tmp_path, warmer).count_done_otherwise((ONE,)) == 2
 
 
 def test_a_checkpoint_that_was_written_again_is_named(tmp_path: Path) -> None:
@@ -67,31 +67,31 @@ def test_a_checkpoint_that_was_written_again_is_named(tmp_path: Path) -> None:
     os.utime(weights, (1, 1))
     here = replace(ONE, path=str(weights.parent))
     table = done(tmp_path / "out", replace(PLAN, checkpoints=(here, TWO)))
-    assert table.written_since((here, TWO)) == []
+    assert table.find_rewritten((here, TWO)) == []
     os.utime(weights, (4e9, 4e9))
-    assert table.written_since((here, TWO)) == [here]
+    assert table.find_rewritten((here, TWO)) == [here]
 
 
 def test_what_is_done_is_not_owed_and_all_else_is(tmp_path: Path) -> None:
-    assert again(tmp_path).owed(ONE) == ALL
+    assert again(tmp_path).find_owed(ONE) == ALL
     table = done(tmp_path)
-    assert table.owed(ONE) == NOTHING
-    assert table.owed(TWO) == OwedJobs({0: {"ifeval": (1,), "alpaca-eval": (0,)}}, ALL.conclusions)
-    standing = table.status(TWO, TASKS[0])
+    assert table.find_owed(ONE) == NOTHING
+    assert table.find_owed(TWO) == OwedJobs({0: {"ifeval": (1,), "alpaca-eval": (0,)}}, ALL.conclusions)
+    standing = table.summarise_task(TWO, TASKS[0])
     assert (standing.samples, standing.answered, standing.concluded) == (2, 1, 0)
 
 
 def test_a_job_with_gaps_is_owed_again(tmp_path: Path) -> None:
     table = done(tmp_path, unscored=1)
-    assert table.owed(ONE) == OwedJobs({}, ALL.conclusions)
-    assert table.status(ONE, TASKS[0]).missing == 2
+    assert table.find_owed(ONE) == OwedJobs({}, ALL.conclusions)
+    assert table.summarise_task(ONE, TASKS[0]).missing == 2
 
 
 def test_scores_and_judgments_that_are_gone_are_made_again(tmp_path: Path) -> None:
     files(tmp_path, 10, "alpaca-eval", 0, "scores.jsonl", "judgments.j-1.jsonl")
     done(tmp_path)
     (tmp_path / "step_10" / "run_0" / "alpaca-eval" / "judgments.j-1.jsonl").unlink()
-    assert again(tmp_path).owed(ONE) == OwedJobs({}, {"alpaca-eval": (0,)})
+    assert again(tmp_path).find_owed(ONE) == OwedJobs({}, {"alpaca-eval": (0,)})
 
 
 @pytest.mark.parametrize("how", ["removed", "rewritten", "damaged journal"])
@@ -105,7 +105,7 @@ def test_files_that_are_not_what_the_journal_says_make_a_job_owed(tmp_path: Path
             os.utime(answers, ns=(1, 1))
         case "damaged journal":
             (tmp_path / "sweep" / "jobs.jsonl").write_bytes(b'{"step": 10, "lab\xff\n[]\n{}')
-    owed = again(tmp_path).owed(ONE)
+    owed = again(tmp_path).find_owed(ONE)
     assert owed == (ALL if how == "damaged journal" else OwedJobs({0: {"ifeval": (0,)}}, {"ifeval": (0,)}))
 
 
@@ -115,20 +115,20 @@ def test_other_settings_owe_again_what_hangs_on_them(tmp_path: Path) -> None:
         (replace(TASKS[0], requested_with="b"), TASKS[1]),
         (TASKS[0], replace(TASKS[1], judged_with="k")),
     )
-    assert again(tmp_path, replace(PLAN, tasks=requested)).owed(ONE) == OwedJobs(
+    assert again(tmp_path, replace(PLAN, tasks=requested)).find_owed(ONE) == OwedJobs(
         {0: {"ifeval": (0, 1)}}, {"ifeval": (0, 1)}
     )
-    assert again(tmp_path, replace(PLAN, tasks=judged)).owed(ONE) == OwedJobs({}, {"alpaca-eval": (0,)})
+    assert again(tmp_path, replace(PLAN, tasks=judged)).find_owed(ONE) == OwedJobs({}, {"alpaca-eval": (0,)})
     moved = Checkpoint(step=10, path="/elsewhere/10")
-    assert again(tmp_path).owed(moved) == ALL, "another checkpoint at the same step"
-    assert again(tmp_path, replace(PLAN, served_name="x")).owed(ONE) == ALL
+    assert again(tmp_path).find_owed(moved) == ALL, "another checkpoint at the same step"
+    assert again(tmp_path, replace(PLAN, served_name="x")).find_owed(ONE) == ALL
 
 
 def test_another_number_of_shards_asks_for_no_answer_twice(tmp_path: Path) -> None:
     done(tmp_path)
     halved = again(tmp_path, replace(PLAN, shards=2))
-    assert halved.owed(ONE) == NOTHING
-    assert halved.owed(TWO).answers == dict.fromkeys((0, 1), ALL.answers[0])
+    assert halved.find_owed(ONE) == NOTHING
+    assert halved.find_owed(TWO).answers == dict.fromkeys((0, 1), ALL.answers[0])
 
 
 def test_a_thousand_checkpoints_are_planned_without_looking_where_nothing_is(
@@ -167,7 +167,7 @@ def test_a_thousand_checkpoints_are_planned_without_looking_where_nothing_is(
 
     table = again(tmp_path, plan)
     monkeypatch.setattr("coeval.sweeps.job_table.os.stat", counted)
-    owed = [table.owed(checkpoint) for checkpoint in checkpoints]
+    owed = [table.find_owed(checkpoint) for checkpoint in checkpoints]
     assert looks == 10 * 30 * 2
     assert [each.nothing for each in owed] == [True] * 10 + [False] * 990
     assert sum(sum(map(len, each.conclusions.values())) for each in owed) == 990 * 30

@@ -14,7 +14,7 @@ from coeval.core.errors import WindowExceeded
 from coeval.core.model import ModelSpec
 from coeval.models.keys import Keys
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces
-from coeval.sweeps.engine import SweepEngine, WorkerSlot, local_slots
+from coeval.sweeps.engine import SweepEngine, WorkerSlot, make_slots
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.judging_run import Concluded, JudgingProcess, SampleConcluded
 from coeval.sweeps.scheduler import Scheduler, SweepBoard
@@ -34,7 +34,7 @@ class TimedEngine(SweepEngine):
     """Workers that take ``WORKER_S`` each, or what ``end`` makes of them."""
 
     def __init__(self, slots: int, end: Callable[[Worker], WorkerResult | None] = lambda _: None) -> None:
-        super().__init__(local_slots((), 1, slots), {})
+        super().__init__(make_slots((), 1, slots), {})
         self.spans: list[Span] = []
         self._end = end
 
@@ -145,7 +145,7 @@ def test_what_ends_short_is_tried_again_elsewhere_and_then_told(tmp_path: Path) 
     assert (board.concluded, board.failed) == (4, 4)
     given_up = {problem.what: problem.why for problem in board.problems if problem.given_up}
     assert given_up == {"step_2": "out of memory", "step_1 ifeval": "the judge does not answer"}
-    [_, one, two, _] = [table.status(each, table.plan.tasks[0]) for each in table.plan.checkpoints]
+    [_, one, two, _] = [table.summarise_task(each, table.plan.tasks[0]) for each in table.plan.checkpoints]
     assert (one.failed, two.failed, two.problem) == (2, 2, "out of memory")
 
 
@@ -194,7 +194,7 @@ def test_where_workers_can_run_nowhere_the_rest_is_left_and_what_is_answered_is_
     """Workers of a dead cluster never end."""
 
     class Lost(TimedEngine):
-        async def lost(self) -> str:
+        async def wait_until_lost(self) -> str:
             await asyncio.sleep(2.5 * WORKER_S)
             return "the cluster is dead"
 
@@ -208,7 +208,7 @@ def test_where_workers_can_run_nowhere_the_rest_is_left_and_what_is_answered_is_
 
 def test_an_engine_that_is_lost_when_all_is_answered_is_no_gap(tmp_path: Path) -> None:
     class Lost(TimedEngine):
-        async def lost(self) -> str:
+        async def wait_until_lost(self) -> str:
             await asyncio.sleep(WORKER_S + JUDGING_S / 2)
             return "the cluster is dead"
 

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.sweeps.guard import BoundedLog, older
+from coeval.sweeps.guard import BoundedLog, rotated_log
 from coeval.sweeps.server_command import DEFAULT, PRESETS, ServerCommand
 from coeval.sweeps.server_log import LINES, ServerLog
-from coeval.sweeps.server_process import free_port, is_free, listening
+from coeval.sweeps.server_process import find_free_port, find_listeners, is_port_free
 from coeval.sweeps.worker_files import Server
 
 
 def filled(template: str, **values: object) -> list[str]:
     given = {"checkpoint": "/my ckpt/step_10", "name": "Qwen3", "tp_size": 2, "gpus": ("2", "3"), **values}
-    return list(ServerCommand(template).filled(Server(template=template, **given), 8123))  # type: ignore[arg-type]
+    return list(ServerCommand(template).fill_for_server(Server(template=template, **given), 8123))  # type: ignore[arg-type]
 
 
 def test_the_default_is_vllm_as_the_guide_has_it() -> None:
@@ -182,14 +182,14 @@ def test_what_is_shown_is_bounded(tmp_path: Path, written: bytes) -> None:
 
 def test_of_an_earlier_start_nothing_is_shown(tmp_path: Path) -> None:
     log = ServerLog(tmp_path, {})
-    assert "It wrote nothing" in log.reported()
+    assert "It wrote nothing" in log.describe_failure()
     log.path.write_text("out of memory\n")
-    assert "Probably the GPU has too little memory free" in log.reported()
+    assert "Probably the GPU has too little memory free" in log.describe_failure()
     log.begin()
-    assert "It wrote nothing" in log.reported()
+    assert "It wrote nothing" in log.describe_failure()
     with log.path.open("a") as file:
         file.write("ModuleNotFoundError: No module named 'vllm'\n")
-    assert "Probably a package that the server needs is not installed" in log.reported()
+    assert "Probably a package that the server needs is not installed" in log.describe_failure()
 
 
 def test_gigabytes_of_output_take_no_more_than_a_log_may(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_gigabytes_of_output_take_no_more_than_a_log_may(tmp_path: Path) -> None
         for number in range(3_000):
             log.write(f"line {number:05d} {'x' * 50}\n".encode())
         log.close()
-    assert path.stat().st_size + older(path).stat().st_size <= most
-    lines = [*older(path).read_text().splitlines(), *path.read_text().splitlines()]
+    assert path.stat().st_size + rotated_log(path).stat().st_size <= most
+    lines = [*rotated_log(path).read_text().splitlines(), *path.read_text().splitlines()]
     numbers = [int(line.split()[1]) for line in lines]
     assert numbers[-1] == 2_999
     assert numbers == list(range(numbers[0], 3_000))
@@ -223,7 +223,7 @@ with socket.socket() as s:
 @pytest.fixture
 def stranger() -> Iterator[tuple[int, int]]:
     """A process that listens on a port, and would share it; both numbers."""
-    port = free_port("127.0.0.1")
+    port = find_free_port("127.0.0.1")
     with subprocess.Popen(
         [sys.executable, "-c", LISTENER, f"{port}"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -235,21 +235,21 @@ def stranger() -> Iterator[tuple[int, int]]:
 @pytest.mark.process
 def test_a_port_that_is_shared_is_a_strangers_too(stranger: tuple[int, int]) -> None:
     pid, port = stranger
-    assert not is_free("127.0.0.1", port)
-    assert listening(port, [os.getpid()]) == (False, pid)
-    assert listening(port, [pid]) == (True, None)
+    assert not is_port_free("127.0.0.1", port)
+    assert find_listeners(port, [os.getpid()]) == (False, pid)
+    assert find_listeners(port, [pid]) == (True, None)
     with socket.socket() as mine:
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         mine.bind(("127.0.0.1", port))
         mine.listen()
-        assert listening(port, [os.getpid()]) == (True, pid)
-        assert listening(port, [os.getpid(), pid]) == (True, None)
+        assert find_listeners(port, [os.getpid()]) == (True, pid)
+        assert find_listeners(port, [os.getpid(), pid]) == (True, None)
 
 
 @pytest.mark.process
 def test_a_free_port_is_below_those_of_outgoing_connections() -> None:
-    ports = [free_port("127.0.0.1") for _ in range(20)]
+    ports = [find_free_port("127.0.0.1") for _ in range(20)]
     assert max(ports) < 32_768
     assert len(set(ports)) > 15
-    assert all(is_free("127.0.0.1", port) for port in ports)
-    assert listening(ports[0], [os.getpid()]) == (False, None)
+    assert all(is_port_free("127.0.0.1", port) for port in ports)
+    assert find_listeners(ports[0], [os.getpid()]) == (False, None)

@@ -17,11 +17,11 @@ from sweeping import Sweeping
 
 import coeval
 from coeval.core.errors import StoreError, UsageError
-from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWatch, content_of
+from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWatch, hash_content
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.server_command import MergeCommand
 from coeval.sweeps.submission import submit_checkpoint
-from coeval.sweeps.sweep import JobPlan, TaskJobs, folder_of, queue_of
+from coeval.sweeps.sweep import JobPlan, TaskJobs, queue_folder, sweep_folder
 
 
 def saved(folder: Path, weights: str = "weights") -> Path:
@@ -32,7 +32,7 @@ def saved(folder: Path, weights: str = "weights") -> Path:
 
 
 def watch(out: Path, folder: Path | None = None) -> CheckpointWatch:
-    return CheckpointWatch(CheckpointPlaces(folder=folder, queue=queue_of(out)), interval_s=1)
+    return CheckpointWatch(CheckpointPlaces(folder=folder, queue=queue_folder(out)), interval_s=1)
 
 
 def test_a_submission_is_one_small_file_that_a_watch_takes_at_once(
@@ -44,8 +44,8 @@ def test_a_submission_is_one_small_file_that_a_watch_takes_at_once(
         assert coeval.submit_checkpoint(out, 240, folder) == 0
     [file] = [path for path in out.rglob("*") if path.is_file()]
     assert (file.name, file.stat().st_size < 1000) == ("step_240.json", True)
-    [found] = watch(out).look()
-    assert (found.step, found.path, found.content) == (240, str(folder), content_of(folder))
+    [found] = watch(out).find_ready()
+    assert (found.step, found.path, found.content) == (240, str(folder), hash_content(folder))
 
 
 def test_an_overwritten_snapshot_is_another_and_the_trainers_own_state_is_no_part_of_it(
@@ -54,16 +54,16 @@ def test_an_overwritten_snapshot_is_another_and_the_trainers_own_state_is_no_par
     out, folder = tmp_path / "out", saved(tmp_path / "latest")
     looking = watch(out)
     submit_checkpoint(out, 1, folder)
-    [first] = looking.look()
-    assert looking.look() == []
+    [first] = looking.find_ready()
+    assert looking.find_ready() == []
     (folder / "rng_state_3.pth").write_text("another rank is still writing")
-    assert content_of(folder) == first.content
+    assert hash_content(folder) == first.content
     saved(folder, "other weights")
     submit_checkpoint(out, 1, folder)
-    [second] = looking.look()
-    assert second.place == first.place
+    [second] = looking.find_ready()
+    assert second.path_and_step == first.path_and_step
     assert second.identity != first.identity
-    assert [each.identity for each in watch(out).look()] == [second.identity], "after a restart too"
+    assert [each.identity for each in watch(out).find_ready()] == [second.identity], "after a restart too"
 
 
 def test_a_submitted_one_is_not_taken_from_the_folder_too(tmp_path: Path) -> None:
@@ -71,10 +71,10 @@ def test_a_submitted_one_is_not_taken_from_the_folder_too(tmp_path: Path) -> Non
     folder = saved(tmp_path / "run" / "step_5")
     saved(tmp_path / "run" / "step_6")
     submit_checkpoint(out, 5, folder)
-    places = CheckpointPlaces(folder=tmp_path / "run", queue=queue_of(out))
-    assert [(each.step, bool(each.content)) for each in places.found()] == [(5, True), (6, False)]
+    places = CheckpointPlaces(folder=tmp_path / "run", queue=queue_folder(out))
+    assert [(each.step, bool(each.content)) for each in places.find_all()] == [(5, True), (6, False)]
     submit_checkpoint(out, 6, saved(tmp_path / "elsewhere"))
-    assert places.passed_over() == {
+    assert places.explain_skipped() == {
         str(tmp_path / "elsewhere"): f"it was submitted as step 6, which is {tmp_path / 'run' / 'step_6'}"
     }
 
@@ -114,8 +114,8 @@ def test_a_damaged_file_of_the_queue_is_told_and_the_others_are_taken(
 ) -> None:
     out = tmp_path / "out"
     submit_checkpoint(out, 2, saved(tmp_path / "a"))
-    (queue_of(out) / "step_1.json").write_text("{")
-    assert [each.step for each in watch(out).look()] == [2]
+    (queue_folder(out) / "step_1.json").write_text("{")
+    assert [each.step for each in watch(out).find_ready()] == [2]
     assert "step_1.json is damaged" in caplog.text
 
 
@@ -125,10 +125,10 @@ def test_a_wait_ends_where_the_sweep_answers_and_does_not_judge(
 ) -> None:
     out, folder, said = tmp_path / "out", saved(tmp_path / "a"), list[str]()
     submit_checkpoint(out, 10, folder)
-    [checkpoint] = watch(out).look()
+    [checkpoint] = watch(out).find_ready()
     task = TaskJobs(task="t", label="t", samples=1, judged=True, requested_with="a", judged_with="j")
     plan = JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False)
-    plan.write(folder_of(out))
+    plan.write(sweep_folder(out))
 
     def answered(_: float) -> None:
         """The sweep asks it while somebody waits."""
@@ -150,7 +150,7 @@ def test_the_end_of_an_overwritten_snapshot_is_not_that_of_the_new_one(tmp_path:
     task = TaskJobs(task="t", label="t", samples=1, judged=False, requested_with="a", judged_with="")
     ended = []
     for weights in ("first", "the second"):
-        checkpoint = Checkpoint(step=10, path=str(folder), content=content_of(saved(folder, weights)))
+        checkpoint = Checkpoint(step=10, path=str(folder), content=hash_content(saved(folder, weights)))
         table = JobTable(out, JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False))
         table.read()
         ended.append(table.has_ended(checkpoint, 0.0))
@@ -164,14 +164,14 @@ def test_values_of_a_merge_command_are_no_code() -> None:
     with pytest.raises(UsageError, match=r"--merge-command needs \{merged\}: it is what is served"):
         MergeCommand("merge {path}")
     values = {"path": "/a; rm b", "merged": "/m"}
-    assert MergeCommand("merge {path} --to {merged}").filled_with(values) == (
+    assert MergeCommand("merge {path} --to {merged}").fill_placeholders(values) == (
         "merge",
         "/a; rm b",
         "--to",
         "/m",
     )
     with pytest.raises(UsageError, match=r"--merge-command: \{path\} stands inside"):
-        MergeCommand("sh -c 'merge {path} {merged}'").filled_with(values)
+        MergeCommand("sh -c 'merge {path} {merged}'").fill_placeholders(values)
 
 
 class Submitting(Sweeping):

@@ -22,9 +22,9 @@ from sweeping import Sweeping
 from workers import gone
 
 from coeval.core.errors import ServerDown
-from coeval.sweeps.checkpoints import what_lacks
-from coeval.sweeps.server_process import read_record
-from coeval.sweeps.swapping import as_started
+from coeval.sweeps.checkpoints import why_incomplete
+from coeval.sweeps.server_process import read_server_record
+from coeval.sweeps.swapping import with_base_model
 from coeval.sweeps.worker_files import Server, WorkerCount
 from coeval.sweeps.worker_run import KeptServer, Up, WorkerServer
 
@@ -60,8 +60,8 @@ class Started:
         self.engines = engines
 
     @asynccontextmanager
-    async def up(self, _interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        started = as_started(self.server)
+    async def serve(self, _interrupt: asyncio.Event) -> AsyncIterator[Up]:
+        started = with_base_model(self.server)
         fault = self._faults.get(len(self.engines), "")
         engine = Engine(started.checkpoint, started.name, fault, is_sglang=self._is_sglang)
         self.engines.append(engine)
@@ -76,7 +76,7 @@ async def held(servers: list[Server], dies_at: int = -1, **of_engine: Any) -> li
     async with aclosing(KeptServer()) as kept:
         for number, server in enumerate(servers):
             starting = cast("WorkerServer", Started(server, engines, **of_engine))
-            async with kept.up(starting, asyncio.Event()) as up:
+            async with kept.serve(starting, asyncio.Event()) as up:
                 found.append((engines[-1].holds(up.name), len(engines)))
                 if number == dies_at:
                     up.process.down.set()
@@ -112,7 +112,7 @@ def weights_with(base: Path, adapters: list[Path]) -> list[list[int]]:
 @pytest.mark.parametrize("is_sglang", [False, True])
 async def test_adapters_are_served_under_their_own_names(base: Path, is_sglang: bool) -> None:
     adapters = adapters_of(base, 4)
-    assert [what_lacks(path) for path in adapters] == [None] * 4
+    assert [why_incomplete(path) for path in adapters] == [None] * 4
     found = await held(servers_of([base, *adapters]), is_sglang=is_sglang)
     assert [weights for weights, _ in found] == [weights_in(str(base)), *weights_with(base, adapters)]
     # The first adapter of a server is as after a start; the first swap is compared with that of another one.
@@ -156,7 +156,7 @@ async def test_no_adapter_gets_a_name_that_the_server_has_had(base: Path) -> Non
         async with aclosing(KeptServer()) as kept:
             for server in servers_of(adapters_of(base, 4)):
                 same = msgspec.structs.replace(server, name="policy")
-                async with kept.up(cast("WorkerServer", Started(same, engines)), asyncio.Event()):
+                async with kept.serve(cast("WorkerServer", Started(same, engines)), asyncio.Event()):
                     pass
     assert len(engines) == 2
     assert len(loaded) == 1 + 1 + 2 + 1  # a start each, the swap that is compared before the third, a swap
@@ -237,7 +237,7 @@ async def test_a_kept_server_ends_with_its_worker_and_the_sweep_goes_on(tmp_path
     sweeping.prepared(base, 3)
     process = sweeping.start("--swap", "lora")
     place = sweeping.out / "sweep" / "workers" / "slot_0"
-    while not (sweeping.answers(2, "ifeval") and (record := read_record(place)) and record.group):
+    while not (sweeping.answers(2, "ifeval") and (record := read_server_record(place)) and record.group):
         assert process.poll() is None
         await asyncio.sleep(0.01)
     os.kill(record.worker, signal.SIGKILL)

@@ -32,7 +32,7 @@ from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.judging_run import SampleConcluded
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.server_command import HOST
-from coeval.sweeps.server_process import free_port
+from coeval.sweeps.server_process import find_free_port
 from coeval.sweeps.sweep import Sweep
 from coeval.sweeps.worker_files import Worker, WorkerProgress, write_progress
 
@@ -119,7 +119,7 @@ async def test_a_judge_that_does_not_answer_is_told_before_a_server_starts(tmp_p
     assert (await asyncio.to_thread(lab.run)).exit_code == 0
     sweeping = Sweeping(tmp_path)
     sweeping.trained(20)
-    nobody = f"http://127.0.0.1:{free_port(HOST)}/v1"
+    nobody = f"http://127.0.0.1:{find_free_port(HOST)}/v1"
     how = ("--tasks", f"coeval:{lab.path}", "--n-samples", "", "--judge-model", "x", "--judge-base-url")
     ended = await sweeping.run(*how, nobody)
     assert (ended.code, "the judge does not answer: x: POST" in ended.err) == (2, True), ended
@@ -511,7 +511,7 @@ def test_a_job_with_gaps_is_not_done_and_one_cause_is_told_once(tmp_path: Path) 
     board.count_concluded(SampleConcluded(run=0), judged=True)
     board.count_concluded(SampleConcluded(run=1, unscored=26), judged=True)
     for step in (20, 40):
-        board.tell_problem(f"step_{step}", "there is no such model", given_up=True)
+        board.add_problem(f"step_{step}", "there is no such model", given_up=True)
     out, err = io.StringIO(), io.StringIO()
     sweep = Sweep(evaluation=EvalSpec(output=tmp_path, tasks=()), served_name="x")
     code = print_sweep_outcome(board, sweep, Console(file=out, width=200), Console(file=err, width=200))
@@ -547,7 +547,7 @@ def shown(said: str) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.system
 def test_the_page_on_sweeps_runs_from_top_to_bottom(tmp_path: Path, environment: dict[str, str]) -> None:
-    port, said, servers = str(free_port(HOST)), "", []
+    port, said, servers = str(find_free_port(HOST)), "", []
     try:
         for language, block in blocks("bash", "text", "yaml"):
             here = block.replace("8100", port)

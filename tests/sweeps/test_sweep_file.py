@@ -10,7 +10,7 @@ from cli.invoked import Command
 from coeval.cli.commands.sweep.sweep_report import read_sweep_settings
 from coeval.core.errors import ConfigError
 from coeval.models.keys import Keys
-from coeval.sweeps.sweep_choice import sweep_request
+from coeval.sweeps.sweep_choice import make_sweep_request
 
 
 def written(tmp_path: Path, text: str) -> Path:
@@ -43,7 +43,7 @@ task_options: {ifeval-input: prompts.jsonl}
 def test_credentials_for_servers_are_a_list_with_commas_in_a_file(tmp_path: Path) -> None:
     text = "out: o\ntasks: ifeval\nbase_model: m\ngpus: 0\nserver_env: HF_TOKEN, WANDB_API_KEY\n"
     settings = read_sweep_settings({}, written(tmp_path, text))
-    request = sweep_request(settings, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
+    request = make_sweep_request(settings, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
     assert request.sweep.server is not None
     assert request.sweep.server.passed == ("HF_TOKEN", "WANDB_API_KEY")
 

@@ -17,8 +17,8 @@ from sweeping import Sweeping
 
 import coeval
 from coeval.core.errors import UsageError
-from coeval.sweeps.checkpoints import submissions
-from coeval.sweeps.sweep import queue_of
+from coeval.sweeps.checkpoints import read_submissions
+from coeval.sweeps.sweep import queue_folder
 
 needs_transformers = pytest.mark.skipif(
     find_spec("torch") is None or find_spec("accelerate") is None,
@@ -121,10 +121,10 @@ def test_the_callback_never_ends_the_training(tmp_path: Path, caplog: pytest.Log
     (tmp_path / "checkpoint-3" / "config.json").write_text("{}")
     state.is_world_process_zero = False
     callback.on_save(args, state, None)
-    assert not submissions(queue_of(tmp_path / "out")), "one rank submits"
+    assert not read_submissions(queue_folder(tmp_path / "out")), "one rank submits"
     state.is_world_process_zero = True
     callback.on_save(args, state, None)
-    assert list(submissions(queue_of(tmp_path / "out"))) == [3]
+    assert list(read_submissions(queue_folder(tmp_path / "out"))) == [3]
 
 
 def test_without_transformers_the_way_to_install_it_is_said(

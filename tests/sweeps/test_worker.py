@@ -42,7 +42,7 @@ from coeval.models.keys import Keys
 from coeval.models.transport import endpoint
 from coeval.sweeps import server_process
 from coeval.sweeps import worker_files as worker_count
-from coeval.sweeps.server_process import RECORD, ServerRecord, end_leftovers, free_port, is_free
+from coeval.sweeps.server_process import RECORD, ServerRecord, end_leftovers, find_free_port, is_port_free
 from coeval.sweeps.worker_files import Worker, WorkerCount, WorkerResult, read_progress, write_worker
 from coeval.sweeps.worker_run import run_worker
 
@@ -82,7 +82,7 @@ def test_a_worker_is_interrupted(tmp_path: Path, how: str) -> None:
     assert result.end == "interrupted"
     assert 5 < result.tasks[0].answers == len(good_ids(worker)) < 600
     assert left_of(record) == []
-    assert is_free("127.0.0.1", record.port)
+    assert is_port_free("127.0.0.1", record.port)
 
 
 @pytest.mark.system
@@ -112,10 +112,10 @@ def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
 @contextmanager
 def users_own(*faults: str) -> Iterator[str]:
     """The address of a server that no worker has started; it is there in the end as well."""
-    port = free_port("127.0.0.1")
+    port = find_free_port("127.0.0.1")
     with subprocess.Popen([*odd_words(port), *faults]) as server:
         try:
-            while is_free("127.0.0.1", port):
+            while is_port_free("127.0.0.1", port):
                 time.sleep(0.02)
             yield f"http://127.0.0.1:{port}/v1"
             assert server.poll() is None
@@ -155,7 +155,7 @@ def test_what_a_server_serves_is_told_where_it_does_not_know_the_name(tmp_path: 
 
 @pytest.mark.process
 def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
-    worker = requested_at(a_worker(tmp_path, None), f"http://127.0.0.1:{free_port('127.0.0.1')}/v1")
+    worker = requested_at(a_worker(tmp_path, None), f"http://127.0.0.1:{find_free_port('127.0.0.1')}/v1")
     result = WorkerProcess(worker).result()
     assert result.end == "failed"
     assert "1 of 1 models does not answer" in result.problem
@@ -484,7 +484,7 @@ def test_tokens_are_counted_over_all_starts(clock: Clock) -> None:
     progress = count.progress()
     assert count.output_tokens == 500
     assert progress.output_tokens_per_s == pytest.approx(20.0)
-    assert count.requested_last() == (30, {})
+    assert count.count_last_round() == (30, {})
 
 
 def test_the_pace_is_that_of_the_last_minute(clock: Clock) -> None:

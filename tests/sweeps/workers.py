@@ -19,7 +19,7 @@ from cli.warm_process import WarmProcess
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import SamplingParameters
-from coeval.sweeps.server_process import ServerRecord, is_free, read_record
+from coeval.sweeps.server_process import ServerRecord, is_port_free, read_server_record
 from coeval.sweeps.worker_files import Server, Worker, WorkerResult, read_progress, read_result, write_worker
 
 MODULE = "coeval.cli.eval_framework.worker_process"
@@ -128,7 +128,7 @@ class WorkerProcess:
         """Of its server, once that is started; not of those whose marks are known."""
 
         def found() -> ServerRecord | None:
-            record = read_record(self.worker.folder)
+            record = read_server_record(self.worker.folder)
             return record if record is not None and record.group and record.mark not in known else None
 
         self.until(lambda: found() is not None, "a server was started")
@@ -171,7 +171,7 @@ def parent_of(pid: int) -> int:
 def gone(record: ServerRecord) -> bool:
     """Whether nothing of a server is left, nor of its port, in a while."""
     until = time.monotonic() + LONG_S
-    while left_of(record) or not is_free("127.0.0.1", record.port):
+    while left_of(record) or not is_port_free("127.0.0.1", record.port):
         if time.monotonic() > until:
             return False
         time.sleep(0.02)

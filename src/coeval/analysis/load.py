@@ -33,7 +33,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks
 from coeval.store.rundir import RECORD_FILES, RunDir
 
 
@@ -42,14 +42,14 @@ def load(folder: str | Path, planned: Planned | None = None) -> Reader:
 
     Raises UsageError: the folder is none of ours; StoreError: a file cannot be read at all.
     """
-    if not RunDir(folder).is_run() and output_tasks(Path(folder)):
+    if not RunDir(folder).is_run() and list_output_tasks(Path(folder)):
         return OutputReader(folder)
     return RunReader(folder, planned)
 
 
 def is_readable(folder: Path) -> bool:
     """Whether a folder is a run, or holds results of ``eval-framework``."""
-    return RunDir(folder).is_run() or bool(output_tasks(folder))
+    return RunDir(folder).is_run() or bool(list_output_tasks(folder))
 
 
 def need_run(folder: Path, what: str) -> RunDir:
@@ -72,12 +72,12 @@ def record_files(folder: Path) -> list[Path]:
             run.inherited,
         ]
     files = []
-    for task in output_tasks(folder):
+    for task in list_output_tasks(folder):
         files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
     return files
 
 
 def writer_of(folder: Path) -> int | None:
     """The process that is at work in a folder, if any is."""
-    places = [folder] if RunDir(folder).is_run() else output_tasks(folder)
+    places = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
     return next((pid for place in places if (pid := RunDir(place).writer()) is not None), None)

@@ -21,7 +21,7 @@ from coeval.pipeline.config.settings_file import parse_settings, read_settings_f
 from coeval.pipeline.run_session import RunSummary
 from coeval.pipeline.upkeep.gaps import describe_missing_records
 from coeval.pipeline.upkeep.repair import find_missing_records
-from coeval.store.output_folder import existing_results, output_tasks
+from coeval.store.output_folder import list_output_tasks, require_results
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Run:
         """
         if phase not in RECORD_KINDS:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(RECORD_KINDS)}")
-        if not RunDir(self.path).is_run() and output_tasks(self.path):
+        if not RunDir(self.path).is_run() and list_output_tasks(self.path):
             raise UsageError(f'{self.path} holds results of eval-framework; ask for table("answers")')
         return Records(RunDir(self.path), phase)
 
@@ -196,7 +196,7 @@ def open_run(path: str | Path) -> Run:
     Raises UsageError: it is neither; the message says what it is, and names runs close by; StoreError: it
     holds links that lead out of it, or pipes and the like.
     """
-    return Run(existing_results(Path(path)))
+    return Run(require_results(Path(path)))
 
 
 # --- Comparing folders

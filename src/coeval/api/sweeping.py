@@ -18,10 +18,10 @@ from coeval.engine.progress import Unwatched
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import check_settings
 from coeval.sweeps.scheduler import SweepBoard
-from coeval.sweeps.sweep import JobPlan, folder_of
-from coeval.sweeps.sweep_choice import sweep_request
+from coeval.sweeps.sweep import JobPlan, sweep_folder
+from coeval.sweeps.sweep_choice import make_sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.sweeps.sweep_start import SweepWatcher, checkpoints_of, has_ended, under_way
+from coeval.sweeps.sweep_start import SweepWatcher, find_sweep_checkpoints, has_results, open_sweep
 
 if TYPE_CHECKING:
     from coeval.analysis.training.aggregate import TaskAggregate
@@ -52,23 +52,23 @@ class SweepRun:
         ``metric``, and all others in ``metrics``.
         """
         require_address_space()
-        from coeval.analysis.training.aggregate import aggregates_of
+        from coeval.analysis.training.aggregate import aggregate_all_checkpoints
 
-        checkpoints = aggregates_of(self.path, JobPlan.read(folder_of(self.path)).samples)
+        checkpoints = aggregate_all_checkpoints(self.path, JobPlan.read(sweep_folder(self.path)).samples)
         return [row for checkpoint in checkpoints for row in checkpoint.tasks.values()]
 
     def __repr__(self) -> str:
-        return f"SweepRun({str(self.path)!r}, {self.board.counts()})"
+        return f"SweepRun({str(self.path)!r}, {self.board.describe_counts()})"
 
     def _repr_html_(self) -> str:
-        return html_lines([f"{self.path}: {self.board.counts()}", *self.gaps])
+        return html_lines([f"{self.path}: {self.board.describe_counts()}", *self.gaps])
 
 
 class SweepRunView(View[SweepBoard]):
     """A `SweepWatcher` that shows one line of counts."""
 
     def sentences(self) -> list[str]:
-        return [] if self.board is None else [self.board.counts()]
+        return [] if self.board is None else [self.board.describe_counts()]
 
 
 class SweepCall(SweepSettings, frozen=True, kw_only=True):
@@ -95,11 +95,14 @@ def sweep(requested: SweepCall) -> SweepRun:
     no server came up; StoreError: the output folder cannot be read or written.
     """
     settings = check_settings(requested)
-    chosen, log_to = sweep_request(settings, load_keys(settings.keys)), parse_destinations(settings.log_to)
+    chosen, log_to = (
+        make_sweep_request(settings, load_keys(settings.keys)),
+        parse_destinations(settings.log_to),
+    )
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)
-    checkpoints = checkpoints_of(chosen, view.warn)
-    with under_way(chosen, checkpoints, view) as sweeping:
+    checkpoints = find_sweep_checkpoints(chosen, view.warn)
+    with open_sweep(chosen, checkpoints, view) as sweeping:
         board = sweeping.board
 
         async def run_jobs() -> None:
@@ -109,7 +112,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         wait_for(run_jobs, event)
         if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
-        if has_ended(chosen, board):
+        if has_results(chosen, board):
             if settings.plot:
                 require_address_space()
                 from coeval.reports.training_files import put_together

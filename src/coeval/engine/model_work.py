@@ -26,7 +26,7 @@ from coeval.core.records import (
 from coeval.core.text import break_closing_tags, canonical_json, digest, fill_template, shared_prefix_length
 from coeval.engine.work import Tally, ask
 from coeval.models.catalog import HOSTS
-from coeval.models.local.callables import scripts_hash, source_hash
+from coeval.models.local.callables import hash_scripts, hash_source
 from coeval.store.record_index import RequestAttempts
 
 # --- Model roles and recipes
@@ -68,8 +68,8 @@ def make_recipe(
     parts |= {f"parameters.{name}": value for name, value in spec.options.items() if name not in no_part}
     if "callable" in spec.options:
         parts["parameters.callable"] = str(spec.options["callable"]).partition("#")[0]
-        parts[_SOURCE] = source_hash(str(spec.options["callable"]))
-    if scripts := scripts_hash(spec.options.get("argv", ())):
+        parts[_SOURCE] = hash_source(str(spec.options["callable"]))
+    if scripts := hash_scripts(spec.options.get("argv", ())):
         parts[_SCRIPTS] = scripts
     if spec.extra_body:
         parts["parameters.extra_body"] = spec.extra_body

@@ -41,7 +41,7 @@ from coeval.models.transport.http import Http
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.tariff import Tariff
 from coeval.store.jsonl import write_json_atomic
-from coeval.store.rundir import now
+from coeval.store.rundir import utc_now
 
 _QUESTION = (Message("user", "Reply with the single word: ok"),)
 # Tokens of an answer. One is enough to know that a model is there; some that reason first refuse so few.
@@ -118,7 +118,7 @@ async def probe_and_record(
         session.context.interrupt,
         "stopped while the models were being probed; nothing was run",
     )
-    write_json_atomic(session.accounts.probes, {"at": now(), "models": results})
+    write_json_atomic(session.accounts.probes, {"at": utc_now(), "models": results})
     return results
 
 

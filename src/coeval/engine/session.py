@@ -37,7 +37,7 @@ from coeval.models.metering.meter import Ledger
 from coeval.models.open import Models
 from coeval.models.transport.http import Http
 from coeval.store.jsonl import MOST_KEPT, Journal, store_error
-from coeval.store.rundir import ErrorLine, now
+from coeval.store.rundir import ErrorLine, utc_now
 
 # --- Error log: ``run_errors.jsonl``
 
@@ -48,7 +48,7 @@ def note_torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
     """Note a torn last line in the error log; its record is missing again."""
     log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
     return ErrorLine(
-        at=now(),
+        at=utc_now(),
         phase=phase,
         id="",
         model="",
@@ -222,7 +222,7 @@ class Session:
             message = f"batch {job.id} of {job.name}: {job.note}"
             self.context.watcher.warn(message)
             line = ErrorLine(
-                at=now(),
+                at=utc_now(),
                 phase=", ".join(job.phases),
                 id=job.id or job.tag,
                 model=job.name,
@@ -285,7 +285,7 @@ class Session:
         error, work = done.error, done.work
         kind = record.error.kind if record.error else error.kind if error else "internal"
         line = ErrorLine(
-            at=now(),
+            at=utc_now(),
             phase=work.phase,
             id=work.key,
             model=work.model,

@@ -34,8 +34,8 @@ from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.reports.result_tables import Results, read_results
 from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
-from coeval.store.output_folder import existing_results, is_sweep, sweep_steps
-from coeval.store.rundir import now
+from coeval.store.output_folder import is_sweep, list_sweep_steps, require_results
+from coeval.store.rundir import utc_now
 
 _AnswerKey: TypeAlias = tuple[str, str, int, str]
 """Task, item, sample and model."""
@@ -212,14 +212,14 @@ class Export:
 @contextmanager
 def open_export(folder: Path) -> Iterator[Export]:
     """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
-    with open_folder_reader(existing_results(folder), shown=True) as (reader, notes):
+    with open_folder_reader(require_results(folder), shown=True) as (reader, notes):
         yield Export(reader, tuple(notes))
 
 
 def list_export_folders(folder: Path) -> dict[str, Path]:
     """Return the folder itself under the name "", or a sweep's checkpoints by name."""
     if is_sweep(folder):
-        return {step.name: step for step in sweep_steps(folder) or sorted(folder.glob("step_*/"))}
+        return {step.name: step for step in list_sweep_steps(folder) or sorted(folder.glob("step_*/"))}
     return {"": folder}
 
 
@@ -389,7 +389,7 @@ def _make_inspect_log(
     """Make a log: a sample for each answer, a scorer for each judge with the factors as its keys. Its
     metadata hold the figures with their intervals, for which the format has no field."""
     judges = sorted({score.judge or _RULES for answer in answers for score in answer.scores})
-    at = now()
+    at = utc_now()
     return {
         "version": 2,
         "status": "success" if all(answer.text is not None for answer in answers) else "error",

@@ -11,16 +11,16 @@ from typing import TypeAlias
 
 import msgspec
 
-from coeval.analysis.training.aggregate import Aggregated, aggregate, evaluated_steps
+from coeval.analysis.training.aggregate import CheckpointAggregate, aggregate_checkpoint, find_evaluated_steps
 from coeval.analysis.training.sweep_comparison import compare_runs
-from coeval.analysis.training.training_curves import training_curves
+from coeval.analysis.training.training_curves import read_training_curves
 from coeval.core.text import digest, join_names
 from coeval.exchange.exporting import open_export
 from coeval.reports.site.report_file import write_report
 from coeval.reports.training_files import PAGE, write_sweep_page
 from coeval.store.jsonl import read_json, write_bytes_atomic, write_json_atomic
-from coeval.store.output_folder import is_sweep, output_tasks
-from coeval.sweeps.sweep import JobPlan, folder_of
+from coeval.store.output_folder import is_sweep, list_output_tasks
+from coeval.sweeps.sweep import JobPlan, sweep_folder
 
 Rows: TypeAlias = dict[int, dict[str, float]]
 """By step: figures by name."""
@@ -86,7 +86,7 @@ class TrackedFolder:
         if not self._steps:
             write_report(self._folder, out)
             return sorted(out.iterdir())
-        runs = training_curves({self._folder.name: self._folder})
+        runs = read_training_curves({self._folder.name: self._folder})
         write_sweep_page(runs, compare_runs(runs), out / PAGE)
         content = msgspec.json.encode([task for step in self._steps for task in step.tasks.values()])
         write_bytes_atomic(out / "figures.json", content)
@@ -97,7 +97,7 @@ def _folder_figures(folder: Path) -> dict[str, float]:
     """Return figures by ``task/model/metric``; the model is omitted if a benchmark scored only one."""
     with open_export(folder) as export:
         figures = export.figures(overall=True)
-    several = len({figure.model for figure in figures}) > 1 or not output_tasks(folder)
+    several = len({figure.model for figure in figures}) > 1 or not list_output_tasks(folder)
     row: dict[str, float] = {}
     for figure in (figure for figure in figures if figure.value is not None or figure.failed):
         parts = (figure.task or "overall", *((figure.model,) if several else ()), figure.metric)
@@ -121,15 +121,17 @@ def _add_figure(row: dict[str, float], parts: Iterable[str], values: Iterable[fl
             row[name + end] = value
 
 
-def _aggregate_checkpoints(folder: Path) -> list[Aggregated]:
+def _aggregate_checkpoints(folder: Path) -> list[CheckpointAggregate]:
     try:
-        expected = JobPlan.read(folder_of(folder)).samples
+        expected = JobPlan.read(sweep_folder(folder)).samples
     except FileNotFoundError:
         expected = {}
-    return [aggregate(step, list(expected) or None, expected) for step in evaluated_steps(folder)]
+    return [
+        aggregate_checkpoint(step, list(expected) or None, expected) for step in find_evaluated_steps(folder)
+    ]
 
 
-def _figures_by_step(steps: Iterable[Aggregated]) -> Rows:
+def _figures_by_step(steps: Iterable[CheckpointAggregate]) -> Rows:
     rows: Rows = {}
     for step in steps:
         row = rows[step.checkpoint.step] = {}

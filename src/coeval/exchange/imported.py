@@ -17,7 +17,7 @@ from coeval.core.errors import UsageError
 from coeval.core.records import Failure, Usage
 from coeval.core.text import digest, join_names, pluralize
 from coeval.store.jsonl import write_json_atomic, write_lines
-from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY, is_sweep, output_tasks
+from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY, is_sweep, list_output_tasks
 
 _MOST_NAMED = 3
 # Tokens of one answer: what a table of usage can hold, and more than any model's window.
@@ -118,7 +118,7 @@ def write_results(results: Sequence[ForeignResult], out: Path, scale: ScoreScale
     """Write ``out/TASK`` for one model, ``out/MODEL/TASK`` for several, with ``run_K`` between where items
     have several samples. Raises UsageError: the folder holds results already, two files hold the same task
     of the same model, or no metric is on a known scale; StoreError: it cannot be written."""
-    if output_tasks(out) or is_sweep(out) or any(map(output_tasks, out.glob("*/"))):
+    if list_output_tasks(out) or is_sweep(out) or any(map(list_output_tasks, out.glob("*/"))):
         raise UsageError(f"{out} holds results already; give --out another folder")
     repeated = [
         name

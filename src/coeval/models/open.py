@@ -19,7 +19,7 @@ from coeval.models.batch.batches import BatchedModel, Batches
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.hosted import HostedModel, HostModels
 from coeval.models.keys import Keys
-from coeval.models.local.callables import find_callable
+from coeval.models.local.callables import require_callable_file
 from coeval.models.local.command_guard import CommandGuard
 from coeval.models.local.command_model import CommandModel, find_program
 from coeval.models.local.function_model import FunctionModel
@@ -222,7 +222,7 @@ def _find_own(spec: ModelSpec) -> None:
     if needed not in spec.options:
         raise UsageError(f"interface {spec.interface} (model {spec.name}) needs parameters.{needed}")
     if spec.interface == "python":
-        find_callable(str(spec.options["callable"]))
+        require_callable_file(str(spec.options["callable"]))
     else:
         find_program(spec)
 

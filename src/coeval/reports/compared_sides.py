@@ -12,7 +12,7 @@ from coeval.core.errors import UsageError
 from coeval.core.options import STUDENTS
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
-from coeval.store.output_folder import existing_results
+from coeval.store.output_folder import require_results
 from coeval.store.rundir import PAIRS, RunDir
 
 
@@ -28,7 +28,7 @@ def open_sides(
         raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
     if not folders:
         raise UsageError("there is nothing to compare: name a folder, or several")
-    paths = [existing_results(Path(folder)) for folder in folders]
+    paths = [require_results(Path(folder)) for folder in folders]
     with ExitStack() as stack:
         read = [stack.enter_context(open_folder_reader(folder, shown=True)) for folder in paths]
         several = len(set(paths)) > 1

@@ -26,7 +26,7 @@ from coeval.analysis.people.label_questions import (
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_run_reader
-from coeval.store.human_labels import HumanLabel, add_labels, human, read_labels
+from coeval.store.human_labels import HumanLabel, add_labels, person_judge_id, read_labels
 from coeval.store.rundir import RunDir
 
 USUAL_N = 200
@@ -59,7 +59,7 @@ class LabelSession:
     def __init__(self, folder: RunDir, request: LabelRequest) -> None:
         self.path: Path = folder.path
         self.by = request.by
-        judge = human(request.by)
+        judge = person_judge_id(request.by)
         with open_run_reader(folder) as (reader, _):
             grid = read_score_grid(reader)
             _refuse_compared(reader, grid)
@@ -145,8 +145,8 @@ def _refuse_compared(reader: RunReader, grid: ScoreGrid) -> None:
 
 
 def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
-    """Read a person's levels, by question; raises as `read_labels`, and UsageError as `human`."""
-    labels = of_person(read_labels(folder.path), human(by))
+    """Read a person's levels, by question; raises as `read_labels`, and UsageError as `person_judge_id`."""
+    labels = of_person(read_labels(folder.path), person_judge_id(by))
     return {
         question_id(label.response_id, label.factor, label.judge_model_id): label.level
         for label in labels

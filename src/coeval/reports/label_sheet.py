@@ -16,7 +16,7 @@ from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import join_names, pluralize
 from coeval.reports.writers.sheet import clean_sheet_text
 from coeval.store.human_labels import HumanLabel
-from coeval.store.jsonl import replaced_whole, store_error
+from coeval.store.jsonl import replace_file, store_error
 
 # The reference is left out where no item has one.
 _COLUMNS = ("id", "prompt", "reference", "answer", "factor", "criterion", "levels", "level")
@@ -91,7 +91,7 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
     writer = csv.writer(text)
     safe = ([f"'{cell}" if looks_like_formula(cell) else cell for cell in row] for row in rows)
     writer.writerows([headings, *safe])
-    with replaced_whole(path) as file:
+    with replace_file(path) as file:
         file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
 
 

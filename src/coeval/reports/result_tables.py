@@ -35,7 +35,7 @@ from coeval.analysis.run_results import (
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
-from coeval.analysis.training.sample_figures import metric_scores, task_figures
+from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
@@ -503,8 +503,8 @@ def _read_scores(reader: Reader, *_: object) -> Results:
 
 @_read_scores.register
 def _(reader: OutputReader, *_: object) -> Results:
-    figures = task_figures(reader)
-    metrics = metric_scores(reader, figures)
+    figures = compute_task_figures(reader)
+    metrics = list_metric_scores(reader, figures)
     return Results((), (), simulated=reader.simulated, notes=reader.notes(), metrics=metrics)
 
 

@@ -14,9 +14,14 @@ import numpy as np
 
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
-from coeval.analysis.training.aggregate import Aggregated, TaskAggregate, aggregates_of, write_aggregates
+from coeval.analysis.training.aggregate import (
+    CheckpointAggregate,
+    TaskAggregate,
+    aggregate_all_checkpoints,
+    write_aggregates,
+)
 from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
-from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, training_run
+from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, build_training_run
 from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
@@ -202,7 +207,7 @@ class TrainingFiles(NamedTuple):
     """The samples of each checkpoint put together, and their curves with what they say and the files that
     show them; None where nothing is scored yet."""
 
-    found: list[Aggregated]
+    found: list[CheckpointAggregate]
     run: TrainingRun | None
     compared: SweepComparison | None
     written: list[Path]
@@ -214,9 +219,9 @@ def put_together(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
 
     Raises StoreError: results cannot be read, or a file not be written.
     """
-    found = aggregates_of(out, expected)
+    found = aggregate_all_checkpoints(out, expected)
     if not sum(len(write_aggregates(one)) for one in found):
         return TrainingFiles(found, None, None, [])
-    run = training_run(out.absolute().name or "run", out, found, list(expected))
+    run = build_training_run(out.absolute().name or "run", out, found, list(expected))
     compared = compare_runs([run])
     return TrainingFiles(found, run, compared, list(write_curves([run], compared, out / "plots")))

@@ -13,9 +13,9 @@ from coeval.analysis.run_results import bill, model_costs
 from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
-    checkpoint_text,
-    peers_text,
-    runs_sentence,
+    checkpoint_label,
+    list_peers,
+    run_difference_sentence,
 )
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
@@ -85,8 +85,8 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
     for one in found.choices:
         if one.task is not None and any(task == one.task for task, _ in held):
             links[len(rows)] = urlencode({"task": one.task})
-        best = escape_line(checkpoint_text(one.best, several=several))
-        tied = escape_line(peers_text(one, several=several)) if one.peers else "none"
+        best = escape_line(checkpoint_label(one.best, several=several))
+        tied = escape_line(list_peers(one, several=several)) if one.peers else "none"
         score = share_of_scale(one.mean, one.unit)
         rows.append((_place(one.task), best, score, tied, one.n_items, one.of))
     return ReportTable(
@@ -276,7 +276,7 @@ def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
 
 def _lead(found: SweepComparison) -> Iterator[Sentence]:
     """What to ship, then what else was found."""
-    of_runs = {runs_sentence(rows) for rows in found.by_task()}
+    of_runs = {run_difference_sentence(rows) for rows in found.group_by_task()}
     below = "last-table" if found.changes else "ship-table"
     for at, said in enumerate(found.sentences):
         yield Sentence(escape_line(said), "ship" if at == 0 else "runs" if said in of_runs else below)

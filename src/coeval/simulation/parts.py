@@ -19,11 +19,11 @@ from coeval.simulation.prose import (
     OfferedChoice,
     Reply,
     SimulatedAsk,
-    read_answer,
-    sentences,
-    write_item,
+    read_answer_mark,
+    write_item_mark,
+    write_sentences,
 )
-from coeval.simulation.student import answer, labelled_answer, object_answer
+from coeval.simulation.student import answer_in_object, answer_labels, write_plain_answer
 
 # Standard deviation of a factor's quality around the answer's.
 FACTOR_SPREAD = 0.05
@@ -31,16 +31,16 @@ FACTOR_SPREAD = 0.05
 _RUBRIC_LINE = re.compile(r"[ \t]*[-*][ \t]+[*`\"]{0,2}([^:*`\"]{1,80}?)[*`\"]{0,2}:[ \t]")
 
 
-def evaluation(ask: SimulatedAsk) -> Reply:
+def judge_factors(ask: SimulatedAsk) -> Reply:
     """Judge each factor that the schema, or else the prompt's rubric, names."""
     seen, properties = _seen(ask, ask.text, "eye", _any_quality), ask.properties()
     if properties:
         return {factor: _verdict(ask, seen, factor, body) for factor, body in properties.items()}
     levels = _named_levels(ask.text)
-    return {factor: _unshaped(ask, seen, factor, levels) for factor in rubric_factors(ask.text)}
+    return {factor: _unshaped(ask, seen, factor, levels) for factor in parse_rubric_factors(ask.text)}
 
 
-def factor_score(ask: SimulatedAsk) -> Reply:
+def judge_one_factor(ask: SimulatedAsk) -> Reply:
     """Judge one factor: as ``{"score": …}`` where a schema requires it, else as the bare word."""
     seen = _seen(ask, ask.text, "eye", _any_quality)
     if ask.schema is not None:
@@ -50,7 +50,7 @@ def factor_score(ask: SimulatedAsk) -> Reply:
     return verdict if isinstance(verdict, dict) else str(verdict)
 
 
-def rubric_factors(text: str) -> list[str]:
+def parse_rubric_factors(text: str) -> list[str]:
     """Parse the names of the last block of lines ``- factor: criterion``, in order, each once.
 
     The last, since the input and the answer, which come before, may contain such lines.
@@ -68,7 +68,7 @@ def rubric_factors(text: str) -> list[str]:
 def _seen(ask: SimulatedAsk, text: str, eye: str, unstated: Callable[[str], float]) -> float:
     """The quality that a text states, or else ``unstated`` gives it, as this judge perceives it: less its
     severity, plus its error, which the draw ``eye`` names, and its bias."""
-    stated, traits = read_answer(text), ask.traits
+    stated, traits = read_answer_mark(text), ask.traits
     quality = stated.quality if stated else unstated(text)
     related = stated is not None and stated.family.casefold() == traits.family.casefold()
     return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * related
@@ -143,7 +143,7 @@ def _is_ordered(text: str) -> bool:
 
 
 def _reason_for(ask: SimulatedAsk, factor: str) -> str:
-    return sentences(ask.draws, f"reason {factor}", 1)
+    return write_sentences(ask.draws, f"reason {factor}", 1)
 
 
 # --- Judges of published benchmarks
@@ -167,14 +167,14 @@ _ASTRAY = ("The", " m", "Model", "**", " M", "I", "Based", "Both", "\n", "Best")
 _POINTS = re.compile(r"\[(-?\d+(?:\.\d+)?)\]")
 
 
-def criterion_grade(ask: SimulatedAsk) -> Reply:
+def grade_criterion(ask: SimulatedAsk) -> Reply:
     """Grade a criterion from 1 to 10."""
     answer = _between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
     worth = _seen(ask, answer, "answer", _middling_quality) + CRITERION_SPREAD * ask.draws.normal("criterion")
     return Fenced({"score": min(10, max(1, round(1 + 9 * worth))), "reason": _reason(ask)})
 
 
-def rubric_item_grade(ask: SimulatedAsk) -> Reply:
+def grade_rubric_item(ask: SimulatedAsk) -> Reply:
     """Grade a rubric item: a better answer meets more of the good ones and fewer of the bad."""
     conversation = _between(ask.text, "# Conversation", "# Rubric item", last_end=True)
     points = _POINTS.search(_between(ask.text, "# Rubric item", "# Instructions"))
@@ -184,7 +184,7 @@ def rubric_item_grade(ask: SimulatedAsk) -> Reply:
     return Fenced({"explanation": _reason(ask), "criteria_met": met})
 
 
-def assistants_verdict(ask: SimulatedAsk) -> Reply:
+def compare_assistants(ask: SimulatedAsk) -> Reply:
     """Write some reasoning and one of the five verdicts."""
     first = _between(ask.text, "<|The Start of Assistant A's Answer|>", "<|The End of Assistant A's Answer|>")
     rest = ask.text.partition("<|The Start of Assistant B's Answer|>")[2]
@@ -198,7 +198,7 @@ def assistants_verdict(ask: SimulatedAsk) -> Reply:
     return f"{_reason(ask)}\n\nMy final verdict is: [[{verdict}]]"
 
 
-def pair_verdict(ask: SimulatedAsk) -> Reply:
+def compare_pair(ask: SimulatedAsk) -> Reply:
     """Prefer the answer that looks better, or neither, with a reason where one is asked for."""
     first = _between(ask.text, "<answer_a>", "</answer_a>\n\n<answer_b>", last_end=True)
     _, _, rest = ask.text.rpartition("</answer_a>\n\n<answer_b>")
@@ -208,7 +208,7 @@ def pair_verdict(ask: SimulatedAsk) -> Reply:
     return {**reason, "verdict": verdict}
 
 
-def output_preference(ask: SimulatedAsk) -> Reply:
+def choose_output(ask: SimulatedAsk) -> Reply:
     """Choose ``m`` or ``M``, with the probabilities of both and of other tokens."""
     _, _, outputs = ask.text.partition('"model_identifier": "m"')
     first, _, second = outputs.partition('"model_identifier": "M"')
@@ -249,7 +249,7 @@ def _between(text: str, start: str, end: str, *, last_end: bool = False) -> str:
 
 
 def _reason(ask: SimulatedAsk) -> str:
-    return sentences(ask.draws, "reason", 2)
+    return write_sentences(ask.draws, "reason", 2)
 
 
 # --- Teacher
@@ -286,11 +286,11 @@ _OTHER_LIST = re.compile(r"\battributes?\b[^:\n]{0,100}:\s*([^\n]+)", re.IGNOREC
 _LIST_ENDS = re.compile(r"\.(?:\s|$)| and \w+:")
 
 
-def target_attributes(ask: SimulatedAsk) -> Reply:
+def propose_target_attributes(ask: SimulatedAsk) -> Reply:
     return _attributes(ask, _TARGET_VALUES)
 
 
-def nuanced_attributes(ask: SimulatedAsk) -> Reply:
+def propose_nuanced_attributes(ask: SimulatedAsk) -> Reply:
     return _attributes(ask, _NUANCED_VALUES)
 
 
@@ -302,7 +302,7 @@ def _attributes(ask: SimulatedAsk, known: dict[str, tuple[str, ...]]) -> Reply:
     return proposed
 
 
-def rubric(ask: SimulatedAsk) -> Reply:
+def propose_rubric(ask: SimulatedAsk) -> Reply:
     """Propose four of the known factors; as a list of factor and criterion where the schema requires it."""
     proposed = {name: _CRITERIA[name] for name in ask.draws.some("factors", list(_CRITERIA), 4)}
     if "factors" in ask.properties():
@@ -310,21 +310,21 @@ def rubric(ask: SimulatedAsk) -> Reply:
     return proposed
 
 
-def benchmark_item(ask: SimulatedAsk) -> Reply:
+def write_benchmark_item(ask: SimulatedAsk) -> Reply:
     """Write a prompt that states its difficulty and attributes, and a reference answer; about passages, with
     a quote of each."""
     spread = ask.traits.difficulty_spread * ask.draws.normal("difficulty")
     difficulty = min(1.0, max(0.0, 0.5 + spread))
-    attributes = sampled_attributes(ask.text)
+    attributes = parse_requested_attributes(ask.text)
     passages, draws = _PASSAGE.findall(ask.text), ask.draws
     if passages and draws.uniform("repeated") < ask.traits.repeated_items:
         draws = Draws(ask.model, Request((Message("user", passages[0]),)))  # as for any other such item
         difficulty = 0.5
     case = f"Case {draws.bits('case') >> 40:06x}"
-    notes = sentences(draws, "notes", round(4 * ask.traits.verbosity))
-    reference = sentences(draws, "reference", round(3 * ask.traits.verbosity))
+    notes = write_sentences(draws, "notes", round(4 * ask.traits.verbosity))
+    reference = write_sentences(draws, "reference", round(3 * ask.traits.verbosity))
     return {
-        "prompt": f"{case}. {notes}\n{write_item(ItemMark(difficulty, attributes))}",
+        "prompt": f"{case}. {notes}\n{write_item_mark(ItemMark(difficulty, attributes))}",
         "response": f"[simulated reference for {case.lower()}] {reference}",
         **({"evidence": [_quote(ask, passage) for passage in passages]} if passages else {}),
     }
@@ -341,7 +341,7 @@ def _quote(ask: SimulatedAsk, passage: str) -> str:
     return ask.draws.pick("spacing", (" ", "  ", "\n")).join(words).replace('"', "”").strip("*_#> ")
 
 
-def sampled_attributes(prompt: str) -> dict[str, str]:
+def parse_requested_attributes(prompt: str) -> dict[str, str]:
     """Parse the target attributes that a prompt requests.
 
     They are in the block of the built-in template, or in a user's after a word such as "attributes:", up to
@@ -394,7 +394,7 @@ def _judges(text: str) -> bool:
 
 
 def _judges_one_factor(text: str) -> bool:
-    return _judges(text) and (_ONE_FACTOR.search(text) is not None or not rubric_factors(text))
+    return _judges(text) and (_ONE_FACTOR.search(text) is not None or not parse_rubric_factors(text))
 
 
 def _asks_for(*signs: re.Pattern[str]) -> Callable[[str], bool]:
@@ -412,19 +412,19 @@ _TWO_OUTPUTS = tuple(f'"model_identifier": "{name}"' for name in "mM")
 
 PARTS: tuple[FormPart, ...] = (
     # WritingBench, HealthBench, Arena-Hard, AlpacaEval, and a run's comparison of two answers.
-    FormPart("criterion_grade", _holds('"score"', '"reason"', "** Response **"), criterion_grade),
+    FormPart("criterion_grade", _holds('"score"', '"reason"', "** Response **"), grade_criterion),
     FormPart(
-        "rubric_item_grade", _holds("criteria_met", "# Rubric item", "# Conversation"), rubric_item_grade
+        "rubric_item_grade", _holds("criteria_met", "# Rubric item", "# Conversation"), grade_rubric_item
     ),
-    FormPart("assistants_verdict", _holds(*_TWO_ASSISTANTS), assistants_verdict),
-    FormPart("output_preference", _holds(*_TWO_OUTPUTS), output_preference),
-    FormPart("pair_verdict", _holds("<answer_a>", "<answer_b>", '"verdict"'), pair_verdict),
-    FormPart("factor_score", _judges_one_factor, factor_score),
-    FormPart("evaluation", _judges, evaluation),
-    FormPart("benchmark_item", _asks_for(*_ITEM_KEYS), benchmark_item),
-    FormPart("nuanced_attributes", _asks_for(_VALUES, _NUANCED), nuanced_attributes),
-    FormPart("target_attributes", _asks_for(_VALUES, _TARGET), target_attributes),
-    FormPart("rubric", _asks_for(_RUBRIC, _FACTORS), rubric),
+    FormPart("assistants_verdict", _holds(*_TWO_ASSISTANTS), compare_assistants),
+    FormPart("output_preference", _holds(*_TWO_OUTPUTS), choose_output),
+    FormPart("pair_verdict", _holds("<answer_a>", "<answer_b>", '"verdict"'), compare_pair),
+    FormPart("factor_score", _judges_one_factor, judge_one_factor),
+    FormPart("evaluation", _judges, judge_factors),
+    FormPart("benchmark_item", _asks_for(*_ITEM_KEYS), write_benchmark_item),
+    FormPart("nuanced_attributes", _asks_for(_VALUES, _NUANCED), propose_nuanced_attributes),
+    FormPart("target_attributes", _asks_for(_VALUES, _TARGET), propose_target_attributes),
+    FormPart("rubric", _asks_for(_RUBRIC, _FACTORS), propose_rubric),
 )
 """Tried in this order; what matches none is a student's."""
 
@@ -432,10 +432,10 @@ PARTS: tuple[FormPart, ...] = (
 _BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
-def player(ask: SimulatedAsk) -> Player:
+def choose_player(ask: SimulatedAsk) -> Player:
     """Choose the player of a request."""
     if ask.labels:
-        return labelled_answer
+        return answer_labels
     if ask.schema is not None:
-        return _BY_SCHEMA.get(ask.schema.name, object_answer)
-    return next((part.play for part in PARTS if part.requested_in(ask.text)), answer)
+        return _BY_SCHEMA.get(ask.schema.name, answer_in_object)
+    return next((part.play for part in PARTS if part.requested_in(ask.text)), write_plain_answer)

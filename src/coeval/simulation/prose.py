@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 import msgspec
 
 from coeval.core.records import Request, Schema
-from coeval.simulation.traits import Traits, family_of
+from coeval.simulation.traits import Traits, name_family
 
 # --- Draws that depend on the request alone
 
@@ -88,12 +88,12 @@ _TAILS = (
 )  # fmt: skip
 
 
-def sentences(draws: Draws, name: str, count: int) -> str:
+def write_sentences(draws: Draws, name: str, count: int) -> str:
     """Write ``count`` sentences (at least one) on one line."""
-    return " ".join(sentence_list(draws, name, count))
+    return " ".join(draw_sentences(draws, name, count))
 
 
-def sentence_list(draws: Draws, name: str, count: int) -> list[str]:
+def draw_sentences(draws: Draws, name: str, count: int) -> list[str]:
     """Write ``count`` sentences (at least one)."""
     return [_sentence(draws.bits(f"{name} {number}")) for number in range(max(1, count))]
 
@@ -147,12 +147,12 @@ class AnswerMark(msgspec.Struct, frozen=True):
     quality: float
 
 
-def write_item(item: ItemMark) -> str:
+def write_item_mark(item: ItemMark) -> str:
     pairs = "; ".join(f"{name}={value}" for name, value in item.attributes.items())
     return f"{ITEM_MARK}{item.difficulty:.2f}{'; attributes: ' + pairs if pairs else ''})"
 
 
-def read_item(text: str) -> ItemMark | None:
+def read_item_mark(text: str) -> ItemMark | None:
     """Parse the last item mark in ``text``, or None."""
     found = _ITEM.findall(text)
     if not found:
@@ -162,19 +162,19 @@ def read_item(text: str) -> ItemMark | None:
     return ItemMark(float(difficulty), {name: value for name, equals, value in pairs if equals})
 
 
-def write_answer(answer: AnswerMark) -> str:
+def write_answer_mark(answer: AnswerMark) -> str:
     """Write an answer's mark; the family is included where the model's name does not tell it."""
-    family = "" if answer.family == family_of(answer.model) else f" (family {answer.family})"
+    family = "" if answer.family == name_family(answer.model) else f" (family {answer.family})"
     return f"{ANSWER_MARK}{answer.model}{family}, quality {answer.quality:.3f}]"
 
 
-def read_answer(text: str) -> AnswerMark | None:
+def read_answer_mark(text: str) -> AnswerMark | None:
     """Parse the last answer mark in ``text``, or None."""
     found = _ANSWER.findall(text)
     if not found:
         return None
     model, family, quality = found[-1]
-    return AnswerMark(model, family or family_of(model), float(quality))
+    return AnswerMark(model, family or name_family(model), float(quality))
 
 
 # --- Requests and replies of role players

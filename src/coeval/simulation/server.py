@@ -52,12 +52,14 @@ class Timed(NamedTuple):
         return b"data: %s\n\n" % msgspec.json.encode(self.body)
 
 
-def tokens(text: str) -> Iterator[str]:
+def split_tokens(text: str) -> Iterator[str]:
     """Split a text into tokens."""
     return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
 
 
-async def stream(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
+async def stream_events(
+    request: web.Request, events: Iterable[Timed], tokens_per_s: float
+) -> web.StreamResponse:
     """Send the events at this pace; 0 tokens a second means without waiting."""
     with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
         return await _sent(request, events, tokens_per_s)
@@ -110,10 +112,10 @@ class Refusal(Exception):
 
     @property
     def response(self) -> web.Response:
-        return json_response(self.body, self.status, self._headers)
+        return make_json_response(self.body, self.status, self._headers)
 
 
-def json_response(
+def make_json_response(
     body: dict[str, Any], status: int = 200, headers: dict[str, str] | None = None
 ) -> web.Response:
     return web.Response(
@@ -146,7 +148,7 @@ class TextPart(msgspec.Struct):
 Content: TypeAlias = str | list[TextPart] | None
 
 
-def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
+def parse_labels(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
     """Parse the labels of a request's metadata.
 
     Raises Refusal: they are not written as we write them.
@@ -161,7 +163,7 @@ def labels_of(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
         raise Refusal(reason, param="metadata") from None
 
 
-def text_of(content: Content) -> str:
+def join_text(content: Content) -> str:
     if isinstance(content, list):
         return "".join(part.text for part in content)
     return content or ""
@@ -219,12 +221,12 @@ class ChatBody(msgspec.Struct):
         sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
         return Request(
             messages=tuple(
-                Message(_ROLES[message.role], text_of(message.content)) for message in self.messages
+                Message(_ROLES[message.role], join_text(message.content)) for message in self.messages
             ),
             sampling=SamplingParameters.of(sampling),
             schema=self.response_format.schema() if self.response_format else None,
             seed=self.seed,
-            labels=labels_of(self.metadata),
+            labels=parse_labels(self.metadata),
             top_logprobs=(self.top_logprobs or 0) if self.logprobs else None,
         )
 
@@ -232,7 +234,7 @@ class ChatBody(msgspec.Struct):
 read_chat = make_decoder(ChatBody)
 
 
-def chat_body(body: ChatBody, completion: Completion) -> dict[str, Any]:
+def make_chat_body(body: ChatBody, completion: Completion) -> dict[str, Any]:
     """Make the whole answer, ``object: chat.completion``."""
     choice = {
         "index": 0,
@@ -243,7 +245,7 @@ def chat_body(body: ChatBody, completion: Completion) -> dict[str, Any]:
     return {**_head(body.model, "chat.completion"), "choices": [choice], "usage": _usage(completion)}
 
 
-def chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
+def make_chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
     """Yield the answer as events: a role, the text in pieces, the end; then usage if requested."""
     head = _head(body.model, "chat.completion.chunk")
     usage = {"usage": None} if body.with_usage else {}
@@ -253,7 +255,7 @@ def chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
         return {**head, "choices": [choice], **usage}
 
     yield Timed(event({"role": "assistant", "content": "", "refusal": None}))
-    for at, piece in enumerate(tokens(completion.text)):
+    for at, piece in enumerate(split_tokens(completion.text)):
         logprobs = _logprobs(completion.logprobs[at : at + 1]) if body.logprobs else None
         yield Timed(event({"content": piece}, None, logprobs), characters=len(piece))
     yield Timed(event({}, completion.finish_reason))
@@ -411,13 +413,13 @@ class _Handlers:
         self._taken = 0
 
     async def health(self, _: web.Request) -> web.Response:
-        return json_response({"status": "ok"})
+        return make_json_response({"status": "ok"})
 
     async def models(self, _: web.Request) -> web.Response:
-        return json_response({"object": "list", "data": [_model_row(name) for name in self._models]})
+        return make_json_response({"object": "list", "data": [_model_row(name) for name in self._models]})
 
     async def model(self, request: web.Request) -> web.Response:
-        return json_response(_model_row(self._served(request.match_info["id"]).model))
+        return make_json_response(_model_row(self._served(request.match_info["id"]).model))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
         _heed_orders(request)
@@ -429,10 +431,10 @@ class _Handlers:
         answer = await _first_token(model, body.request())
         pace = model.traits.tokens_per_s
         if body.stream:
-            return await stream(request, chat_events(body, answer), pace)
+            return await stream_events(request, make_chat_events(body, answer), pace)
         if pace:
             await asyncio.sleep(answer.usage.output_tokens / pace)
-        return json_response(chat_body(body, answer))
+        return make_json_response(make_chat_body(body, answer))
 
     def _served(self, name: str) -> SimulatedModel:
         model = self._models.get(name)

@@ -14,16 +14,16 @@ import msgspec
 from coeval.core.errors import BadRequest, ServerFault
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import LEVELS, Completion, Request, SamplingParameters, TokenLogprob, Usage
-from coeval.simulation.parts import player
+from coeval.simulation.parts import choose_player
 from coeval.simulation.prose import REFUSAL, Draws, Fenced, OfferedChoice, Reply, SimulatedAsk
-from coeval.simulation.traits import VARIED, traits_of
+from coeval.simulation.traits import VARIED, parse_traits
 
 # --- Spoilt replies
 
 Spoil: TypeAlias = Callable[[Any], str]
 
 
-def written(reply: Reply) -> str:
+def encode_reply(reply: Reply) -> str:
     """Write a reply: compact JSON for an object."""
     match reply:
         case OfferedChoice():
@@ -36,7 +36,7 @@ def written(reply: Reply) -> str:
             return msgspec.json.encode(reply).decode()
 
 
-def spoil(reply: Reply, draws: Draws) -> str:
+def spoil_reply(reply: Reply, draws: Draws) -> str:
     """Choose a way to spoil a reply, by its kind: object, levels, bare level, choice or text."""
     if isinstance(reply, OfferedChoice):
         return draws.pick("way to go wrong", _OF_A_CHOICE)(reply)
@@ -54,11 +54,11 @@ def spoil(reply: Reply, draws: Draws) -> str:
 
 def _fenced(reply: dict[str, Any]) -> str:
     """Repairable: a fence, a comma too many, and talk around it."""
-    return f"Here is the JSON:\n```json\n{written(reply)[:-1]},}}\n```\nLet me know if it should change."
+    return f"Here is the JSON:\n```json\n{encode_reply(reply)[:-1]},}}\n```\nLet me know if it should change."
 
 
 def _cut(reply: Reply) -> str:
-    text = written(reply)
+    text = encode_reply(reply)
     return text[: len(text) * 2 // 3]
 
 
@@ -71,13 +71,13 @@ def _relevelled(value: Any, level: str) -> Any:
 
 
 def _lowered(reply: dict[str, Any]) -> str:
-    return written({name: _relevelled(each, _level_in(each).lower()) for name, each in reply.items()})
+    return encode_reply({name: _relevelled(each, _level_in(each).lower()) for name, each in reply.items()})
 
 
 def _numbered(reply: dict[str, Any]) -> str:
     """A grade out of ten in the place of the first level."""
     first = next(iter(reply))
-    return written({**reply, first: _relevelled(reply[first], "8/10")})
+    return encode_reply({**reply, first: _relevelled(reply[first], "8/10")})
 
 
 def _refused(_: Reply) -> str:
@@ -92,13 +92,15 @@ _OF_AN_OBJECT: tuple[Spoil, ...] = (_fenced, _cut, _refused, _talked)
 _OF_LEVELS: tuple[Spoil, ...] = (
     _lowered,
     _numbered,
-    lambda reply: written(dict(list(reply.items())[:-1])),  # the last factor is missing
+    lambda reply: encode_reply(dict(list(reply.items())[:-1])),  # the last factor is missing
 )
 _OF_A_LEVEL: tuple[Spoil, ...] = (str.lower, lambda _: "8/10", _refused, _talked)
 _OF_A_GRADE: tuple[Spoil, ...] = (
     # A text where a number or a truth value belongs; a number off the scale, which is also no truth value.
-    lambda reply: written({name: f"{value}" for name, value in reply.items()}),
-    lambda reply: written({name: value if isinstance(value, str) else 42 for name, value in reply.items()}),
+    lambda reply: encode_reply({name: f"{value}" for name, value in reply.items()}),
+    lambda reply: encode_reply(
+        {name: value if isinstance(value, str) else 42 for name, value in reply.items()}
+    ),
 )
 _OF_A_VERDICT: tuple[Spoil, ...] = (
     _refused,
@@ -138,7 +140,7 @@ class SimulatedModel(Model):
         self.name = spec.name
         self.model = spec.model
         self._takes_schemas = spec.structured_output
-        self.traits = traits_of(spec)
+        self.traits = parse_traits(spec)
         self._failures: Counter[int] = Counter()
 
     async def complete(self, request: Request) -> Completion:
@@ -157,7 +159,7 @@ class SimulatedModel(Model):
 
     def answer(self, request: Request) -> Completion:
         """Answer at once; see `complete`."""
-        taken = token_count(sum(len(m.content) for m in request.messages))
+        taken = count_tokens(sum(len(m.content) for m in request.messages))
         if taken > CONTEXT_TOKENS:
             raise BadRequest(
                 f"the context of a simulated model is {CONTEXT_TOKENS:,} tokens; the messages take {taken:,}",
@@ -173,14 +175,14 @@ class SimulatedModel(Model):
         own = {name: value for name, value in request.sampling.rest.items() if name in VARIED}
         traits = msgspec.structs.replace(self.traits, **own) if own else self.traits
         ask = SimulatedAsk(self.model, traits, text, schema, draws, request.labels)
-        reply = player(ask)(ask)
+        reply = choose_player(ask)(ask)
         spoiled = draws.uniform("malformed") < self.traits.malformed_rate
-        whole = _stopped(spoil(reply, draws) if spoiled else written(reply), request.sampling)
+        whole = _stopped(spoil_reply(reply, draws) if spoiled else encode_reply(reply), request.sampling)
         limit = _limit(request.sampling)
         kept = whole if limit is None else whole[: limit * CHARACTERS_PER_TOKEN]
         cut = len(kept) < len(whole)
         chances = reply.chances if isinstance(reply, OfferedChoice) and not spoiled else None
-        usage = Usage(taken, token_count(len(kept)))
+        usage = Usage(taken, count_tokens(len(kept)))
         pace = self.traits.tokens_per_s
         return Completion(
             text=kept,
@@ -192,7 +194,7 @@ class SimulatedModel(Model):
         )
 
 
-def token_count(characters: int) -> int:
+def count_tokens(characters: int) -> int:
     """Count the tokens of so many characters, at least one."""
     return max(1, -(-characters // CHARACTERS_PER_TOKEN))
 
@@ -219,13 +221,13 @@ def _reported(
     if top is None:
         return ()
     if chances is None:
-        return token_logprobs(text, top, draws)
+        return draw_token_logprobs(text, top, draws)
     likeliest = sorted(chances, key=lambda token: -chances[token])
     reported = {token: log(max(chances[token], _LEAST_CHANCE)) for token in likeliest}
     return (TokenLogprob(text, reported[text], dict(islice(reported.items(), top))),)
 
 
-def token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...]:
+def draw_token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...]:
     """Make a log-probability for each token, and for its ``top`` likeliest alternatives.
 
     A token has a probability of 55 to 99%; each alternative has half of the remainder.

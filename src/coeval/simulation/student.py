@@ -13,10 +13,10 @@ from coeval.simulation.prose import (
     ItemMark,
     Reply,
     SimulatedAsk,
-    read_item,
-    sentence_list,
-    sentences,
-    write_answer,
+    draw_sentences,
+    read_item_mark,
+    write_answer_mark,
+    write_sentences,
 )
 
 # --- Demands on form
@@ -59,10 +59,12 @@ class _AnswerDraft:
 
     def write(self) -> str:
         """Write the answer; its mark is in the first sentence, whatever the form."""
-        said = sentence_list(self.draws, "answer", self.length) + [f"It {clause}." for clause in self.clauses]
+        said = draw_sentences(self.draws, "answer", self.length) + [
+            f"It {clause}." for clause in self.clauses
+        ]
         text = self.title + " ".join([self.mark, *said])
         if self.bullets:
-            text += "".join(f"\n* {point}" for point in sentence_list(self.draws, "bullets", self.bullets))
+            text += "".join(f"\n* {point}" for point in draw_sentences(self.draws, "bullets", self.bullets))
         text += self.postscript
         for step in self.last:
             text = step(text)
@@ -195,11 +197,11 @@ DIFFICULTY_WEIGHT = 0.5
 DAILY_FORM = 0.08
 
 
-def answer(ask: SimulatedAsk) -> Reply:
+def write_plain_answer(ask: SimulatedAsk) -> Reply:
     """Write a few sentences that state the answer's quality."""
-    item = read_item(ask.text)
-    quality = hidden_quality(ask, item.difficulty if item else 0.5)
-    mark = write_answer(AnswerMark(ask.model, ask.traits.family, quality))
+    item = read_item_mark(ask.text)
+    quality = draw_answer_quality(ask, item.difficulty if item else 0.5)
+    mark = write_answer_mark(AnswerMark(ask.model, ask.traits.family, quality))
     count = round(ask.traits.verbosity * (2 + 4 * ask.draws.uniform("length")))
     draft = _AnswerDraft(ask.draws, mark, count)
     if item is None:  # one of ours states all that is wanted; what else reads like a demand is its subject
@@ -207,14 +209,14 @@ def answer(ask: SimulatedAsk) -> Reply:
     return draft.write()
 
 
-def labelled_answer(ask: SimulatedAsk) -> Reply:
+def answer_labels(ask: SimulatedAsk) -> Reply:
     """Answer the requested labels as a JSON object that states the quality too.
 
     The student knows a label of the item with a probability equal to the quality, and otherwise guesses among
     the declared values. A single label is under ``label``, several under their names.
     """
-    item = read_item(ask.text) or ItemMark(0.5)
-    quality = hidden_quality(ask, item.difficulty)
+    item = read_item_mark(ask.text) or ItemMark(0.5)
+    quality = draw_answer_quality(ask, item.difficulty)
     reported = {
         name: item.attributes[name]
         if name in item.attributes and ask.draws.uniform(f"knows {name}") < quality
@@ -222,10 +224,10 @@ def labelled_answer(ask: SimulatedAsk) -> Reply:
         for name, values in ask.labels.items()
     }
     labels = reported if len(reported) > 1 else {"label": next(iter(reported.values()))}
-    return {**labels, "note": write_answer(AnswerMark(ask.model, ask.traits.family, quality))}
+    return {**labels, "note": write_answer_mark(AnswerMark(ask.model, ask.traits.family, quality))}
 
 
-def hidden_quality(ask: SimulatedAsk, difficulty: float) -> float:
+def draw_answer_quality(ask: SimulatedAsk, difficulty: float) -> float:
     """Return skill, less the cost of difficulty, plus daily form; within 0 and 1."""
     quality = (
         ask.traits.skill - DIFFICULTY_WEIGHT * (difficulty - 0.5) + DAILY_FORM * ask.draws.normal("form")
@@ -233,12 +235,12 @@ def hidden_quality(ask: SimulatedAsk, difficulty: float) -> float:
     return min(1.0, max(0.0, quality))
 
 
-def object_answer(ask: SimulatedAsk) -> Reply:
+def answer_in_object(ask: SimulatedAsk) -> Reply:
     """Answer in an object that states the quality, where any object is wanted.
 
     Raises BadRequest: the schema has properties, and is none of coeval's own prompts.
     """
     if ask.properties():
         raise BadRequest("simulated models follow no schema but those of coeval's own prompts", status=400)
-    mark = AnswerMark(ask.model, ask.traits.family, hidden_quality(ask, 0.5))
-    return {"answer": f"{write_answer(mark)} {sentences(ask.draws, 'text $.answer', 2)}"}
+    mark = AnswerMark(ask.model, ask.traits.family, draw_answer_quality(ask, 0.5))
+    return {"answer": f"{write_answer_mark(mark)} {write_sentences(ask.draws, 'text $.answer', 2)}"}

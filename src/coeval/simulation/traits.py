@@ -68,22 +68,22 @@ SAMPLING = frozenset({
 an experiment can be tried unchanged."""
 
 
-def family_of(model: str) -> str:
+def name_family(model: str) -> str:
     """A model's family by its name: what stands before the first ``-``, ``:`` or digit.
 
-    >>> family_of("sim-large"), family_of("llama3:8b")
+    >>> name_family("sim-large"), name_family("llama3:8b")
     ('sim', 'llama')
     """
     found = re.match(r"[^-:\d]+", model)
     return found.group() if found else model
 
 
-def traits_of(spec: ModelSpec) -> Traits:
+def parse_traits(spec: ModelSpec) -> Traits:
     """Parse ``spec.options``.
 
     Raises UsageError: an unknown option, a value that is no number, or one out of range; names the model.
     """
-    family = spec.options.get("family", family_of(spec.model))
+    family = spec.options.get("family", name_family(spec.model))
     if not isinstance(family, str) or not family:
         raise UsageError(f"simulated model {spec.name}: family must be a name; it is {family!r}")
     numbers = {
@@ -115,7 +115,7 @@ def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -
     A name may contain a colon (``llama3:8b``): options begin at the first colon followed by ``word=``.
     ``defaults`` are options used where the text sets none.
 
-    Raises UsageError: no name, an option without a value or given twice, and all that `traits_of` refuses.
+    Raises UsageError: no name, an option without a value or given twice, and all that `parse_traits` refuses.
     """
     cut = re.search(r":\s*\w*\s*=", text)
     name = (text[: cut.start()] if cut else text).strip()
@@ -134,12 +134,12 @@ def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -
             raise UsageError(f"{text!r}: {option} is given twice; keep one of them")
         options[option] = value if option == "family" else _parsed(value)
     spec = ModelSpec(name=name, interface="simulated", model=name, options={**(defaults or {}), **options})
-    traits_of(spec)
+    parse_traits(spec)
     return spec
 
 
 def _parsed(value: str) -> float | str:
-    """The number that ``value`` writes, or ``value`` itself, for `traits_of` to refuse."""
+    """The number that ``value`` writes, or ``value`` itself, for `parse_traits` to refuse."""
     try:
         return float(value)
     except ValueError:

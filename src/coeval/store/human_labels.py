@@ -13,8 +13,8 @@ import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import make_decoder
-from coeval.store.jsonl import append_lines, whole_lines
-from coeval.store.rundir import now, refuse_foreign
+from coeval.store.jsonl import append_lines, read_whole_lines
+from coeval.store.rundir import refuse_foreign, utc_now
 
 LABELS_FILE = "labels.jsonl"
 HUMAN = "human:"
@@ -69,7 +69,7 @@ class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.judge_model_id, self.task_id, self.response_id, self.factor
 
     @property
-    def given(self) -> bool:
+    def is_given(self) -> bool:
         """Whether it is a person's level of an answer."""
         return bool(self.response_id) and self.level is not None and self.judge_model_id.startswith(HUMAN)
 
@@ -81,7 +81,7 @@ class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Labels = Mapping[tuple[str, str, str, str], HumanLabel]
 
 
-def human(name: str) -> str:
+def person_judge_id(name: str) -> str:
     """Return the judge id of a person.
 
     Raises UsageError: the name is empty, too long, or holds more than letters, digits and ``._-``.
@@ -100,7 +100,7 @@ def read_labels(folder: Path) -> dict[tuple[str, str, str, str], HumanLabel]:
     return {label.key: label for label in _lines(folder) if label is not None}
 
 
-def damaged_labels(folder: Path) -> int:
+def count_damaged_labels(folder: Path) -> int:
     """Count the lines of ``labels.jsonl`` that are no labels; raises as `read_labels`."""
     return sum(label is None for label in _lines(folder))
 
@@ -112,7 +112,7 @@ def _lines(folder: Path) -> Iterator[HumanLabel | None]:
     if not path.exists():
         return
     refuse_foreign(folder, ())
-    for line in whole_lines(path):
+    for line in read_whole_lines(path):
         try:
             label = read(line.text)
         except Undecodable:
@@ -127,7 +127,7 @@ def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
     Raises UsageError: a note is too long; StoreError: the file cannot be written, or is a link that leads
     out of the folder.
     """
-    dated = [msgspec.structs.replace(label, labeled_at=now()) for label in labels]
+    dated = [msgspec.structs.replace(label, labeled_at=utc_now()) for label in labels]
     for label in dated:
         if len(label.note) > LONGEST_NOTE:
             raise UsageError(
@@ -138,7 +138,7 @@ def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
     return dated
 
 
-def marks_of(labels: Labels) -> dict[tuple[str, str], HumanLabel]:
+def find_marks(labels: Labels) -> dict[tuple[str, str], HumanLabel]:
     """Choose the marks on items, by task and item; what was taken back is left out."""
     return {
         (label.task_id, label.datapoint_id): label

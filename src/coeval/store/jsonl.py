@@ -32,7 +32,7 @@ from coeval.core.regular_files import open_file, read_file_bytes, require_regula
 _AFTER_NAME = 19
 
 
-def started(pid: int) -> str | None:
+def process_start_time(pid: int) -> str | None:
     """Return when a process of this machine started, in the system's own units; None if there is no such
     process.
 
@@ -91,7 +91,7 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
 
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Replace a file atomically: a crash leaves the old content or the new."""
-    with replaced_whole(Path(path)) as file:
+    with replace_file(Path(path)) as file:
         file.write(data)
 
 
@@ -101,7 +101,7 @@ def write_lines(path: Path, lines: Iterable[object]) -> None:
 
 
 @contextmanager
-def replaced_whole(path: Path) -> Iterator[BufferedWriter]:
+def replace_file(path: Path) -> Iterator[BufferedWriter]:
     """Context: a temporary file beside ``path`` that replaces it on exit; after an error or Ctrl-C ``path``
     is unchanged.
 
@@ -130,7 +130,7 @@ def _temporary(path: Path) -> Path:
     with suppress(OSError):  # whoever may not remove it may not write there, which is told then
         for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
             pid = left.name.split(".")[-2]
-            if pid.isdecimal() and started(int(pid)) is None:
+            if pid.isdecimal() and process_start_time(int(pid)) is None:
                 left.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
@@ -178,7 +178,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def torn_tail(path: Path) -> bytes:
+def read_torn_tail(path: Path) -> bytes:
     """Return the torn last line of a JSONL file, else nothing; the file is not changed."""
     try:
         with open_file(path) as file:
@@ -205,7 +205,7 @@ def is_torn(line: bytes) -> bool:
 
 def cut_torn_tail(path: Path) -> None:
     """Cut a torn last line off a JSONL file."""
-    torn = torn_tail(path)
+    torn = read_torn_tail(path)
     if not torn:
         return
     try:
@@ -240,7 +240,7 @@ class Lines(NamedTuple):
     texts: list[bytes]
 
 
-def groups_of_lines(path: Path) -> Iterator[Lines]:
+def read_line_groups(path: Path) -> Iterator[Lines]:
     """Yield the whole lines of a JSONL file in groups, without a torn last one."""
     offset = 0
     try:
@@ -261,18 +261,17 @@ def groups_of_lines(path: Path) -> Iterator[Lines]:
         raise store_error("read", path, error) from error
 
 
-def whole_lines(path: Path) -> Iterator[Line]:
+def read_whole_lines(path: Path) -> Iterator[Line]:
     """Yield each whole line of a JSONL file with its offset, without blank lines and a torn last one."""
-    for offset, texts in groups_of_lines(path):
+    for offset, texts in read_line_groups(path):
         for text in texts:
             if not text.isspace():
                 yield Line(offset, text)
             offset += len(text)
 
 
-def line_at(path: Path, offset: int, block: int | None = None) -> bytes:
-    """Read the line at an offset given by `whole_lines`; or a ``block`` of so many bytes, fewer at the end of
-    the file."""
+def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
+    """Read the line at an offset that `read_whole_lines` gave; or a ``block`` of so many bytes from there."""
     try:
         with open_file(path) as file:
             file.seek(offset)
@@ -292,7 +291,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
         with (
             open_file(path, buffering=_CHUNK) as source,
             aside.open("xb") as out,
-            replaced_whole(path) as kept,
+            replace_file(path) as kept,
         ):
             offset = 0
             for text in source:
@@ -451,7 +450,7 @@ class Journal:
             self._due.set()
 
     def _open(self, path: Path) -> Appender:
-        torn = torn_tail(path)
+        torn = read_torn_tail(path)
         if torn and path != self._notes:
             self.append(self._notes, self._note_torn(path, torn))
         if torn:

@@ -21,7 +21,7 @@ from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, make_decoder
 from coeval.core.options import OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response, choose_counting, keep_valid_levels
-from coeval.store.jsonl import read_json, whole_lines, write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import read_json, read_whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
 
 _KINDS: dict[str, type[Datapoint] | type[Response] | type[Evaluation]] = {
@@ -39,7 +39,7 @@ _RENAMED = {".target_attrs.json": "_target_attrs.json", ".nuanced_attrs.json": "
 _NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
-class Converted(msgspec.Struct, frozen=True):
+class ConversionResult(msgspec.Struct, frozen=True):
     """Result of a conversion: files (phases 1–2) or records (3–5) per phase, and why lines were left out."""
 
     counts: dict[str, int]
@@ -51,19 +51,19 @@ class _Answered(msgspec.Struct):
     student_model_id: str
 
 
-def target_attrs_file(run: RunDir, task: str) -> Path:
+def find_target_attrs_file(run: RunDir, task: str) -> Path:
     """Return the file of a task's target attributes, in the current layout or else the older one."""
     current = run.target_attrs(task)
     older = current.with_name(f"{task}.target_attrs.json")
     return older if older.exists() and not current.exists() else current
 
 
-def declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
+def read_declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
     """Read the attribute space that phase 1 declared for a task; empty without a file.
 
     Raises StoreError: the file cannot be read, or holds something else.
     """
-    found = read_json(target_attrs_file(run, task), dict[str, list[Any]], missing={})
+    found = read_json(find_target_attrs_file(run, task), dict[str, list[Any]], missing={})
     return {name: [_text(value) for value in values] for name, values in found.items()}
 
 
@@ -102,7 +102,7 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
 
     def records() -> Iterator[Record]:
         for path in run.files(phase):
-            for offset, text in whole_lines(path):
+            for offset, text in read_whole_lines(path):
                 try:
                     yield _current(phase, students, text)
                 except Undecodable as error:
@@ -111,7 +111,7 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
     return list(choose_counting(records()).values())
 
 
-def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
+def convert_run(source: Path, target: Path, phases: Sequence[str]) -> ConversionResult:
     """Convert phases of a run, in any layout, to the current layout in another folder.
 
     Each file appears whole or not at all; repeating an interrupted conversion completes it.
@@ -127,11 +127,11 @@ def convert(source: Path, target: Path, phases: Sequence[str]) -> Converted:
             counts[phase] = _convert_records(source_run, target_run, phase, dropped)
         else:
             counts[phase] = _convert_documents(source_run, target_run, phase)
-    return Converted(counts, tuple(dropped))
+    return ConversionResult(counts, tuple(dropped))
 
 
 def _first_record(path: Path) -> dict[str, Any] | None:
-    for _, text in whole_lines(path):
+    for _, text in read_whole_lines(path):
         with suppress(Undecodable):
             return decode(text, dict[str, Any])
     return None
@@ -142,7 +142,7 @@ def _students(run: RunDir) -> dict[str, str]:
     read = make_decoder(_Answered)
     students: dict[str, str] = {}
     for path in run.files("response_collection"):
-        for _, text in whole_lines(path):
+        for _, text in read_whole_lines(path):
             with suppress(Undecodable):  # reported where the responses themselves are read
                 answered = read(text)
                 students[answered.id] = answered.student_model_id

@@ -27,7 +27,7 @@ SWEEP = "sweep"
 _SAMPLE = re.compile(r"run_(\d+)")
 
 
-def task_folders(output: Path) -> list[Path]:
+def list_task_folders(output: Path) -> list[Path]:
     """List the task folders with answers or figures, ``<output>/<task>`` and ``<output>/run_<k>/<task>``, by
     sample.
 
@@ -46,19 +46,19 @@ def sample_of(task_folder: Path) -> int:
     return int(found[1]) if found else 0
 
 
-def output_tasks(path: Path) -> list[Path]:
+def list_output_tasks(path: Path) -> list[Path]:
     """List the task folders of an output folder, or ``path`` itself where it is one; empty if neither."""
-    return [path] if _is_task(path) else task_folders(path)
+    return [path] if _is_task(path) else list_task_folders(path)
 
 
-def sweep_steps(path: Path) -> list[Path]:
+def list_sweep_steps(path: Path) -> list[Path]:
     """List the folders of a sweep's checkpoints, by step; empty where the folder is no sweep's."""
     return _steps(path) if (path / SWEEP).is_dir() else []
 
 
 def is_sweep(path: Path) -> bool:
     """Check whether a folder holds evaluated checkpoints, ``step_N``, of a sweep or of ``eval-framework``."""
-    return not _is_task(path) and any(task_folders(step) for step in _steps(path))
+    return not _is_task(path) and any(list_task_folders(step) for step in _steps(path))
 
 
 def _steps(path: Path) -> list[Path]:
@@ -85,7 +85,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("COEVAL_CACHE") or "~/.cache/coeval").expanduser()
 
 
-def file_name_of(text: str) -> str:
+def safe_file_name(text: str) -> str:
     """Make a file name unique to a text, also on case-insensitive disks: all but ``a-z 0-9 _ . -`` is
     percent-quoted, and a long name ends in a hash."""
     quoted = _QUOTED.sub(
@@ -102,14 +102,14 @@ def file_name_of(text: str) -> str:
 _MOST_NAMED = 8
 
 
-def existing_results(path: Path, *, whole: bool = True) -> Path:
-    """The folder of a run, or one that ``eval-framework`` filled; as `existing_run`."""
-    if not RunDir(path).is_run() and output_tasks(path):
+def require_results(path: Path, *, whole: bool = True) -> Path:
+    """The folder of a run, or one that ``eval-framework`` filled; as `require_run`."""
+    if not RunDir(path).is_run() and list_output_tasks(path):
         return path
-    return existing_run(path, whole=whole).path
+    return require_run(path, whole=whole).path
 
 
-def existing_run(path: Path, *, whole: bool = True) -> RunDir:
+def require_run(path: Path, *, whole: bool = True) -> RunDir:
     """Return the folder of a run; one of which a part has moved to ``replaced/`` only if it need not be
     ``whole``.
 
@@ -130,9 +130,9 @@ def _what_there_is(path: Path) -> str:
         return f"there is no folder {path}"
     if not path.is_dir():
         return f"{path} is a file; a run is a folder"
-    if output_tasks(path):
+    if list_output_tasks(path):
         return f"{path} is not a run folder but results of eval-framework, which `coeval results` shows"
-    if steps := sweep_steps(path):
+    if steps := list_sweep_steps(path):
         way = f"{path} is a sweep: `coeval sweep --out {path} --status` shows it"
         first, last = steps[0], steps[-1]
         way += f", `coeval compare {path} OTHER` compares it with another sweep"

@@ -28,7 +28,7 @@ from coeval.core.records import (
     keep_valid_values,
     model_of,
 )
-from coeval.store.jsonl import Lines, groups_of_lines, line_at
+from coeval.store.jsonl import Lines, read_line_at, read_line_groups
 from coeval.store.rundir import PAIRS
 
 # --- JSONL files with line positions
@@ -60,7 +60,7 @@ class RecordFiles:
     def __init__(self) -> None:
         self.damaged: list[tuple[Path, int]] = []
         self._paths: list[Path] = []
-        self._places: list[Path] = []  # the same, absolute: see `RunDir.anchored`
+        self._places: list[Path] = []  # the same, absolute: see `RunDir.at_absolute_path`
         self._blocks: dict[int, tuple[int, bytes]] = {}
 
     def lines(
@@ -91,7 +91,7 @@ class RecordFiles:
             number = len(self._paths)
             self._paths.append(path)
             self._places.append(path.absolute())
-            groups, left_out = groups_of_lines(path), without.get(path, ())
+            groups, left_out = read_line_groups(path), without.get(path, ())
             if path in instead:
                 groups, left_out = _groups_of(instead[path]), ()
                 self._blocks[number] = 0, b"".join(instead[path])
@@ -135,12 +135,12 @@ class RecordFiles:
         start, block = self._blocks.get(number, (0, b""))
         end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
         if end < 0:
-            start, block = offset, line_at(self._places[number], offset, _BLOCK)
+            start, block = offset, read_line_at(self._places[number], offset, _BLOCK)
             self._blocks[number] = start, block
             end = block.find(b"\n")
-        return block[offset - start : end + 1] if end >= 0 else line_at(self._places[number], offset)
+        return block[offset - start : end + 1] if end >= 0 else read_line_at(self._places[number], offset)
 
-    def written(self) -> None:
+    def forget_replacements(self) -> None:
         """Note that the files hold now what was read ``instead``."""
         self._blocks.clear()
 
@@ -155,7 +155,7 @@ class RecordFiles:
 
 
 def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
-    """Lines as `groups_of_lines` gives them: what is decoded of a million at once takes a gigabyte."""
+    """Lines as `read_line_groups` gives them: what is decoded of a million at once takes a gigabyte."""
     offset = 0
     for start in range(0, len(texts), _AT_ONCE):
         group = texts[start : start + _AT_ONCE]
@@ -173,7 +173,7 @@ class RequestAttempts(NamedTuple):
 NOT_TRIED = RequestAttempts()
 
 
-def attempts_of(record: RecordPart | Kept | None) -> RequestAttempts:
+def count_attempts(record: RecordPart | Kept | None) -> RequestAttempts:
     return NOT_TRIED if record is None else RequestAttempts(record.attempts, record.unanswered)
 
 
@@ -191,7 +191,7 @@ class RecordPart(msgspec.Struct, frozen=True):
         raise NotImplementedError
 
 
-class Remembered(Protocol):
+class IndexEntry(Protocol):
     """The part of a record that is kept in memory."""
 
     @property
@@ -199,7 +199,7 @@ class Remembered(Protocol):
 
 
 KeyT = TypeVar("KeyT", str, int)
-EntryT = TypeVar("EntryT", bound=Remembered)
+EntryT = TypeVar("EntryT", bound=IndexEntry)
 PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
@@ -227,7 +227,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
             return False
         if record.status != "failed":
             raise Misshapen(f"{record.id} holds no value")
-        self.in_vain[key] = attempts_of(record)
+        self.in_vain[key] = count_attempts(record)
         return True
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:
@@ -426,16 +426,16 @@ _PART_OF: dict[str, type[RecordPart]] = {
 }
 
 
-class Known(msgspec.Struct, frozen=True):
+class RecordState(msgspec.Struct, frozen=True):
     """Whether a record is good."""
 
     good: bool
 
 
-def known_records(files: Iterable[Path], phase: str) -> Index[Known]:
+def index_good_records(files: Iterable[Path], phase: str) -> Index[RecordState]:
     """Index the records of a phase 3–5 that count."""
-    index: Index[Known] = Index()
-    good, failed = Known(True), Known(False)
+    index: Index[RecordState] = Index()
+    good, failed = RecordState(True), RecordState(False)
     index.read(files, _PART_OF[phase], lambda part: good if is_good(part) else failed)
     return index
 
@@ -460,7 +460,7 @@ class _Took(msgspec.Struct):
         return run or self.judge or self.model
 
 
-def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
+def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
     """Sum the usage of every whole line, repeats included, since those were paid too. Damaged lines are
     skipped; an answer of unknown cost adds its tokens.
 
@@ -469,7 +469,7 @@ def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
     read = make_lines_decoder(_Took)
     sums: dict[str, tuple[int, int, float]] = {}
     for path in files:
-        for lines in groups_of_lines(path):
+        for lines in read_line_groups(path):
             for took in read([text for text in lines.texts if not text.isspace()]):
                 if isinstance(took, Undecodable) or took.usage is None or took.source:
                     continue  # nobody was asked for an answer that has a source
@@ -485,7 +485,7 @@ def usage_on_record(files: Iterable[Path]) -> dict[str, Usage]:
     return {name: Usage(*figures) for name, figures in sums.items()}
 
 
-def less(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
+def subtract_usage(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
     """Subtract ``part`` from ``whole``."""
     return {
         name: Usage(

@@ -24,9 +24,9 @@ from coeval.core.redaction import REDACTED, Redactor
 from coeval.core.regular_files import file_kind
 from coeval.core.shown_url import HIDDEN, hide_url_secrets, is_credential_name, mask_url
 from coeval.store.jsonl import (
+    process_start_time,
     read_json,
     read_json_if_whole,
-    started,
     store_error,
     write_bytes_atomic,
     write_json_atomic,
@@ -62,27 +62,29 @@ class Holder(msgspec.Struct, frozen=True):
     started: str = ""
 
 
-def living(file: Path) -> Holder | None:
+def find_living_holder(file: Path) -> Holder | None:
     """Return the process on this machine that holds a lock, if it is still alive and not a later one of the
     same number."""
     who = read_json_if_whole(file, Holder)
     if who is None or who.host != socket.gethostname():
         return None
-    begun = started(who.pid)
+    begun = process_start_time(who.pid)
     return who if begun is not None and begun == who.started else None
 
 
 @contextmanager
-def held(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]:
+def hold_lock(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]:
     """Hold the lock ``file`` of a folder, and name the holder in ``who``.
 
     Raises BlockingIOError: another process holds it, or did when its file was deleted; OSError: the folder
     cannot be written.
     """
     with _locked_file(file), _locked_folder(folder):
-        if living(who) is not None:
+        if find_living_holder(who) is not None:
             raise BlockingIOError
-        write_json_atomic(who, Holder(os.getpid(), socket.gethostname(), since, started(os.getpid()) or ""))
+        write_json_atomic(
+            who, Holder(os.getpid(), socket.gethostname(), since, process_start_time(os.getpid()) or "")
+        )
         try:
             yield
         finally:
@@ -173,7 +175,7 @@ def _refuse(entry: os.DirEntry[str], root: Path) -> None:
 _NAMES = frozenset({"name", "model", "base_model"})
 
 
-def without_credentials(value: Any) -> Any:
+def hide_credentials(value: Any) -> Any:
     """Copy plain data with ``***`` in place of every entry named like a credential.
 
     Keys in addresses and known access keys are removed too.
@@ -231,12 +233,12 @@ RECORD_FILES = ("data_generation", "response_collection", "evaluation", PAIRS)
 """The kinds of record files of phases 3–5, each after those that it follows from."""
 
 
-def phase_of_files(kind: str) -> str:
+def phase_of_file_kind(kind: str) -> str:
     """Return the phase that a kind of record files belongs to."""
     return "evaluation" if kind == PAIRS else kind
 
 
-def now() -> str:
+def utc_now() -> str:
     """Return the time as in records: UTC, ``YYYY-MM-DDTHH:MM:SSZ``."""
     return _stamp(int(time.time()))
 
@@ -308,13 +310,13 @@ class RunDir:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
 
-    def anchored(self) -> RunDir:
+    def at_absolute_path(self) -> RunDir:
         """Return it by its absolute path: it stays where it is if code of the user's changes the working
         directory. Messages name the other."""
         return RunDir(self.path.absolute())
 
     def folder(self, phase: str) -> Path:
-        return self.path / FOLDERS[phase_of_files(phase)]
+        return self.path / FOLDERS[phase_of_file_kind(phase)]
 
     def target_attrs(self, task: str) -> Path:
         return self.folder("attribute_mapping") / f"{task}_target_attrs.json"
@@ -340,7 +342,7 @@ class RunDir:
     def files(self, phase: str) -> list[Path]:
         """List the JSONL files of a phase 3–5, or of one of the `RECORD_FILES`, by name."""
         found = sorted(self.folder(phase).glob("*.jsonl"))
-        if phase_of_files(phase) != "evaluation":
+        if phase_of_file_kind(phase) != "evaluation":
             return found
         return [path for path in found if path.name.endswith(_PAIRS_END) == (phase == PAIRS)]
 
@@ -361,13 +363,13 @@ class RunDir:
         return read_json(self.meta, Meta)
 
     def write_meta(self, meta: Meta) -> None:
-        meta.updated_at = now()
+        meta.updated_at = utc_now()
         write_json_atomic(self.meta, meta)
 
     def write_config(self, data: Mapping[str, Any]) -> None:
         """Write the configuration as read, without credentials; keep an older, different one."""
-        shown = {**data, "models": without_credentials(data["models"])} if "models" in data else data
-        text = yaml_text(shown).encode()
+        shown = {**data, "models": hide_credentials(data["models"])} if "models" in data else data
+        text = dump_yaml(shown).encode()
         if self.config.exists():
             old = self.config.read_bytes()
             if old == text:
@@ -377,7 +379,7 @@ class RunDir:
             write_bytes_atomic(self.path / f"config.{stamp}.yaml", old)
         write_bytes_atomic(self.config, text)
 
-    def half_replaced(self) -> str:
+    def describe_half_replaced(self) -> str:
         """Return a sentence while a move to ``replaced/`` is unfinished, else nothing."""
         if not self.replacing.exists():
             return ""
@@ -406,7 +408,7 @@ class RunDir:
         `refuse_foreign`.
         """
         self.refuse_foreign()
-        if said := self.half_replaced():
+        if said := self.describe_half_replaced():
             raise UsageError(said)
 
     def refuse_foreign(self) -> None:
@@ -419,7 +421,7 @@ class RunDir:
 
     def writer(self) -> int | None:
         """Return the process on this machine that works on the run, if any."""
-        who = living(self._holder)
+        who = find_living_holder(self._holder)
         return who.pid if who is not None else None
 
     def status(self, meta: Meta) -> str:
@@ -427,7 +429,7 @@ class RunDir:
         return "stopped" if meta.status == "running" and self.writer() is None else meta.status
 
     @contextmanager
-    def locked(self) -> Iterator[None]:
+    def hold_lock(self) -> Iterator[None]:
         """Hold the run's lock as its only writer.
 
         On exit the lock file of a run that never started is removed, with folders that stayed empty.
@@ -441,7 +443,7 @@ class RunDir:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self.refuse_foreign()
-                stack.enter_context(held(self.path, file, self._holder, now()))
+                stack.enter_context(hold_lock(self.path, file, self._holder, utc_now()))
             except BlockingIOError:
                 by = self._describe_holder()
                 raise UsageError(f"{self.path} is in use by {by}; wait for it or stop it") from None
@@ -474,7 +476,7 @@ def _remove_empty(folders: Sequence[Path]) -> None:
             folder.rmdir()
 
 
-def yaml_text(data: Any) -> str:
+def dump_yaml(data: Any) -> str:
     """Dump plain data as YAML, keys in their order."""
     from ruamel.yaml import YAML
 
@@ -523,7 +525,7 @@ def finish_replacing(folder: RunDir) -> None:
     Raises UsageError: another process is at it; StoreError: the folder cannot be written.
     """
     if folder.replacing.exists():
-        with folder.locked():
+        with folder.hold_lock():
             _carry_out(folder)
 
 

@@ -34,34 +34,34 @@ _TRAINING_STATE = ("optimizer", "scheduler", "rng_state", "trainer_state", "trai
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``path`` is a folder, or the name of a model at a hub; ``step`` counts training steps, 0 the base.
-    ``content`` is the `content_of` a submitted one, which is another when its folder is overwritten."""
+    ``content`` is the `hash_content` a submitted one, which is another when its folder is overwritten."""
 
     step: int
     path: str
     content: str = ""
 
     @property
-    def place(self) -> str:
-        """Its path and step, whatever the folder holds."""
+    def path_and_step(self) -> str:
+        """Return its path and step, whatever the folder holds."""
         return f"{self.path}@{self.step}"
 
     @property
     def identity(self) -> str:
-        """What its answers are recorded as being of."""
-        return f"{self.place}#{self.content}" if self.content else self.place
+        """Return the name under which its answers are recorded."""
+        return f"{self.path_and_step}#{self.content}" if self.content else self.path_and_step
 
     @property
     def name(self) -> str:
-        """Its folder in the output."""
+        """Return the name of its folder in the output."""
         return f"step_{self.step}"
 
 
-def step_folders(folder: Path, pattern: str) -> dict[int, Path]:
-    """What there is below a folder, by step, in no order: as ``global_step_{step}/actor_hf``,
-    ``step_{step}``. Steps may be written with zeros before them.
+def find_step_folders(folder: Path, pattern: str) -> dict[int, Path]:
+    """Find the folders that match a pattern such as ``global_step_{step}/actor_hf``, by step, in no order.
+    Steps may have leading zeros.
 
     Raises UsageError: the pattern has no ``{step}``, or leads out of the folder; StoreError: the folder
-    cannot be looked into.
+    cannot be read.
     """
     parts = Path(pattern).parts
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in parts:
@@ -72,41 +72,41 @@ def step_folders(folder: Path, pattern: str) -> dict[int, Path]:
     at = next(number for number, part in enumerate(parts) if STEP in part)
     above = folder.joinpath(*parts[:at])
     before, after = map(re.escape, parts[at].split(STEP))
-    needed = re.compile(f"{before}([0-9]+){after}")
+    folder_name = re.compile(f"{before}([0-9]+){after}")
     try:
         names = [entry.name for entry in above.iterdir()]
     except OSError as error:
         raise store_error("read", above, error) from error
-    found: dict[int, Path] = {}
+    by_step: dict[int, Path] = {}
     for name in sorted(names, key=len, reverse=True):  # of step_010 and step_10 the last one counts
-        step = needed.fullmatch(name)
+        step = folder_name.fullmatch(name)
         path = above.joinpath(name, *parts[at + 1 :])
         if step and path.is_dir():
-            found[int(step[1])] = path
-    return found
+            by_step[int(step[1])] = path
+    return by_step
 
 
 def find_checkpoints(
     folder: Path, pattern: str, steps: Collection[int] = (), *, merged: bool = False
 ) -> list[Checkpoint]:
-    """The checkpoints of ``steps``, or all that are there and whole, in order of their steps.
+    """Find the checkpoints of ``steps``, or all whole ones, in order of their steps.
 
-    Raises UsageError: one of ``steps`` is not there; StoreError: the folder cannot be looked into.
+    Raises UsageError: one of ``steps`` is absent; StoreError: the folder cannot be read.
     """
-    there = step_folders(folder, pattern)
-    if absent := sorted(set(steps) - there.keys()):
-        known = ", ".join(map(str, sorted(there)[:20])) + (", …" if len(there) > 20 else "")
-        place = folder / pattern.replace(STEP, str(absent[0]))
-        raise UsageError(f"{place} is not there; steps below {folder} by {pattern}: {known or 'none'}")
+    by_step = find_step_folders(folder, pattern)
+    if absent := sorted(set(steps) - by_step.keys()):
+        present = ", ".join(map(str, sorted(by_step)[:20])) + (", …" if len(by_step) > 20 else "")
+        path = folder / pattern.replace(STEP, str(absent[0]))
+        raise UsageError(f"{path} is not there; steps below {folder} by {pattern}: {present or 'none'}")
     return [
         Checkpoint(step=step, path=str(path))
-        for step, path in sorted(there.items())
+        for step, path in sorted(by_step.items())
         if (step in steps if steps else merged or is_whole(path))
     ]
 
 
-def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:
-    """Raises UsageError where two checkpoints have one step, and so one folder."""
+def refuse_duplicate_steps(checkpoints: Sequence[Checkpoint]) -> None:
+    """Raise UsageError if two checkpoints have one step, and so one folder."""
     by_step: dict[int, Checkpoint] = {}
     for checkpoint in checkpoints:
         other = by_step.setdefault(checkpoint.step, checkpoint)
@@ -118,12 +118,12 @@ def refuse_doubles(checkpoints: Sequence[Checkpoint]) -> None:
 
 
 def is_whole(folder: Path) -> bool:
-    """Whether a checkpoint has been written to its end, as far as its files say."""
-    return what_lacks(folder) is None
+    """Check whether a checkpoint has been written to its end, as far as its files tell."""
+    return why_incomplete(folder) is None
 
 
-def what_lacks(folder: Path) -> str | None:
-    """What a checkpoint or an adapter lacks to be whole; None: it has a configuration, weights, and all files
+def why_incomplete(folder: Path) -> str | None:
+    """Describe what a checkpoint or an adapter lacks. None: it has a configuration, weights, and all files
     that an index of weights names, and none is being written."""
     try:
         names = {entry.name for entry in folder.iterdir()}
@@ -146,41 +146,41 @@ def what_lacks(folder: Path) -> str | None:
     return "it has no weights"
 
 
-def content_of(folder: Path) -> str:
-    """Hash the names, sizes and times of a checkpoint's files, those below it too, but for the trainer's own
-    state; empty where there is no such folder or it cannot be read. No file is opened."""
-    found: list[tuple[str, int, int]] = []
+def hash_content(folder: Path) -> str:
+    """Hash the names, sizes and times of a checkpoint's files, those below it too, without the trainer's own
+    state; empty if there is no such folder or it cannot be read. No file is opened."""
+    stamps: list[tuple[str, int, int]] = []
     try:
         for above, _, names in os.walk(folder):
             for name in names:
                 if not name.startswith((".", *_TRAINING_STATE)):
                     file = f"{above}/{name}"
                     stat = os.stat(file)  # noqa: PTH116  a trainer waits for it
-                    found.append((file.removeprefix(str(folder)), stat.st_size, stat.st_mtime_ns))
+                    stamps.append((file.removeprefix(str(folder)), stat.st_size, stat.st_mtime_ns))
     except OSError:
         return ""
-    return digest(repr(sorted(found)))[:12] if found else ""
+    return digest(repr(sorted(stamps)))[:12] if stamps else ""
 
 
 def why_not_served(checkpoint: Checkpoint, *, merged: bool = False) -> str:
-    """Say why a submitted checkpoint is not to be served any more; empty where it is. One that is to be
+    """Explain why a submitted checkpoint must not be served any more; empty if it may. One that is to be
     ``merged`` need not be whole."""
     if not checkpoint.content:
         return ""
     folder = Path(checkpoint.path)
-    content = content_of(folder)
+    content = hash_content(folder)
     if content != checkpoint.content:
-        what = "was overwritten" if content else "was removed"
+        change = "was overwritten" if content else "was removed"
         return (
-            f"{folder} {what} after it was submitted as step {checkpoint.step}; keep a snapshot until it is "
-            "scored"
+            f"{folder} {change} after it was submitted as step {checkpoint.step}; keep a snapshot until it "
+            "is scored"
         )
-    lacking = None if merged else what_lacks(folder)
+    lacking = None if merged else why_incomplete(folder)
     return "" if lacking is None else f"{folder} cannot be served: {lacking}"
 
 
-def newest_file(folder: Path) -> float:
-    """When a file of a checkpoint was last written, in seconds since 1970; 0 for a model at a hub."""
+def last_write_time(folder: Path) -> float:
+    """Return when a checkpoint's newest file was written, in seconds since 1970; 0 for a model at a hub."""
     try:
         return max((entry.stat().st_mtime for entry in folder.iterdir()), default=0.0)
     except OSError:
@@ -197,24 +197,23 @@ log = logging.getLogger("coeval")
 
 
 class Submission(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of the queue. It stays there, so that every start of the sweep knows it. ``at``: when it was
-    submitted, in nanoseconds since 1970."""
+    """A file of the queue, which stays for later starts of the sweep. ``at``: when it was submitted, in
+    nanoseconds since 1970."""
 
     checkpoint: Checkpoint
     at: int
 
 
-def submissions(queue: Path) -> Mapping[int, Submission]:
-    """Read a queue, by step in their order; a damaged file is passed over with a warning."""
-    found: dict[int, Submission] = {}
+def read_submissions(queue: Path) -> Mapping[int, Submission]:
+    """Read a queue, in order of steps; skip a damaged file with a warning."""
+    by_step: dict[int, Submission] = {}
     for file in queue.glob("step_*.json"):
         try:
-            each = read_json(file, Submission)
+            submission = read_json(file, Submission)
+            by_step[submission.checkpoint.step] = submission
         except (FileNotFoundError, StoreError) as error:
             log.warning("%s; submit it again", error)
-            continue
-        found[each.checkpoint.step] = each
-    return dict(sorted(found.items()))
+    return dict(sorted(by_step.items()))
 
 
 # --- Checkpoint discovery
@@ -233,9 +232,8 @@ FIRST_WAIT_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPlaces:
-    """``listed`` are named one by one; those below ``folder`` are found by ``pattern``, of ``steps`` only
-    where any are named; ``queue`` has the submitted ones. Those that are
-    to be ``merged`` need not be whole."""
+    """Where checkpoints come from: ``listed`` by the user, in ``folder`` by ``pattern`` (only ``steps``, if
+    any), or submitted to ``queue``. Those to be ``merged`` need not be whole."""
 
     listed: tuple[Checkpoint, ...] = ()
     folder: Path | None = None
@@ -244,59 +242,63 @@ class CheckpointPlaces:
     queue: Path | None = None
     merged: bool = False
 
-    def submitted(self) -> Mapping[int, Submission]:
-        """The submitted ones, by step."""
-        return {} if self.queue is None else submissions(self.queue)
+    def read_submitted(self) -> Mapping[int, Submission]:
+        """Read the submitted ones, by step."""
+        return {} if self.queue is None else read_submissions(self.queue)
 
-    def found(self) -> list[Checkpoint]:
-        """Those that are there and whole now, in the order of their steps.
+    def find_all(self) -> list[Checkpoint]:
+        """Find all whole checkpoints, in order of their steps.
 
-        Raises UsageError: one that is named by its step is not there, or a pattern is none; StoreError: the
-        folder cannot be looked into.
+        Raises UsageError: a requested step is absent, or the pattern is invalid; StoreError: the folder
+        cannot be read.
         """
-        submitted = self.submitted()
-        found = self._others(submitted)
-        taken = {each.step for each in found}
-        found += [each.checkpoint for step, each in submitted.items() if step not in taken]
-        return sorted(found, key=lambda checkpoint: checkpoint.step)
+        submitted = self.read_submitted()
+        checkpoints = self._find_unqueued(submitted)
+        steps = {checkpoint.step for checkpoint in checkpoints}
+        checkpoints += [queued.checkpoint for step, queued in submitted.items() if step not in steps]
+        return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
 
-    def _others(self, submitted: Mapping[int, Submission]) -> list[Checkpoint]:
-        """Those that are listed or found, but for the same ones of the queue, which knows their content."""
-        found = list(self.listed)
+    def _find_unqueued(self, submitted: Mapping[int, Submission]) -> list[Checkpoint]:
+        """Find listed checkpoints and those in the folder, except queued ones, whose submission knows their
+        content."""
+        checkpoints = list(self.listed)
         if self.folder is not None:
-            pattern = self._pattern_in(self.folder)
-            found += find_checkpoints(self.folder, pattern, self.steps, merged=self.merged)
-        queued = {each.checkpoint.place for each in submitted.values()}
-        return [each for each in found if each.place not in queued]
+            pattern = self._choose_pattern(self.folder)
+            checkpoints += find_checkpoints(self.folder, pattern, self.steps, merged=self.merged)
+        queued = {submission.checkpoint.path_and_step for submission in submitted.values()}
+        return [checkpoint for checkpoint in checkpoints if checkpoint.path_and_step not in queued]
 
-    def _pattern_in(self, folder: Path) -> str:
-        """The one that is named, or the first of the usual ones that finds any."""
+    def _choose_pattern(self, folder: Path) -> str:
+        """Return the user's pattern, or the first usual one that matches any folder."""
         patterns = USUAL_PATTERNS if self.pattern is None else (self.pattern,)
-        return next((pattern for pattern in patterns if step_folders(folder, pattern)), patterns[-1])
+        return next((pattern for pattern in patterns if find_step_folders(folder, pattern)), patterns[-1])
 
-    def passed_over(self) -> dict[str, str]:
-        """Those that `found` leaves out, since they are not whole: their paths, and what they lack.
+    def explain_skipped(self) -> dict[str, str]:
+        """Return the paths that `find_all` leaves out, each with the reason: what it lacks, or another path
+        of its step.
 
-        Raises StoreError: the folder cannot be looked into.
+        Raises StoreError: the folder cannot be read.
         """
-        submitted = self.submitted()
-        taken = {each.step: each.path for each in self._others(submitted)}
-        queued = {each.checkpoint.path: step for step, each in submitted.items()}
-        passed = {
-            path: f"it was submitted as step {step}, which is {taken[step]}"
+        submitted = self.read_submitted()
+        path_by_step = {checkpoint.step: checkpoint.path for checkpoint in self._find_unqueued(submitted)}
+        queued = {submission.checkpoint.path: step for step, submission in submitted.items()}
+        skipped = {
+            path: f"it was submitted as step {step}, which is {path_by_step[step]}"
             for path, step in queued.items()
-            if step in taken
+            if step in path_by_step
         }
-        if self.folder is None or self.steps:
-            return passed
-        there = step_folders(self.folder, self._pattern_in(self.folder))
-        lacking = {str(path): what_lacks(path) for _, path in sorted(there.items())}
-        return passed | {p: why for p, why in lacking.items() if why is not None and p not in queued}
+        if self.folder is not None and not self.steps:
+            for _, folder in sorted(
+                find_step_folders(self.folder, self._choose_pattern(self.folder)).items()
+            ):
+                if str(folder) not in queued and (why := why_incomplete(folder)) is not None:
+                    skipped[str(folder)] = why
+        return skipped
 
 
 @dataclass(slots=True)
 class CheckpointWatch:
-    """New checkpoints as they appear below a folder: whole, and unchanged since the last look.
+    """Waits for new checkpoints: whole, and unchanged between two looks.
 
     It ends with the first one of ``until_step`` or later; None: never by itself.
     """
@@ -311,41 +313,42 @@ class CheckpointWatch:
     _problem: str = ""
     _ended: bool = False
 
-    def look(self) -> list[Checkpoint]:
-        """Those that have become ready since the last look.
+    def find_ready(self) -> list[Checkpoint]:
+        """Return the checkpoints that have become ready since the last call.
 
-        Raises StoreError: the folder cannot be looked into.
+        Raises StoreError: the folder cannot be read.
         """
-        submitted = self.places.submitted()
-        ready = [each.checkpoint for step, each in submitted.items() if self._taken.get(step) != each]
+        submitted = self.places.read_submitted()
+        ready = [queued.checkpoint for step, queued in submitted.items() if self._taken.get(step) != queued]
         self._taken.update(submitted)
         try:
-            found = self.places.found()
+            checkpoints = self.places.find_all()
         except StoreError:
             if not ready:  # what was submitted does not wait for a folder
                 raise
-            found = []
-        for checkpoint in found:
+            checkpoints = []
+        for checkpoint in checkpoints:
             if checkpoint.step in self._known or checkpoint.step in submitted:
                 continue
-            written = _written(Path(checkpoint.path), merged=self.places.merged)
-            if checkpoint in self.places.listed and not Path(checkpoint.path).is_dir():
+            folder = Path(checkpoint.path)
+            content = hash_content(folder) if self.places.merged or is_whole(folder) else ""
+            if checkpoint in self.places.listed and not folder.is_dir():
                 ready.append(checkpoint)  # a name at a hub: nobody is writing it
-            elif written and self._last.get(checkpoint.step) == written:
+            elif content and self._last.get(checkpoint.step) == content:
                 ready.append(checkpoint)
-            self._last[checkpoint.step] = written
+            self._last[checkpoint.step] = content
         for checkpoint in ready:
             self._known.add(checkpoint.step)
             self._last.pop(checkpoint.step, None)
             self._ended |= self.until_step is not None and checkpoint.step >= self.until_step
         return ready
 
-    async def next(self) -> Sequence[Checkpoint] | None:
-        """Wait for further ones; None after the last. A folder that is not there is waited for."""
+    async def wait_for_next(self) -> Sequence[Checkpoint] | None:
+        """Wait for further checkpoints; None after the last. An absent folder is waited for."""
         while not self._ended:
             try:
-                if found := await asyncio.to_thread(self.look):
-                    return found
+                if checkpoints := await asyncio.to_thread(self.find_ready):
+                    return checkpoints
                 self._problem = ""
             except StoreError as error:
                 if str(error) != self._problem:
@@ -354,8 +357,3 @@ class CheckpointWatch:
             await asyncio.sleep(self.interval_s if self._waited else min(FIRST_WAIT_S, self.interval_s))
             self._waited = True
         return None
-
-
-def _written(folder: Path, *, merged: bool) -> str:
-    """What it holds; empty while it is not whole, which one that is to be merged need not be."""
-    return content_of(folder) if merged or is_whole(folder) else ""

@@ -37,15 +37,15 @@ _MODULE = "coeval.cli.eval_framework.worker_process"
 
 
 class WorkerSlot(msgspec.Struct, frozen=True):
-    """Where one worker at a time runs. ``gpus`` are those that its server sees, as ``CUDA_VISIBLE_DEVICES``
-    names them; empty where there are none, or where the cluster sets them."""
+    """A place for one worker at a time. ``gpus`` are those that its server sees, as in
+    ``CUDA_VISIBLE_DEVICES``; empty if there are none, or the cluster sets them."""
 
     number: int
     gpus: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
-        """Its folder beside those of workers, for the files of a server that stays."""
+        """Return the name of its folder beside those of workers, for the files of a server that stays."""
         return f"slot_{self.number}"
 
 
@@ -58,34 +58,35 @@ class SweepEngine(ABC):
 
     @abstractmethod
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
-        """Run a worker to its end, whatever that is: one that ends without a word has ``failed``.
+        """Run a worker to its end; one whose process dies without a result has ``failed``.
 
-        Cancelled, it has the worker interrupt its asking and end its server, waits for that, and raises
-        CancelledError; cancelled a second time it ends the worker at once.
+        Cancelled, it has the worker interrupt its requests and end its server, waits for that, and raises
+        CancelledError; cancelled a second time it kills the worker.
 
         Raises StoreError: the worker's folder cannot be written.
         """
 
-    async def lost(self) -> str:
-        """Wait until no worker can run here any more, and return why: where that can be, of a cluster."""
+    async def wait_until_lost(self) -> str:
+        """Wait until no worker can run here any more, as when a cluster dies, and return why."""
         never: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         return await never
 
-    async def free(self, slot: WorkerSlot) -> None:  # noqa: B027 - of a cluster it holds nothing
-        """Give back what a slot holds: no further worker comes to it."""
+    async def free_slot(self, slot: WorkerSlot) -> None:  # noqa: B027 - of a cluster it holds nothing
+        """Release what a slot holds: no further worker comes to it."""
 
     async def aclose(self) -> None:  # noqa: B027
-        """Give back what the engine holds. No worker runs any more."""
+        """Release what the engine holds. No worker runs any more."""
 
 
 def worker_command(folder: Path | None) -> tuple[str, ...]:
-    """What runs the worker of a folder, as this interpreter; None: one after another, named on its standard
-    input. That is a pipe that is to be held open: the worker ends with it."""
+    """Return the command of a worker's process, by this interpreter. None: it runs one worker after another,
+    named on its standard input, and ends with that pipe."""
     return (sys.executable, "-m", _MODULE, *([] if folder is None else [str(folder)]))
 
 
-def silent_end(worker: Worker, how: str) -> WorkerResult:
-    """Of a worker whose process told no result: ``how`` it ended, as in "was ended by SIGKILL"."""
+def make_silent_failure(worker: Worker, how: str) -> WorkerResult:
+    """Make the result of a worker whose process reported none: ``how`` it ended, as in "was ended by
+    SIGKILL"."""
     problem = f"the worker's process {how} before it reported its result; see {worker.folder / 'worker.log'}"
     return WorkerResult(end="failed", problem=problem)
 
@@ -100,14 +101,13 @@ SHARED_S = 60.0
 _SOON_S = 5.0
 
 
-async def reported_end(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
-    """The worker's result as soon as it is there; after ``within_s`` that it told none, and ``how`` it
-    ended."""
+async def wait_for_result(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
+    """Wait ``within_s`` for a worker's result file; without one, report ``how`` its process ended."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while (result := read_result(worker)) is None and loop.time() < until:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
-    return result or silent_end(worker, how)
+    return result or make_silent_failure(worker, how)
 
 
 # --- Worker process on a cluster node
@@ -126,26 +126,27 @@ PASSED_ON = (
 """Of the sweep's environment, beside the tested model's key: a cluster starts its processes with another."""
 
 
-def waiting_for(worker: Worker, environment: Mapping[str, str], key: str = "") -> tuple[object, ...]:
+def wait_arguments(worker: Worker, environment: Mapping[str, str], key: str = "") -> tuple[object, ...]:
     """Return the arguments of `wait_for_worker`; ``key`` is the variable of the tested model's key."""
-    given = {name: environment[name] for name in (*PASSED_ON, key) if name in environment}
+    passed = {name: environment[name] for name in (*PASSED_ON, key) if name in environment}
     folder = worker.folder.resolve()
-    return worker_command(folder), str(folder / "worker.log"), str(Path.cwd()), given
+    return worker_command(folder), str(folder / "worker.log"), str(Path.cwd()), passed
 
 
 def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: Mapping[str, str]) -> int:
-    """Run a worker's command in ``folder`` with this ``environment`` over the cluster's; its exit code.
+    """Run a worker's command in ``folder`` with this ``environment`` over the cluster's; return its exit
+    code.
 
     The worker's standard input is held open: should this process be killed, the worker ends its server and
-    itself. Whoever interrupts this process (as Ray does to cancel a task, and Slurm a job) has the worker
-    end before it.
+    itself. If this process is interrupted (Ray cancels a task so, and Slurm a job), the worker ends before
+    it.
     """
-    with Path(log).open("ab") as said:
+    with Path(log).open("ab") as log_file:
         process = subprocess.Popen(  # noqa: S603  our own command
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            stderr=said,
+            stderr=log_file,
             cwd=folder,
             env={**os.environ, **environment},
             start_new_session=True,
@@ -170,8 +171,8 @@ def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: 
             process.stdin.close()
 
 
-def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[WorkerSlot]:
-    """As many slots of ``per_slot`` GPUs each as there are, at most ``count``; without GPUs ``count`` slots,
+def make_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> list[WorkerSlot]:
+    """Make as many slots of ``per_slot`` GPUs as there are, at most ``count``; without GPUs ``count`` slots,
     or one."""
     if not gpus:
         return [WorkerSlot(number) for number in range(count or 1)]
@@ -180,7 +181,7 @@ def local_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) ->
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Raises StoreError where it cannot be written."""
+    """Open a log to append to; raise StoreError if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("ab")
@@ -189,10 +190,11 @@ def open_log(path: Path) -> BinaryIO:
 
 
 class LocalEngine(SweepEngine):
-    """Each worker is a process in a session of its own, so that Ctrl-C in a terminal is the sweep's affair.
+    """Runs each worker as a process in a session of its own, so that Ctrl-C in a terminal reaches the sweep
+    alone.
 
-    The workers have the sweep's environment. A worker ends with the pipe to its standard input, and so with
-    this process, however that ends. With ``keeps``, the process of a slot does one worker after another, and
+    Workers have the sweep's environment. A worker ends with the pipe to its standard input, and so with
+    this process, however that ends. With ``keeps``, a slot's process runs one worker after another, and
     its server may stay.
     """
 
@@ -204,55 +206,57 @@ class LocalEngine(SweepEngine):
         self._kept: dict[int, Process] = {}
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
+        """Run a worker in the slot's process, started if it has none."""
         write_worker(worker)
         process = self._kept.pop(slot.number, None)
         if process is None or process.returncode is not None:
             process = await self._start(worker.folder)
         try:
-            if self._keeps and await _carried_out(process, worker.folder):
+            if self._keeps and await _run_in_process(process, worker.folder):
                 self._kept[slot.number] = process
-                return read_result(worker) or silent_end(worker, "ended the worker")
+                return read_result(worker) or make_silent_failure(worker, "ended the worker")
             code = await process.wait()
         except asyncio.CancelledError:
-            await _end(process)
+            await _interrupt_process(process)
             raise
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return read_result(worker) or silent_end(worker, how)
+        return read_result(worker) or make_silent_failure(worker, how)
 
     async def _start(self, folder: Path) -> Process:
-        with open_log(folder / WORKER_LOG) as said:  # what is said before the worker has opened it
+        with open_log(folder / WORKER_LOG) as log_file:  # what is written before the worker has opened it
             return await asyncio.create_subprocess_exec(
                 *worker_command(None if self._keeps else folder),
                 stdin=PIPE,
                 stdout=PIPE if self._keeps else DEVNULL,
-                stderr=said,
+                stderr=log_file,
                 env=self._environment,
                 start_new_session=True,
             )
 
-    async def free(self, slot: WorkerSlot) -> None:
+    async def free_slot(self, slot: WorkerSlot) -> None:
         if (process := self._kept.pop(slot.number, None)) is not None:
-            await _end(process)
+            await _interrupt_process(process)
 
     async def aclose(self) -> None:
-        await asyncio.gather(*map(self.free, self.slots))
+        await asyncio.gather(*map(self.free_slot, self.slots))
 
 
-async def _carried_out(process: Process, folder: Path) -> bool:
-    """Have the process of a slot carry out a worker; False where it has ended before that."""
+async def _run_in_process(process: Process, folder: Path) -> bool:
+    """Send a worker's folder to a slot's process and wait until it answers; False if the process ends
+    first."""
     if process.stdin is None or process.stdout is None:
         return False
-    asked = msgspec.json.encode(str(folder)) + b"\n"
+    line = msgspec.json.encode(str(folder)) + b"\n"
     with suppress(ConnectionError):  # it is gone: its silence says so
-        process.stdin.write(asked)
+        process.stdin.write(line)
         await process.stdin.drain()
-    while (said := await process.stdout.readline()) and said != asked:
+    while (reply := await process.stdout.readline()) and reply != line:
         pass  # what a library prints is no answer
-    return said == asked
+    return reply == line
 
 
-async def _end(process: Process) -> None:
-    """Have a process interrupt what it does and wait for it; cancelled meanwhile, kill it."""
+async def _interrupt_process(process: Process) -> None:
+    """Interrupt a process and wait for its end; cancelled meanwhile, kill it."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
     try:
@@ -307,23 +311,25 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
 
 
 class RayEngine(SweepEngine):
-    """Each worker is a task that waits beside the worker's process. Ray gives it its GPUs, and never runs it
-    again by itself: whether a worker is owed once more is the sweep's affair."""
+    """Runs each worker beside a task of Ray, which gives it its GPUs and never retries it: whether a worker
+    is owed once more is the sweep's decision."""
 
     def __init__(
         self, ray: Any, slots: int, gpus_each: int, environment: Mapping[str, str], *, ours: bool
     ) -> None:
-        super().__init__(local_slots((), 1, slots), environment)
+        super().__init__(make_slots((), 1, slots), environment)
         self._ray = ray
         self._ours = ours
         self._lost = ""
         self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(wait_for_worker)
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Ray finds the place
+        """Run a worker as a Ray task. A refused task is a failure that no attempt mends: Ray would start
+        another cluster."""
         write_worker(worker)
         if not self._lost:  # Ray would start another cluster
             try:
-                reference = self._task.remote(*waiting_for(worker, self._environment, worker.key_variable))
+                reference = self._task.remote(*wait_arguments(worker, self._environment, worker.key_variable))
             except (self._ray.exceptions.RayError, ConnectionError) as error:
                 self._lost = f"the Ray cluster accepts no more tasks ({type(error).__name__}: {error})"
         if self._lost:
@@ -332,27 +338,30 @@ class RayEngine(SweepEngine):
             code = await asyncio.shield(asyncio.wrap_future(reference.future()))
         except asyncio.CancelledError:
             if not self._lost:
-                await self._end(reference, worker)
+                await self._cancel_task(reference, worker)
             raise
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             why = f"was left by its Ray task ({type(error).__name__})"
-            return await reported_end(worker, why, LONGEST_END_S)
-        return await reported_end(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
+            return await wait_for_result(worker, why, LONGEST_END_S)
+        return await wait_for_result(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
 
-    async def _end(self, reference: Any, worker: Worker) -> None:
+    async def _cancel_task(self, reference: Any, worker: Worker) -> None:
         self._ray.cancel(reference)
         try:
-            await reported_end(worker, "was cancelled", LONGEST_END_S)
+            await wait_for_result(worker, "was cancelled", LONGEST_END_S)
         except asyncio.CancelledError:
             self._ray.cancel(reference, force=True)
             raise
 
-    async def lost(self) -> str:
-        addresses = [address for address in cluster_addresses(self._ray) if await _is_open(address)]
+    async def wait_until_lost(self) -> str:
+        """Wait until an address of the cluster has been closed for `_LOOKS` looks in a row."""
+        addresses = [
+            address for address in cluster_addresses(self._ray) if await _accepts_connections(address)
+        ]
         looks = 0
         while not self._lost:
             await asyncio.sleep(_LOOK_S)
-            closed = [address for address in addresses if not await _is_open(address)]
+            closed = [address for address in addresses if not await _accepts_connections(address)]
             looks = looks + 1 if closed else 0
             if looks == _LOOKS:
                 self._lost = f"the Ray cluster no longer answers at {closed[0]}"
@@ -366,13 +375,14 @@ class RayEngine(SweepEngine):
 
 
 def cluster_addresses(ray: Any) -> list[str]:
-    """Return where the cluster's head listens, and Ray's process of this machine, which takes the tasks."""
+    """Return the addresses of the cluster's head and of Ray's process on this machine, which takes the
+    tasks."""
     context = ray.get_runtime_context()
     own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
     return [context.gcs_address, *(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own)]
 
 
-async def _is_open(address: str) -> bool:
+async def _accepts_connections(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with suppress(OSError):  # a time-out is one
         async with asyncio.timeout(_LOOK_S):
@@ -395,13 +405,13 @@ def open_slurm(
     folder: Path,
     settings: Mapping[str, Any],
 ) -> SlurmEngine:
-    """Jobs of ``per_slot`` GPUs each, at most ``count`` (or four) at a time; submitit's files go to
-    ``folder``.
+    """Open an engine of jobs with ``per_slot`` GPUs each, at most ``count`` (or four) at a time; submitit's
+    files go to ``folder``.
 
-    ``settings`` are submitit's (``slurm_partition``, ``timeout_min``, ``slurm_account``); ``cluster: local``
-    among them runs the jobs as processes of this machine.
+    ``settings`` are submitit's (``slurm_partition``, ``timeout_min``, ``slurm_account``); ``cluster:
+    local`` among them runs the jobs as processes of this machine.
 
-    Raises UsageError: submitit is not installed, there is no Slurm here, or it knows a setting otherwise.
+    Raises UsageError: submitit is not installed, there is no Slurm here, or it refuses a setting.
     """
     try:
         import submitit
@@ -416,13 +426,13 @@ def open_slurm(
     except (RuntimeError, NameError, TypeError, ValueError, AssertionError) as error:
         raise UsageError(f"--engine slurm: {error}") from error
     if cluster == "slurm":
-        cancel_earlier(folder)
+        cancel_leftover_jobs(folder)
     return SlurmEngine(executor, count or _SLOTS, environment)
 
 
-def cancel_earlier(folder: Path) -> None:
-    """Cancel the jobs of a sweep that was killed: they would hold their GPUs to their own end. The sweep's
-    lock is held, so nobody waits for them any more."""
+def cancel_leftover_jobs(folder: Path) -> None:
+    """Cancel the jobs of a killed sweep, which would hold their GPUs to their own end. The sweep's lock is
+    held, so nobody waits for them any more."""
     program = shutil.which("scancel")
     for submitted in folder.glob("*_submitted.pkl"):
         job, _, _ = submitted.name.partition("_")
@@ -432,20 +442,20 @@ def cancel_earlier(folder: Path) -> None:
 
 
 class SlurmEngine(SweepEngine):
-    """Each worker is a job that waits beside the worker's process; one that waits in the queue has no
-    progress yet. The tested model's key reaches it as Slurm hands on the environment that jobs are submitted
-    from."""
+    """Runs each worker beside a Slurm job; one in the queue has no progress yet. The tested model's key
+    reaches it since Slurm passes on the environment of the submitter."""
 
     def __init__(self, executor: Any, slots: int, environment: Mapping[str, str]) -> None:
-        super().__init__(local_slots((), 1, slots), environment)
+        super().__init__(make_slots((), 1, slots), environment)
         self._executor = executor
         self._jobs: list[Any] = []
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Slurm finds the place
+        """Submit a worker as a job and wait for its result."""
         write_worker(worker)
         if worker.key_variable in self._environment:  # submitit keeps what a job is given in a file
             os.environ[worker.key_variable] = self._environment[worker.key_variable]
-        call = waiting_for(worker, self._environment)
+        call = wait_arguments(worker, self._environment)
         job = await asyncio.to_thread(self._executor.submit, wait_for_worker, *call)
         self._jobs.append(job)
         try:
@@ -453,17 +463,17 @@ class SlurmEngine(SweepEngine):
                 await asyncio.sleep(_LOOK_S)
         except asyncio.CancelledError:
             await asyncio.to_thread(job.cancel)
-            await self._ended(job)
+            await self._wait_for_job_end(job)
             raise
-        return await reported_end(worker, f"was job {job.job_id} of Slurm, which ended as {job.state},")
+        return await wait_for_result(worker, f"was job {job.job_id} of Slurm, which ended as {job.state},")
 
-    async def _ended(self, job: Any) -> None:
-        """A job that was begun has its worker end first."""
+    async def _wait_for_job_end(self, job: Any) -> None:
+        """Wait for a job's end: one that has begun has its worker end first."""
         with suppress(TimeoutError):
             async with asyncio.timeout(LONGEST_END_S):
                 while not await asyncio.to_thread(job.done):  # noqa: ASYNC110
                     await asyncio.sleep(_LOOK_S)
 
     async def aclose(self) -> None:
-        """Jobs end with their workers, a little later than those tell their results."""
-        await asyncio.gather(*map(self._ended, self._jobs))
+        """Wait for the jobs, which end a little later than their workers report."""
+        await asyncio.gather(*map(self._wait_for_job_end, self._jobs))

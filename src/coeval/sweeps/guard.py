@@ -44,22 +44,22 @@ _KILLED_WITHIN_S = 30.0
 LOOK_S = 0.2
 
 
-def processes() -> list[int]:
-    """The ids of all processes that can be seen."""
+def list_processes() -> list[int]:
+    """List the ids of all visible processes."""
     try:
         return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
     except OSError:
         return []
 
 
-def members(group: int) -> list[int]:
-    """The living processes of a group; its leader may have ended before."""
+def list_group_members(group: int) -> list[int]:
+    """List the living processes of a group; its leader may have ended before."""
     if not (_PROC / "self" / "stat").exists():
-        return [group] if _answers(group) else []
-    return [pid for pid in processes() if _group_of(pid) == group]
+        return [group] if _group_exists(group) else []
+    return [pid for pid in list_processes() if _read_group(pid) == group]
 
 
-def _answers(group: int) -> bool:
+def _group_exists(group: int) -> bool:
     try:
         os.killpg(group, 0)
     except OSError:
@@ -67,8 +67,8 @@ def _answers(group: int) -> bool:
     return True
 
 
-def _group_of(pid: int) -> int | None:
-    """None of one that has ended, whether somebody has waited for it or not."""
+def _read_group(pid: int) -> int | None:
+    """Return a process's group, or None if it has exited (zombie included)."""
     try:
         stat = (_PROC / str(pid) / "stat").read_text(errors="replace")
     except OSError:
@@ -78,50 +78,50 @@ def _group_of(pid: int) -> int | None:
 
 
 def is_marked(pid: int, mark: str, output: str) -> bool:
-    """Whether a process was started with ``mark``, or writes to ``output``, a pipe as ``/proc`` names it."""
+    """Check whether a process was started with ``mark``, or writes to ``output``, a pipe as ``/proc`` names
+    it."""
     try:
         environment = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:  # of another user, or just gone
         return False
     if f"{MARK}={mark}".encode() in environment.split(b"\0"):
         return True
-    return bool(output) and any(target(pid, stream) == output for stream in (1, 2))
+    return bool(output) and any(read_descriptor_target(pid, stream) == output for stream in (1, 2))
 
 
-def target(pid: int, descriptor: int) -> str:
-    """What a descriptor of a process leads to, as ``/proc`` names it; empty where it does not tell."""
+def read_descriptor_target(pid: int, descriptor: int) -> str:
+    """Return what a process's descriptor leads to, as ``/proc`` names it; empty if it cannot be read."""
     try:
         return str((_PROC / str(pid) / "fd" / str(descriptor)).readlink())
     except OSError:
         return ""
 
 
-def marked(mark: str, output: str) -> list[int]:
-    """All processes with a mark but this one, in whatever group they are by now."""
-    return [pid for pid in processes() if pid != os.getpid() and is_marked(pid, mark, output)]
+def find_marked_processes(mark: str, output: str) -> list[int]:
+    """Find all processes with a mark except this one, in whatever group they are by now."""
+    return [pid for pid in list_processes() if pid != os.getpid() and is_marked(pid, mark, output)]
 
 
-def end_group(group: int, left: Callable[[], list[int]], grace_s: float) -> Iterator[float]:
-    """End the processes that are ``left`` of a group, and those that have left it: TERM, and KILL after
-    ``grace_s``.
+def end_group(group: int, list_remaining: Callable[[], list[int]], grace_s: float) -> Iterator[float]:
+    """End the remaining processes of a group, and those that have left it: TERM, and KILL after ``grace_s``.
 
-    Yields the seconds to wait before it is taken further, so that whoever ends it waits in his own way. It
-    ends when nothing is left, or half a minute after the KILL: what a driver holds ends late, even so.
+    Yields the seconds to wait before the next step, so that callers wait in their own way. It ends when
+    nothing remains, or half a minute after the KILL: what a driver holds ends late, even so.
     """
     for number, within_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
         until = time.monotonic() + within_s
-        there = left()
-        signal_group(group, there, number)
-        while there and time.monotonic() < until:
+        pids = list_remaining()
+        signal_group(group, pids, number)
+        while pids and time.monotonic() < until:
             yield LOOK_S
-            there = left()
+            pids = list_remaining()
             if number == signal.SIGKILL:
-                signal_group(group, there, number)  # what was born meanwhile
+                signal_group(group, pids, number)  # what was born meanwhile
 
 
 def signal_group(group: int, pids: Sequence[int], number: signal.Signals) -> None:
-    """Signal these processes, and the group they are of; wait for nothing."""
-    within = set(members(group)) if group else set[int]()
+    """Signal these processes, and the group they belong to, without waiting."""
+    within = set(list_group_members(group)) if group else set[int]()
     if within.intersection(pids):
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
@@ -131,8 +131,8 @@ def signal_group(group: int, pids: Sequence[int], number: signal.Signals) -> Non
                 os.kill(pid, number)
 
 
-def boot_id() -> str:
-    """Which start of this machine it is; empty where the system does not tell."""
+def read_boot_id() -> str:
+    """Return the id of this machine's current boot; empty if unknown."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -149,9 +149,9 @@ _LAST_CHUNKS = 64
 
 
 class Launch(msgspec.Struct, frozen=True, kw_only=True):
-    """What a guard is told. ``environment`` goes over its own; of the output ``most_bytes`` are kept, half of
-    them in ``log`` and what was before in ``log`` with ``.1`` after it; ``grace_s`` is how long the group may
-    take to end by itself."""
+    """A guard's order. ``environment`` goes over its own; ``most_bytes`` of the output are kept, the newer
+    half in ``log`` and the older in ``log`` + ``.1``; ``grace_s`` is how long the group may take to end by
+    itself."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -176,7 +176,7 @@ class BoundedLog:
         with suppress(OSError):
             if self._size and self._size + len(data) > self._half:
                 self._file.close()
-                self._path.replace(older(self._path))
+                self._path.replace(rotated_log(self._path))
                 self._file, self._size = self._path.open("wb", buffering=0), 0
             self._size += self._file.write(data)
 
@@ -184,12 +184,12 @@ class BoundedLog:
         self._file.close()
 
 
-def older(log: Path) -> Path:
+def rotated_log(log: Path) -> Path:
     return log.with_name(f"{log.name}.1")
 
 
 class Guard:
-    """A server with its output, until it or the lifeline ends."""
+    """A server with its output, until it or the lifeline ends. Constructing it starts the server."""
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
@@ -217,81 +217,83 @@ class Guard:
 
     @property
     def _pipe(self) -> str:
-        """Its output, as ``/proc`` names it; empty where there is none."""
-        return target(os.getpid(), self._output)
+        """Return the server's output pipe, as ``/proc`` names it; empty without ``/proc``."""
+        return read_descriptor_target(os.getpid(), self._output)
 
     def end_soon(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
 
-    def watch(self) -> int:
-        """Wait for the end of the server or of the lifeline, and end the group; the server's exit code."""
+    def run_to_end(self) -> int:
+        """Wait for the end of the server or of the lifeline, and end the group; return the server's exit
+        code."""
         while not (self._ending or self._has_ended()):
-            self._pass_on(LOOK_S)
-        _say("down")
-        for seconds in end_group(self._server.pid, self._left, self._launch.grace_s):
-            self._pass_on(seconds)
+            self._forward_output(LOOK_S)
+        _report("down")
+        for seconds in end_group(self._server.pid, self._list_remaining, self._launch.grace_s):
+            self._forward_output(seconds)
         for _ in range(_LAST_CHUNKS):
-            if not self._pass_on(0.0):
+            if not self._forward_output(0.0):
                 break
         return self._server.poll() or 0
 
     def _has_ended(self) -> bool:
-        """It is not waited for yet: until the group has ended, its number must not be given to others."""
+        """Check without waiting for the process: until the group has ended, its number must not be given to
+        others."""
         if sys.platform == "darwin":
             return self._server.poll() is not None
         return os.waitid(os.P_PID, self._server.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
-    def _left(self) -> list[int]:
+    def _list_remaining(self) -> list[int]:
         mark = self._launch.environment.get(MARK, "")
-        return sorted({*members(self._server.pid), *marked(mark, self._pipe)})
+        return sorted({*list_group_members(self._server.pid), *find_marked_processes(mark, self._pipe)})
 
-    def _pass_on(self, patience_s: float) -> bool:
-        """Take what comes meanwhile: output, and the end of the lifeline. False: no output came."""
-        came = False
+    def _forward_output(self, patience_s: float) -> bool:
+        """Write arriving output to the log, and note the end of the lifeline. False: no output came."""
+        has_output = False
         for key, _ in self._selector.select(patience_s):
-            data = _read(key.fd)
+            data = _read_available(key.fd)
             if not data:
                 self._selector.unregister(key.fd)
             if key.fd == LIFELINE:
                 self._ending = self._ending or not data
             elif data:
-                came = True
+                has_output = True
                 self._log.write(data)
-        return came
+        return has_output
 
 
 def main() -> None:
-    if not (line := _first_line()).endswith(b"\n"):
+    if not (line := _read_first_line()).endswith(b"\n"):
         return  # the worker was gone before it could say what to start
     try:
         guard = Guard(decode(line, Launch))
     except OSError as error:
-        _say(f"refused {error.strerror}")
+        _report(f"refused {error.strerror}")
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, guard.end_soon)
-    _say(guard.started)
-    _say(f"ended {guard.watch()}")
+    _report(guard.started)
+    _report(f"ended {guard.run_to_end()}")
 
 
-def _first_line() -> bytes:
+def _read_first_line() -> bytes:
     line = b""
-    while not line.endswith(b"\n") and (data := _read(LIFELINE)):
+    while not line.endswith(b"\n") and (data := _read_available(LIFELINE)):
         line += data
     return line
 
 
-def _read(descriptor: int) -> bytes:
-    """What has come; nothing at the end, which may be a reset where it is a socket."""
+def _read_available(descriptor: int) -> bytes:
+    """Read what has come; nothing at the end, which may be a reset if it is a socket."""
     try:
         return os.read(descriptor, _CHUNK)
     except OSError:
         return b""
 
 
-def _say(what: str) -> None:
+def _report(state: str) -> None:
     with suppress(OSError):  # the worker is gone: nobody listens
-        os.write(SAYING, f"{what}\n".encode())
+        os.write(SAYING, f"{state}\n".encode())
 
 
 if __name__ == "__main__":

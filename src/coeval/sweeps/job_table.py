@@ -18,11 +18,11 @@ from msgspec.structs import replace
 from coeval.benchmarks.run.task_folder import TaskFolder, read_first_answer
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import make_decoder
-from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, task_folders
-from coeval.store.rundir import now
-from coeval.sweeps.checkpoints import Checkpoint, newest_file
-from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs, folder_of, shard_name
+from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_whole_lines, store_error
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SHARDS, SUMMARY, list_task_folders
+from coeval.store.rundir import utc_now
+from coeval.sweeps.checkpoints import Checkpoint, last_write_time
+from coeval.sweeps.sweep import JobPlan, Sweep, TaskJobs, shard_name, sweep_folder
 
 # --- Job journal: ``OUT/sweep/jobs.jsonl``
 
@@ -40,14 +40,14 @@ class Job(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Below the output folder."""
+        """Return its folder, below the output folder."""
         return f"step_{self.step}/run_{self.run}/{self.label}"
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job, or one shard of it, came to an end.
+    """The end of a job, or of one shard of it.
 
-    ``settings`` is the hash of what the answers hang on, ``judging`` that of the judge where it was
+    ``settings`` is the hash of all that shapes the answers, ``judging`` that of the judge if it was
     concluded. ``unanswered`` prompts have no good answer, ``unscored`` no score. ``problem`` says why it
     failed.
     """
@@ -70,14 +70,13 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Job(self.step, self.label, self.run)
 
 
-def stamps(out: Path, files: Iterator[str] | list[str]) -> Stamps:
-    """Those of these files that are there, as they are now."""
-    found = ((file, _stamp(f"{out}/{file}")) for file in files)
-    return {file: stamp for file, stamp in found if stamp is not None}
+def stamp_files(out: Path, files: Iterator[str] | list[str]) -> Stamps:
+    """Stamp those of these files that exist with size and time."""
+    return {file: stamp for file in files if (stamp := _stamp(f"{out}/{file}")) is not None}
 
 
-def bears_out(out: Path, line: JobLine) -> bool:
-    """Whether the files of a line are what it says."""
+def matches_files(out: Path, line: JobLine) -> bool:
+    """Check whether a line's files still have its stamps."""
     return bool(line.files) and all(_stamp(f"{out}/{file}") == stamp for file, stamp in line.files.items())
 
 
@@ -99,8 +98,8 @@ _WHOLE_SECONDS = 1.0
 
 
 class OwedJobs(NamedTuple):
-    """What is owed of a checkpoint: ``answers`` by shard, then by task; ``conclusions`` by task. Values are
-    the samples' numbers, and tasks are named as they are asked for."""
+    """A checkpoint's owed work: ``answers`` by shard, then by task as requested; ``conclusions`` by task.
+    Values are the samples' numbers."""
 
     answers: dict[int, dict[str, tuple[int, ...]]]
     conclusions: dict[str, tuple[int, ...]]
@@ -111,7 +110,7 @@ class OwedJobs(NamedTuple):
 
 
 class TaskStatus(NamedTuple):
-    """How many samples of a task and checkpoint are answered and concluded, and whose last attempt failed;
+    """How many samples of a task and checkpoint are answered and concluded, and how many last failed;
     ``missing`` counts answers and scores that whole samples lack; ``problem`` is that of the last failure."""
 
     samples: int
@@ -123,41 +122,40 @@ class TaskStatus(NamedTuple):
 
 
 class JobTable:
-    """The jobs of a plan, held against ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``.
+    """The jobs of a plan, compared with ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``.
 
-    Whoever holds the sweep's lock may also write down what was done.
+    Only the holder of the sweep's lock may record what was done.
     """
 
     def __init__(self, out: Path, plan: JobPlan) -> None:
         self._out = out
         self.plan = plan
-        self._path = folder_of(out) / "jobs.jsonl"
+        self._path = sweep_folder(out) / "jobs.jsonl"
         self._appender: Appender | None = None
         self._answered: dict[Job, dict[str, JobLine]] = {}
         self._concluded: dict[Job, JobLine] = {}
         self._failed: dict[Job, JobLine] = {}
 
     def read(self) -> None:
-        """Take in the journal; a damaged line is passed over, and its job owed again.
+        """Read the journal; skip a damaged line, whose job is owed again.
 
-        Raises StoreError: it is there and cannot be read.
+        Raises StoreError: it cannot be read.
         """
         read = make_decoder(JobLine)
-        for _, line in whole_lines(self._path):
+        for _, line in read_whole_lines(self._path):
             with suppress(Undecodable):
-                self._take_in(read(line))
+                self._apply_line(read(line))
 
     def include(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Write down that these are swept too, in place of others of the same steps.
+        """Record that these checkpoints are swept too, in place of others of the same steps.
 
         Raises StoreError: it cannot be written.
         """
         by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
-        known = tuple(by_step[step] for step in sorted(by_step))
-        self.plan = replace(self.plan, checkpoints=known)
-        self.plan.write(folder_of(self._out))
+        self.plan = replace(self.plan, checkpoints=tuple(by_step[step] for step in sorted(by_step)))
+        self.plan.write(sweep_folder(self._out))
 
-    def _take_in(self, line: JobLine) -> None:
+    def _apply_line(self, line: JobLine) -> None:
         job = line.job
         if line.state == "failed":
             self._failed[job] = line
@@ -169,51 +167,52 @@ class JobTable:
         else:
             self._answered.setdefault(job, {})[line.shard] = line
 
-    def owed(self, checkpoint: Checkpoint) -> OwedJobs:
-        """What is to be done of a checkpoint."""
+    def find_owed(self, checkpoint: Checkpoint) -> OwedJobs:
+        """Find what is owed of a checkpoint."""
         answers: dict[int, dict[str, tuple[int, ...]]] = {}
         conclusions: dict[str, tuple[int, ...]] = {}
-        for task, job, settings in self._jobs(checkpoint):
+        for task, job, settings in self._list_jobs(checkpoint):
             if self._is_concluded(job, task, settings):
                 continue
             conclusions[task.task] = (*conclusions.get(task.task, ()), job.run)
-            for shard in self._owed_shards(job, settings):
+            for shard in self._find_owed_shards(job, settings):
                 of_shard = answers.setdefault(shard, {})
                 of_shard[task.task] = (*of_shard.get(task.task, ()), job.run)
         return OwedJobs(answers, conclusions)
 
-    def _jobs(self, checkpoint: Checkpoint) -> Iterator[tuple[TaskJobs, Job, str]]:
-        """All jobs of a checkpoint, each with its task and the hash of its settings."""
+    def _list_jobs(self, checkpoint: Checkpoint) -> Iterator[tuple[TaskJobs, Job, str]]:
+        """List all jobs of a checkpoint, each with its task and the hash of its settings."""
         for task in self.plan.tasks:
-            settings = self.plan.settings(checkpoint, task)
+            settings = self.plan.hash_settings(checkpoint, task)
             for run in range(task.samples):
                 yield task, Job(checkpoint.step, task.label, run), settings
 
-    def jobs_of(self, checkpoint: Checkpoint) -> int:
-        """How many jobs a checkpoint has, done or not."""
-        return sum(1 for _ in self._jobs(checkpoint))
+    def count_jobs(self, checkpoint: Checkpoint) -> int:
+        """Count a checkpoint's jobs, done or not."""
+        return sum(1 for _ in self._list_jobs(checkpoint))
 
-    def done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
-        """How many jobs of these were done with other settings than the plan's, and so are owed."""
-        found = 0
+    def count_done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
+        """Count jobs that were done with other settings than the plan's, and so are owed."""
+        n_jobs = 0
         for checkpoint in checkpoints:
-            for _, job, settings in self._jobs(checkpoint):
+            for _, job, settings in self._list_jobs(checkpoint):
                 lines = [*self._answered.get(job, {}).values()]
                 lines += [line] if (line := self._concluded.get(job)) is not None else []
-                found += bool(lines) and all(line.settings != settings for line in lines)
-        return found
+                n_jobs += bool(lines) and all(line.settings != settings for line in lines)
+        return n_jobs
 
-    def written_since(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
-        """Those with files newer than the first of their jobs: they may be others than were asked."""
+    def find_rewritten(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+        """Find checkpoints with files newer than their first job: they may not be the ones that answered."""
         first: dict[int, str] = {}
-        known = (*self._concluded.values(), *(one for of in self._answered.values() for one in of.values()))
-        for line in known:
+        answered = (line for lines in self._answered.values() for line in lines.values())
+        for line in (*self._concluded.values(), *answered):
             first[line.step] = min(line.at, first.get(line.step, line.at))
         return [
             checkpoint
             for checkpoint in checkpoints
             if (at := first.get(checkpoint.step)) is not None
-            and newest_file(Path(checkpoint.path)) > datetime.fromisoformat(at).timestamp() + _WHOLE_SECONDS
+            and last_write_time(Path(checkpoint.path))
+            > datetime.fromisoformat(at).timestamp() + _WHOLE_SECONDS
         ]
 
     def _is_concluded(self, job: Job, task: TaskJobs, settings: str) -> bool:
@@ -222,15 +221,15 @@ class JobTable:
             line is not None
             and (line.settings, line.judging) == (settings, task.judged_with)
             and not (line.unanswered or line.unscored)
-            and bears_out(self._out, line)
+            and matches_files(self._out, line)
         )
 
-    def _owed_shards(self, job: Job, settings: str) -> Collection[int]:
-        """The shards whose answers are not all there."""
+    def _find_owed_shards(self, job: Job, settings: str) -> Collection[int]:
+        """Find the shards that lack answers."""
         concluded = self._concluded.get(job)
         if concluded is not None and concluded.settings == settings and not concluded.unanswered:
             answers = f"{job.folder}/{RESPONSES}"
-            held = stamps(self._out, [answers])
+            held = stamp_files(self._out, [answers])
             if held and held.get(answers) == concluded.files.get(answers):
                 return ()
         lines = self._answered.get(job)
@@ -242,12 +241,12 @@ class JobTable:
             if (line := lines.get(shard_name(number, self.plan.shards))) is None
             or line.settings != settings
             or line.unanswered
-            or not bears_out(self._out, line)
+            or not matches_files(self._out, line)
         ]
 
-    def status(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStatus:
-        """Where a task of a checkpoint stands."""
-        settings = self.plan.settings(checkpoint, task)
+    def summarise_task(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStatus:
+        """Count how far a task of a checkpoint is."""
+        settings = self.plan.hash_settings(checkpoint, task)
         answered = concluded = failed = missing = 0
         problem = ""
         for run in range(task.samples):
@@ -255,7 +254,7 @@ class JobTable:
             line = self._concluded.get(job)
             whole = self._is_concluded(job, task, settings)
             concluded += whole
-            answered += whole or not self._owed_shards(job, settings)
+            answered += whole or not self._find_owed_shards(job, settings)
             if line is not None and not whole and line.settings == settings:
                 missing += line.unanswered + line.unscored
             if (failure := self._failed.get(job)) is not None and not whole:
@@ -264,12 +263,12 @@ class JobTable:
         return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
 
     def has_ended(self, checkpoint: Checkpoint, since: float) -> bool:
-        """Whether every job of a checkpoint is whole, or has ended since then (seconds since 1970): it
+        """Check whether every job of a checkpoint is whole, or has ended since then (seconds since 1970): it
         failed, or has gaps."""
-        for task, job, settings in self._jobs(checkpoint):
+        for task, job, settings in self._list_jobs(checkpoint):
             answers_only = task.judged and not self.plan.judges
             lines = [self._failed.get(job), self._concluded.get(job)]
-            if answers_only and self.requested(checkpoint, task, job.run):
+            if answers_only and self.is_requested(checkpoint, task, job.run):
                 lines += self._answered.get(job, {}).values()
             times = [
                 datetime.fromisoformat(line.at).timestamp()
@@ -277,63 +276,73 @@ class JobTable:
                 if line is not None and line.settings == settings  # of this content, not of a former one
             ]
             whole = self._is_concluded(job, task, settings)
-            whole = whole or (answers_only and not self._owed_shards(job, settings))
+            whole = whole or (answers_only and not self._find_owed_shards(job, settings))
             if not whole and max(times, default=-1.0) < since:
                 return False
         return True
 
-    def requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
-        """Whether all prompts of a job were asked, with an answer or without."""
-        settings = self.plan.settings(checkpoint, task)
+    def is_requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+        """Check whether all prompts of a job were requested, answered or not."""
+        settings = self.plan.hash_settings(checkpoint, task)
         job = Job(checkpoint.step, task.label, run)
-        if not self._owed_shards(job, settings):
+        if not self._find_owed_shards(job, settings):
             return True
         lines = self._answered.get(job, {})
         names = (shard_name(number, self.plan.shards) for number in range(self.plan.shards))
         return all((line := lines.get(name)) is not None and line.settings == settings for name in names)
 
     def has_answers(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
-        """Whether a job has any answers, whoever asked for them."""
+        """Check whether a job has any answers, whoever requested them."""
         return TaskFolder(self._out / Job(checkpoint.step, task.label, run).folder).has_answers()
 
     def note_answered(
         self, checkpoint: Checkpoint, task: TaskJobs, run: int, shard: int, unanswered: int
     ) -> None:
-        """Write down that all prompts of a shard were asked; ``unanswered`` of them have no good answer."""
+        """Record that all prompts of a shard were requested; ``unanswered`` of them have no good answer."""
         name = shard_name(shard, self.plan.shards)
         folder = Job(checkpoint.step, task.label, run).folder
-        files = stamps(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
+        files = stamp_files(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
         # One without a name, or an earlier one, is in the whole.
-        files = files or stamps(self._out, [f"{folder}/{RESPONSES}"])
-        self._write(checkpoint, task, run, "answered", shard=name, unanswered=unanswered, files=files)
+        files = files or stamp_files(self._out, [f"{folder}/{RESPONSES}"])
+        self._append_line(checkpoint, task, run, "answered", shard=name, unanswered=unanswered, files=files)
 
     def note_concluded(
         self, checkpoint: Checkpoint, task: TaskJobs, run: int, unanswered: int, unscored: int
     ) -> None:
-        """Write down that a job was scored; of so many prompts there is no answer, or no score."""
+        """Record that a job was scored; so many prompts have no answer, or no score."""
         folder = Job(checkpoint.step, task.label, run).folder
         judged = (path.name for path in (self._out / folder).glob(JUDGMENTS))
         names = (RESPONSES, SUMMARY, SCORES, *sorted(judged))
-        files = stamps(self._out, [f"{folder}/{name}" for name in names])
+        files = stamp_files(self._out, [f"{folder}/{name}" for name in names])
         missing = {"unanswered": unanswered, "unscored": unscored}
-        self._write(checkpoint, task, run, "concluded", judging=task.judged_with, files=files, **missing)
+        self._append_line(
+            checkpoint, task, run, "concluded", judging=task.judged_with, files=files, **missing
+        )
 
     def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
-        """Write down that a job was given up."""
-        self._write(checkpoint, task, run, "failed", problem=problem)
+        """Record that a job was given up."""
+        self._append_line(checkpoint, task, run, "failed", problem=problem)
 
-    def _write(self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState, **more: Any) -> None:
-        """Raises StoreError where the disk refuses."""
-        settings = self.plan.settings(checkpoint, task)
+    def _append_line(
+        self, checkpoint: Checkpoint, task: TaskJobs, run: int, state: JobState, **more: Any
+    ) -> None:
+        """Append a line to the journal; raise StoreError if the disk refuses."""
+        settings = self.plan.hash_settings(checkpoint, task)
         line = JobLine(
-            step=checkpoint.step, label=task.label, run=run, state=state, settings=settings, at=now(), **more
+            step=checkpoint.step,
+            label=task.label,
+            run=run,
+            state=state,
+            settings=settings,
+            at=utc_now(),
+            **more,
         )
         if self._appender is None:
-            if torn_tail(self._path):
+            if read_torn_tail(self._path):
                 cut_torn_tail(self._path)
             self._appender = Appender(self._path)
         self._appender.append(line)
-        self._take_in(line)
+        self._apply_line(line)
 
     def close(self) -> None:
         if self._appender is not None:
@@ -341,9 +350,9 @@ class JobTable:
             self._appender = None
 
 
-def refuse_others(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
-    """Check that the folder of a step has no answers of another checkpoint: nothing is ever relabelled. Set
-    those aside that are of the same path with other files in it, before it was overwritten.
+def refuse_other_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
+    """Refuse a step whose folder has answers of another checkpoint: nothing is ever relabelled. Set aside
+    those of the same path with other content, from before it was overwritten.
 
     Raises UsageError: there are some, or the step was submitted with another path; StoreError: they cannot
     be set aside.
@@ -354,12 +363,12 @@ def refuse_others(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
             raise UsageError(
                 f"step {other.step} is {other.path} already, and {checkpoint.path} was submitted"
             )
-    folders = task_folders(output)[:1] if output.is_dir() else []
+    folders = list_task_folders(output)[:1] if output.is_dir() else []
     first = read_first_answer(folders[0] / RESPONSES) if folders else None
     if first is None or first.model in ("", checkpoint.identity):
         return
     before, sign, content = first.model.rpartition("#")
-    if checkpoint.content and checkpoint.place in (first.model, before if sign else ""):
+    if checkpoint.content and checkpoint.path_and_step in (first.model, before if sign else ""):
         aside = sweep.own_folder / "overwritten" / f"{checkpoint.name}-{content if sign else 'unknown'}"
         aside = next(path for n in count() if not (path := aside.with_name(f"{aside.name}.{n}")).exists())
         try:

@@ -39,15 +39,15 @@ from coeval.sweeps.engine import open_log
 
 
 class ConcludeOrder(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of a checkpoint is to be judged and scored: ``evaluation`` is of mode ``conclude``."""
+    """An order to judge and score a task of a checkpoint: ``evaluation`` is of mode ``conclude``."""
 
     name: str
     evaluation: EvalSpec
 
 
 class SampleConcluded(msgspec.Struct, frozen=True, kw_only=True):
-    """One sample: of so many prompts there is no good answer, and so many judgments are missing besides.
-    ``problem`` says why there is no figure."""
+    """One sample: so many prompts have no good answer, and so many judgments are missing besides. ``problem``
+    says why there is no figure."""
 
     run: int
     unanswered: int = 0
@@ -56,7 +56,7 @@ class SampleConcluded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ConcludeProgress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"):
-    """How far the judging of an order is: ``done`` of ``planned`` judgments stand."""
+    """How far an order is: ``done`` of ``planned`` judgments are recorded."""
 
     name: str
     done: int = 0
@@ -64,11 +64,11 @@ class ConcludeProgress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"
 
 
 class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
-    """The end of an order. ``samples`` are those that were scored; ``problem`` says why others were not, or
-    are to be tried again since the judge was away.
+    """The end of an order. ``samples`` are those scored; ``problem`` says why others were not, or are to be
+    tried again since the judge was away.
 
-    ``cost_usd`` is what its judging has cost over all starts, None where that is not known. ``refused``: the
-    settings do not fit the judge's server, so that another attempt would end alike.
+    ``cost_usd`` is what its judging has cost over all starts, None if unknown. ``refused``: the settings
+    do not fit the judge's server, so another attempt would end alike.
     """
 
     name: str
@@ -89,8 +89,8 @@ read_message: Callable[[bytes], JudgingMessage] = make_decoder(JudgingMessage)  
 """Likewise; the line may be a warning that some package prints."""
 
 
-def written(message: ConcludeOrder | JudgingMessage) -> bytes:
-    """The line."""
+def encode_line(message: ConcludeOrder | JudgingMessage) -> bytes:
+    """Encode a message as a line of JSON."""
     return msgspec.json.encode(message, enc_hook=os.fspath) + b"\n"
 
 
@@ -109,15 +109,15 @@ async def conclude_orders(
     interrupt: asyncio.Event,
     throttle: Throttle | None = None,
 ) -> None:
-    """Conclude every order as it comes, side by side, and tell how far they are and what came of each.
-    ``throttle`` is the pace that their requests keep with those of other processes.
+    """Conclude every order as it comes, side by side; ``tell`` takes their progress and ends. ``throttle`` is
+    the pace that their requests share with those of other processes.
 
-    Returns when there are no more orders and all are told; setting ``interrupt`` has those under way end
+    Returns when there are no more orders and all are reported; setting ``interrupt`` ends those under way
     soon, and later ones at once.
     """
     async with SharedHosts(throttle=throttle) as hosts, asyncio.TaskGroup() as group:
         judging = _Judging(keys, interrupt, hosts)
-        telling = group.create_task(judging.tell_progress(tell))
+        telling = group.create_task(judging.report_progress(tell))
         tasks: set[asyncio.Task[None]] = set()
         async for order in orders:
             task = group.create_task(judging.conclude(order, tell))
@@ -129,7 +129,7 @@ async def conclude_orders(
 
 
 class _Judging:
-    """The orders under way."""
+    """Concludes orders side by side, one of them at a time on the processor."""
 
     def __init__(self, keys: Keys, interrupt: asyncio.Event, hosts: SharedHosts) -> None:
         self._keys = keys
@@ -142,7 +142,7 @@ class _Judging:
     async def conclude(self, order: ConcludeOrder, tell: Callable[[JudgingMessage], None]) -> None:
         onlooker = self._onlookers[order.name] = _Onlooker(order.name)
         try:
-            concluded = await self._concluded(order, onlooker)
+            concluded = await self._conclude_order(order, onlooker)
         except CoevalError as error:
             log.warning("%s: %s", order.name, error)
             interrupted = self._interrupt.is_set()
@@ -154,7 +154,8 @@ class _Judging:
             del self._onlookers[order.name]
         tell(concluded)
 
-    async def _concluded(self, order: ConcludeOrder, onlooker: _Onlooker) -> Concluded:
+    async def _conclude_order(self, order: ConcludeOrder, onlooker: _Onlooker) -> Concluded:
+        """Prepare an order's evaluation, request its judgments and score it."""
         if self._interrupt.is_set():
             return Concluded(name=order.name, interrupted=True)
         async with self._processor:
@@ -166,28 +167,29 @@ class _Judging:
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)
-                concluded = await asyncio.to_thread(_reported, order, prepared, outcome)
+                concluded = await asyncio.to_thread(_summarise_order, order, prepared, outcome)
             self._met = ended.begun and evaluation.judge is not None and not concluded.problem
             return concluded
 
-    async def tell_progress(self, tell: Callable[[JudgingMessage], None]) -> None:
-        said: dict[str, ConcludeProgress] = {}
+    async def report_progress(self, tell: Callable[[JudgingMessage], None]) -> None:
+        reported: dict[str, ConcludeProgress] = {}
         while True:
             await asyncio.sleep(TELL_S)
             for onlooker in list(self._onlookers.values()):
                 progress = onlooker.progress()
-                if said.get(onlooker.name) != progress:
-                    said[onlooker.name] = progress
+                if reported.get(onlooker.name) != progress:
+                    reported[onlooker.name] = progress
                     tell(progress)
 
 
-def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
+def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Concluded:
+    """Summarise an order's samples, the judgments it lacks, and what it has cost."""
     samples: list[SampleConcluded] = []
     away: Counter[str] = Counter()
     for task_run, task in zip(prepared.task_runs, outcome.tasks, strict=False):
         if task.left_at is not None:
             continue
-        if missed := _missed(task_run, outcome):
+        if missed := _count_missed(task_run, outcome):
             away.update(missed)
             continue
         counts = task_run.count_records()
@@ -205,19 +207,19 @@ def _reported(order: ConcludeOrder, prepared: Prepared, outcome: Outcome) -> Con
     if away:
         kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
         problems.append(f"the judge did not answer for {pluralize(away.total(), 'judgment')} ({kinds})")
-    costs = [cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation))]
-    known = [usd for usd in costs if usd is not None]
+    costs = (cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation)))
+    known_usd = [usd for usd in costs if usd is not None]
     return Concluded(
         name=order.name,
         samples=tuple(samples),
         problem="; ".join(problems),
         interrupted=outcome.interrupted,
-        cost_usd=sum(known) if known else None,
+        cost_usd=sum(known_usd) if known_usd else None,
     )
 
 
-def _missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
-    """Judgments that are not there since the judge was away, by reason: they are to be asked for again."""
+def _count_missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
+    """Count, by reason, the judgments missing since the judge was away: these are requested again."""
     lacking = count_failures(task_run.judgments.get(key) for key in task_run.needed)
     return lacking if outcome.stopped else {kind: n for kind, n in lacking.items() if kind in AWAY}
 
@@ -276,21 +278,22 @@ class JudgingProcess:
         self._closing = False
 
     async def conclude(self, name: str, evaluation: EvalSpec) -> Concluded:
-        """Wait for an order's end, whatever that is."""
+        """Send an order and wait for its end, whatever that is."""
         if not self._suspects:
-            return await self._ordered(name, evaluation)
+            return await self._send_order(name, evaluation)
         async with self._turn:  # one of them may have been its death, and is not to take others along
-            return await self._ordered(name, evaluation)
+            return await self._send_order(name, evaluation)
 
-    async def _ordered(self, name: str, evaluation: EvalSpec) -> Concluded:
-        process = await self._started()
+    async def _send_order(self, name: str, evaluation: EvalSpec) -> Concluded:
+        """Send an order to the process, and wait until it or the process ends."""
+        process = await self._ensure_started()
         if process is None:
             return Concluded(name=name, interrupted=True)
         waiting: asyncio.Future[Concluded] = asyncio.get_running_loop().create_future()
         self._waiting[name] = waiting
         with suppress(ConnectionError):  # it died: its reader says so
             if process.stdin is not None:
-                process.stdin.write(written(ConcludeOrder(name=name, evaluation=evaluation)))
+                process.stdin.write(encode_line(ConcludeOrder(name=name, evaluation=evaluation)))
                 await process.stdin.drain()
         try:
             return await waiting
@@ -298,8 +301,8 @@ class JudgingProcess:
             self._waiting.pop(name, None)
             self._progress.pop(name, None)
 
-    async def _started(self) -> Process | None:
-        """None once it is being closed."""
+    async def _ensure_started(self) -> Process | None:
+        """Return the process, started if none lives; None while it is being closed."""
         async with self._starting:
             if self._closing:
                 return None
@@ -315,10 +318,11 @@ class JudgingProcess:
                     limit=_LONGEST_LINE,
                     start_new_session=True,
                 )
-            self._reading = asyncio.create_task(self._read(self._process))
+            self._reading = asyncio.create_task(self._read_messages(self._process))
             return self._process
 
-    async def _read(self, process: Process) -> None:
+    async def _read_messages(self, process: Process) -> None:
+        """Read the process's messages until it ends; then end what it left, and suspect it."""
         while process.stdout is not None and (line := await process.stdout.readline()):
             try:
                 message = read_message(line)
@@ -339,11 +343,11 @@ class JudgingProcess:
                 waiting.set_result(Concluded(name=name, problem=problem, interrupted=self._closing))
 
     def progress(self) -> Mapping[str, ConcludeProgress]:
-        """How far the orders under way are, by name."""
+        """Return how far the orders under way are, by name."""
         return self._progress
 
     async def aclose(self) -> None:
-        """Have the orders that are under way end soon, and wait for that; cancelled, end them at once."""
+        """End the orders under way soon, and wait for that; cancelled, end them at once."""
         self._closing = True
         async with self._starting:
             process, reading = self._process, self._reading
@@ -361,5 +365,6 @@ class JudgingProcess:
 
 
 def judging_command(log: Path, keys: Path | None) -> tuple[str, ...]:
-    """What runs the judging process, as this interpreter; ``keys`` is the user's file of credentials."""
+    """Return the command of the judging process, by this interpreter; ``keys`` is the user's file of
+    credentials."""
     return (sys.executable, "-m", _MODULE, str(log), *(() if keys is None else (str(keys),)))

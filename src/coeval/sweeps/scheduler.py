@@ -20,17 +20,17 @@ from coeval.core.options import spell
 from coeval.core.text import join_names, pluralize
 from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_not_served
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
-from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
+from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_other_checkpoint
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
 from coeval.sweeps.server_command import PRESETS, Merging
-from coeval.sweeps.swapping import base_of
+from coeval.sweeps.swapping import read_base_model
 from coeval.sweeps.sweep import (
     WORKER_ATTEMPTS,
     WORKERS,
     ConclusionDue,
     TaskJobs,
     WorkerDue,
-    foreign_shards_taken_in,
+    merge_other_shards,
 )
 from coeval.sweeps.sweep_choice import SweepRequest
 from coeval.sweeps.worker_files import Worker, WorkerProgress, WorkerResult, read_progress, read_result
@@ -47,8 +47,7 @@ class SweepProblem(NamedTuple):
 
 
 class WorkerShown(NamedTuple):
-    """A slot, and the worker in it; None where it is free. ``progress`` is what the worker tells of
-    itself."""
+    """A slot and its worker, None if free; ``progress`` is what the worker reports."""
 
     slot: WorkerSlot
     worker: str | None
@@ -56,8 +55,8 @@ class WorkerShown(NamedTuple):
 
 
 class SweepBoard:
-    """Counts, and what runs now. ``workers``, ``jobs`` are those owed at the start (and found since), of so
-    many ``checkpoints``; ``jobs_before`` were done then."""
+    """Counts of a sweep, and what runs now. ``workers`` and ``jobs`` are those owed at the start (and since),
+    of so many ``checkpoints``; ``jobs_before`` were done then."""
 
     def __init__(self, slots: Sequence[WorkerSlot]) -> None:
         self.began = time.monotonic()
@@ -73,7 +72,7 @@ class SweepBoard:
         self._costs: dict[str, float] = {}
 
     def expect(self, jobs: int, workers: int, before: int = 0) -> None:
-        """Count what of a checkpoint is to be done, and what was done before."""
+        """Count a checkpoint's owed work, and what was done before."""
         self.checkpoints += bool(jobs or workers)
         self.jobs_before += before
         self.workers += workers
@@ -87,11 +86,11 @@ class SweepBoard:
 
     @property
     def waiting(self) -> int:
-        """Workers that wait for a slot."""
+        """Count workers that wait for a slot."""
         return max(0, self.workers - self.workers_ended - self.left - len(self._running))
 
-    def shown_workers(self) -> Iterator[WorkerShown]:
-        """Every slot."""
+    def list_slots(self) -> Iterator[WorkerShown]:
+        """Yield every slot with its worker."""
         running = dict(self._running)
         for slot in self._slots:
             name, folder = running.get(slot.number, (None, None))
@@ -105,8 +104,8 @@ class SweepBoard:
         finally:
             del self._judging[name]
 
-    def shown_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
-        """The tasks that are judged or scored now."""
+    def list_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
+        """Yield the tasks that are judged or scored now, with their progress."""
         for name, judge_worker in list(self._judging.items()):
             yield name, judge_worker.progress().get(name)
 
@@ -123,12 +122,12 @@ class SweepBoard:
 
     @property
     def cost_usd(self) -> float | None:
-        """What the judging of these tasks has cost; None where no price is known."""
+        """Sum what the judging of these tasks has cost; None without any price."""
         return sum(self._costs.values()) if self._costs else None
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 2 where no server came up, 3 with gaps or failed jobs, 130 interrupted."""
+        """Return 0 if complete, 2 if no server came up, 3 with gaps or failed jobs, 130 if interrupted."""
         if self.interrupted:
             return INTERRUPTED
         if self.unavailable and not self.concluded:
@@ -137,23 +136,23 @@ class SweepBoard:
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is missing, in words, with the reasons of what was given up, each of them once."""
+        """List what is missing, in words; each reason for giving up once."""
         alike: dict[str, list[str]] = {}
         for problem in self.problems:
             if problem.given_up:
                 alike.setdefault(problem.why, []).append(problem.what)
-        found = [
+        gaps = [
             f"{join_names(names, 4)}: {why}" for why, names in alike.items()
         ]  # told once, of whatever number
         if self.unanswered or self.unscored:
             answers, judgments = pluralize(self.unanswered, "answer"), pluralize(self.unscored, "judgment")
-            found.append(f"missing: {answers}, {judgments}; the same command again asks for them")
+            gaps.append(f"missing: {answers}, {judgments}; the same command again asks for them")
         if self.failed:
-            found.append(f"{pluralize(self.failed, 'job')} failed; the same command retries them")
-        return tuple(found)
+            gaps.append(f"{pluralize(self.failed, 'job')} failed; the same command retries them")
+        return tuple(gaps)
 
-    def counts(self) -> str:
-        """How far it is, in words."""
+    def describe_counts(self) -> str:
+        """Describe how far it is, in words."""
         parts = [f"{self.concluded:,} of {pluralize(self.jobs, 'job')} done"]
         if self.failed:
             parts.append(f"{self.failed:,} failed")
@@ -161,7 +160,7 @@ class SweepBoard:
             parts.append(f"{self.waiting:,} waiting for a slot")
         return ", ".join(parts)
 
-    def tell_problem(self, what: str, why: str, *, given_up: bool) -> None:
+    def add_problem(self, what: str, why: str, *, given_up: bool) -> None:
         self.problems.append(SweepProblem(what, why, given_up))
 
 
@@ -172,7 +171,7 @@ HOPELESS = 3
 
 
 class Scheduler:
-    """Brings the owed jobs of a sweep to their ends. What it does is to be seen on its ``board``."""
+    """Brings the owed jobs of a sweep to their ends. Its ``board`` shows what it does."""
 
     def __init__(
         self,
@@ -205,37 +204,37 @@ class Scheduler:
         self._news = asyncio.Event()
 
     def add(self, checkpoint: Checkpoint) -> None:
-        """Have what is owed of a checkpoint done.
+        """Queue what is owed of a checkpoint.
 
-        Raises StoreError: answers of other shards cannot be taken in.
+        Raises StoreError: answers of other shards cannot be merged.
         """
-        owed = self._table.owed(checkpoint)
+        owed = self._table.find_owed(checkpoint)
         if owed.answers and self._settings.inference:
-            foreign_shards_taken_in(self._sweep, checkpoint, self._labels)
+            merge_other_shards(self._sweep, checkpoint, self._labels)
         workers = list(owed.answers.items()) if self._settings.inference else []
         for number, samples in workers:
             self._workers.append(WorkerDue(checkpoint, number, samples))
         self._open_workers[checkpoint.step] = len(workers)
-        due = self._due(checkpoint, owed)
-        before = self._table.jobs_of(checkpoint) - sum(map(len, owed.conclusions.values()))
-        self.board.expect(sum(len(each.runs) for each in due), len(workers), before)
+        due = self._list_conclusions(checkpoint, owed)
+        before = self._table.count_jobs(checkpoint) - sum(map(len, owed.conclusions.values()))
+        self.board.expect(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
         if not workers:
-            self._conclude(checkpoint)
-        self._tell()
+            self._queue_conclusions(checkpoint)
+        self._notify()
 
     async def run(self, interrupt: asyncio.Event, source: CheckpointWatch | None = None) -> None:
-        """Do all owed work, and what ``source`` adds. Setting ``interrupt`` has everything that runs end
-        soon; cancelling ends it at once. What is finished stays in either case.
+        """Do all owed work, and what ``source`` adds. Setting ``interrupt`` ends everything that runs soon;
+        cancelling ends it at once. What is finished stays in either case.
 
         Raises WindowExceeded: the settings fit no server; StoreError: the journal cannot be written, or a
         worker's folder.
         """
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
-            slots = [group.create_task(self._serve(slot)) for slot in self._engine.slots]
-            judges = [group.create_task(self._judge()) for _ in range(self._settings.judge_jobs)]
+            slots = [group.create_task(self._run_slot(slot)) for slot in self._engine.slots]
+            judges = [group.create_task(self._run_judging()) for _ in range(self._settings.judge_jobs)]
             beside = [group.create_task(self._stop_when(interrupt, slots))]
-            follows = [] if source is None else [group.create_task(self._follow(source))]
+            follows = [] if source is None else [group.create_task(self._add_new_checkpoints(source))]
             beside += [*follows, group.create_task(self._leave_when_lost([*slots, *follows]))]
             try:
                 await asyncio.wait([*slots, *judges])
@@ -246,67 +245,67 @@ class Scheduler:
     async def _stop_when(self, interrupt: asyncio.Event, slots: Sequence[asyncio.Task[None]]) -> None:
         await interrupt.wait()
         self._stopping = self.board.interrupted = True
-        self._tell()
+        self._notify()
         for slot in slots:
             slot.cancel()
         await self._judge_worker.aclose()
 
     async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
-        """Once no worker can run anywhere, leave their work and have the rest judged."""
-        why = await self._engine.lost()
+        """Leave the workers' work once the engine is lost, and have the rest judged."""
+        why = await self._engine.wait_until_lost()
         if not self._no_worker_to_come():
-            self._leave(f"{why}; the same command continues", self._running)
+            self._leave_rest(f"{why}; the same command continues", self._running)
         self._watching = False
         for task in tasks:
             task.cancel()
-        self._tell()
+        self._notify()
 
-    async def _follow(self, source: CheckpointWatch) -> None:
-        while (found := await source.next()) is not None:
-            for checkpoint in found:
+    async def _add_new_checkpoints(self, source: CheckpointWatch) -> None:
+        while (checkpoints := await source.wait_for_next()) is not None:
+            for checkpoint in checkpoints:
                 while self._is_busy(checkpoint.step) and not self._stopping:  # its predecessor, overwritten
-                    await self._hear(None)
-                self._take(checkpoint)
+                    await self._wait_for_news(None)
+                self._add_unless_other(checkpoint)
         self._watching = False
-        self._tell()
+        self._notify()
 
     def _is_busy(self, step: int) -> bool:
-        due = (each.checkpoint.step for each in self._conclusions)
+        due = (conclusion.checkpoint.step for conclusion in self._conclusions)
         return bool(self._open_workers.get(step)) or step in self._judged_now or step in due
 
-    def _take(self, checkpoint: Checkpoint) -> None:
+    def _add_unless_other(self, checkpoint: Checkpoint) -> None:
         try:
-            refuse_others(self._sweep, self._table.plan, checkpoint)
+            refuse_other_checkpoint(self._sweep, self._table.plan, checkpoint)
         except UsageError as error:
-            self.board.tell_problem(checkpoint.name, str(error), given_up=True)
+            self.board.add_problem(checkpoint.name, str(error), given_up=True)
             return
         self._table.include([checkpoint])
         self.add(checkpoint)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._news.set()
         self._news = asyncio.Event()
 
-    async def _hear(self, within_s: float | None) -> None:
+    async def _wait_for_news(self, within_s: float | None) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._news.wait()
 
     # Workers
 
-    async def _serve(self, slot: WorkerSlot) -> None:
+    async def _run_slot(self, slot: WorkerSlot) -> None:
         """Run workers in a slot until there are none; then its GPUs are free, while others are judged."""
-        while (due := await self._next(self._workers, self._no_worker_to_come)) is not None:
+        while (due := await self._wait_for_due(self._workers, self._no_worker_to_come)) is not None:
             self._running += 1
             try:
                 await self._run_worker(due, slot)
             finally:
                 self._running -= 1
-                self._tell()
-        await self._engine.free(slot)
+                self._notify()
+        await self._engine.free_slot(slot)
 
-    async def _next(self, waiting: deque[_DueT], nothing_to_come: Callable[[], bool]) -> _DueT | None:
-        """Take the first of these that may be begun, as soon as there is one; None: there will be none."""
+    async def _wait_for_due(self, waiting: deque[_DueT], nothing_to_come: Callable[[], bool]) -> _DueT | None:
+        """Wait for the first of these that may begin, and take it out; None: there will be none."""
         while not self._stopping:
             now = asyncio.get_running_loop().time()
             for due in waiting:
@@ -316,19 +315,20 @@ class Scheduler:
             if nothing_to_come():
                 return None
             waits = [due.attempts.not_before - now for due in waiting]
-            await self._hear(min(waits, default=None))
+            await self._wait_for_news(min(waits, default=None))
         return None
 
     def _no_worker_to_come(self) -> bool:
         return not (self._workers or self._running or self._watching)
 
     async def _run_worker(self, due: WorkerDue, slot: WorkerSlot) -> None:
+        """Run a due worker once, record what it answered, and end, retry or give it up."""
         try:
-            merged = await self._merged(due.checkpoint)
+            merged = await self._prepare_checkpoint(due.checkpoint)
         except CoevalError as error:
             self._give_up(due, due.checkpoint.name, str(error))
             return
-        worker = self._sweep.worker(due.checkpoint, due.number, due.samples, slot, merged)
+        worker = self._sweep.make_worker(due.checkpoint, due.number, due.samples, slot, merged)
         self.board.begin_worker(slot, worker)
         result: WorkerResult | None = None
         try:
@@ -338,18 +338,19 @@ class Scheduler:
             raise
         finally:
             self.board.end_worker(slot)
-            self._note_answered(due, result)
+            self._record_answered(due, result)
         if result.end == "done":
             self._answered += 1
             self._end_worker(due)
         elif result.end == "refused" and not self._answered:
             raise WindowExceeded(result.problem)
         elif not self._stopping:
-            self._put_back(due, worker, result)
+            self._retry_or_give_up(due, worker, result)
 
-    async def _merged(self, checkpoint: Checkpoint) -> Path | None:
-        """
-        Raises CoevalError: a checkpoint is not as it was submitted, or cannot be merged.
+    async def _prepare_checkpoint(self, checkpoint: Checkpoint) -> Path | None:
+        """Merge a checkpoint if the sweep does, and return the merged folder.
+
+        Raises CoevalError: it is not as it was submitted, cannot be merged, or no server of ours loads it.
         """
         sharded = self._merging is not None
         if checkpoint.content and (
@@ -357,54 +358,55 @@ class Scheduler:
         ):
             raise UsageError(why)
         if self._merging is not None:
-            return await self._merging.merged(checkpoint)
+            return await self._merging.merge(checkpoint)
         server = self._sweep.server
         knows_none = server is not None and not server.serves_adapters and server.template in PRESETS.values()
-        if knows_none and base_of(checkpoint.path) is not None:
+        if knows_none and read_base_model(checkpoint.path) is not None:
             raise UsageError(
                 f"{checkpoint.path} is a LoRA adapter: {spell('swap')} lora serves it on its base model, "
                 f"and {spell('merge_command')} merges it first"
             )
         return None
 
-    def _note_answered(self, due: WorkerDue, result: WorkerResult | None) -> None:
-        """What stands whole of a worker's tasks; of one that is done all were asked."""
+    def _record_answered(self, due: WorkerDue, result: WorkerResult | None) -> None:
+        """Record the tasks that a worker has answered whole; a worker that is done has requested all."""
         if result is None:
             return
-        for each in result.tasks:
-            if result.end == "done" or each.answers == each.prompts:
-                task = self._labels[each.task]
-                unanswered = each.prompts - each.answers
-                self._table.note_answered(due.checkpoint, task, each.run, due.number, unanswered)
+        for answered in result.tasks:
+            unanswered = answered.prompts - answered.answers
+            if result.end == "done" or not unanswered:
+                task = self._labels[answered.task]
+                self._table.note_answered(due.checkpoint, task, answered.run, due.number, unanswered)
 
-    def _put_back(self, due: WorkerDue, worker: Worker, result: WorkerResult) -> None:
+    def _retry_or_give_up(self, due: WorkerDue, worker: Worker, result: WorkerResult) -> None:
+        """Queue a worker again, or give it up, and the rest if none of the first was answered."""
         problem = result.problem or "it was interrupted from outside"
         progress = read_progress(worker.folder)
         weight = 2 if result.end == "server_failed" else 1  # the worker has started it several times
         weight = weight if result.again else due.attempts.most
-        due.attempts.end_short(progress.done if progress is not None else 0, weight)
+        due.attempts.record_short_end(progress.done if progress is not None else 0, weight)
         if due.attempts.exhausted:
             self.board.unavailable = not self._answered and result.end == "server_failed"
             self._given_up += 1
             self._give_up(due, worker.name, problem)
             if self._given_up >= HOPELESS and not self._answered and self._workers:
-                self._leave("all of the first failed; fix what they report and start again")
+                self._leave_rest("all of the first failed; fix what they report and start again")
             return
-        self.board.tell_problem(worker.name, problem, given_up=False)
+        self.board.add_problem(worker.name, problem, given_up=False)
         self._workers.appendleft(due)
 
     def _give_up(self, due: WorkerDue, name: str, problem: str) -> None:
         for task, runs in due.samples.items():
             for run in runs:
-                if not self._table.requested(due.checkpoint, self._tasks[task], run):
-                    self._fail(due.checkpoint, self._tasks[task], run, problem)
-        self.board.tell_problem(name, problem, given_up=True)
+                if not self._table.is_requested(due.checkpoint, self._tasks[task], run):
+                    self._record_failure(due.checkpoint, self._tasks[task], run, problem)
+        self.board.add_problem(name, problem, given_up=True)
         self._end_worker(due)
 
-    def _leave(self, why: str, running: int = 0) -> None:
+    def _leave_rest(self, why: str, running: int = 0) -> None:
         count = len(self._workers) + running
-        what = f"{count:,} more" if count else "later checkpoints"
-        self.board.tell_problem(what, f"left, since {why}", given_up=True)
+        work = f"{count:,} more" if count else "later checkpoints"
+        self.board.add_problem(work, f"left, since {why}", given_up=True)
         self.board.left += count or 1
         self._workers.clear()
 
@@ -414,31 +416,33 @@ class Scheduler:
         if not self._open_workers[due.checkpoint.step]:
             if self._merging is not None:
                 self._merging.forget(due.checkpoint)
-            self._conclude(due.checkpoint)
+            self._queue_conclusions(due.checkpoint)
 
-    def _fail(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
+    def _record_failure(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
         self._table.note_failed(checkpoint, task, run, problem)
         self.board.failed += 1
 
     # Judging
 
-    def _conclude(self, checkpoint: Checkpoint) -> None:
-        """Have everything of a checkpoint concluded that is there to be."""
-        owed = self._table.owed(checkpoint)
+    def _queue_conclusions(self, checkpoint: Checkpoint) -> None:
+        """Queue the conclusion of every task of a checkpoint that can be judged or scored."""
+        owed = self._table.find_owed(checkpoint)
         if not self._settings.judge:
             judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
             self.board.unjudged += sum(
-                self._table.requested(checkpoint, task, run) for task in judged for run in range(task.samples)
+                self._table.is_requested(checkpoint, task, run)
+                for task in judged
+                for run in range(task.samples)
             )
-        is_there = self._table.requested if self._settings.inference else self._table.has_answers
-        for due in self._due(checkpoint, owed):
+        is_there = self._table.is_requested if self._settings.inference else self._table.has_answers
+        for due in self._list_conclusions(checkpoint, owed):
             runs = tuple(run for run in due.runs if is_there(checkpoint, due.task, run))
             if runs:
                 self._conclusions.append(due.of(runs))
-        self._tell()
+        self._notify()
 
-    def _due(self, checkpoint: Checkpoint, owed: OwedJobs) -> list[ConclusionDue]:
-        """The conclusions that this start of the sweep makes."""
+    def _list_conclusions(self, checkpoint: Checkpoint, owed: OwedJobs) -> list[ConclusionDue]:
+        """List the conclusions that this start of the sweep makes."""
         tasks = ((self._tasks[name], runs) for name, runs in owed.conclusions.items())
         return [
             ConclusionDue(checkpoint, task, runs)
@@ -446,29 +450,30 @@ class Scheduler:
             if self._settings.judge or not task.judged
         ]
 
-    async def _judge(self) -> None:
-        while (due := await self._next(self._conclusions, self._no_conclusion_to_come)) is not None:
+    async def _run_judging(self) -> None:
+        while (due := await self._wait_for_due(self._conclusions, self._no_conclusion_to_come)) is not None:
             self._judged_now.append(due.checkpoint.step)
             try:
-                evaluation = self._sweep.concluding(due.checkpoint, due.task.task, due.runs)
+                evaluation = self._sweep.make_conclusion(due.checkpoint, due.task.task, due.runs)
                 with self.board.concluding(due.name, self._judge_worker):
                     concluded = await self._judge_worker.conclude(due.name, evaluation)
-                self._note_concluded(due, concluded)
+                self._record_concluded(due, concluded)
             finally:
                 self._judged_now.remove(due.checkpoint.step)
-                self._tell()
+                self._notify()
 
     def _no_conclusion_to_come(self) -> bool:
         return self._no_worker_to_come() and not (self._conclusions or self._judged_now)
 
-    def _note_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
+    def _record_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
+        """Record the samples that an order concluded, and retry or give up the others."""
         self.board.count_cost(due.name, concluded.cost_usd)
         ended = set[int]()
         for sample in concluded.samples:
             ended.add(sample.run)
             if sample.problem:
-                self._fail(due.checkpoint, due.task, sample.run, sample.problem)
-                self.board.tell_problem(due.name, sample.problem, given_up=True)
+                self._record_failure(due.checkpoint, due.task, sample.run, sample.problem)
+                self.board.add_problem(due.name, sample.problem, given_up=True)
                 continue
             self._table.note_concluded(
                 due.checkpoint, due.task, sample.run, sample.unanswered, sample.unscored
@@ -479,20 +484,20 @@ class Scheduler:
             return
         if not self.board.judged:  # a judge that has never answered is waited for no longer than a server
             due.attempts.most = WORKER_ATTEMPTS
-        due.attempts.end_short(len(ended))
+        due.attempts.record_short_end(len(ended))
         given_up = due.attempts.exhausted or concluded.refused
-        self.board.tell_problem(due.name, concluded.problem, given_up=given_up)
+        self.board.add_problem(due.name, concluded.problem, given_up=given_up)
         if given_up:
             for run in left:
-                self._fail(due.checkpoint, due.task, run, concluded.problem)
+                self._record_failure(due.checkpoint, due.task, run, concluded.problem)
         else:
             self._conclusions.append(due.of(left))
 
 
-def problems_of(error: BaseException) -> Iterator[CoevalError]:
-    """Our own errors among those of a group of tasks."""
+def find_own_errors(error: BaseException) -> Iterator[CoevalError]:
+    """Yield our own errors in an exception group."""
     if isinstance(error, BaseExceptionGroup):
-        for each in error.exceptions:
-            yield from problems_of(each)
+        for member in error.exceptions:
+            yield from find_own_errors(member)
     elif isinstance(error, CoevalError):
         yield error

@@ -16,7 +16,7 @@ from coeval.core.errors import CoevalError, ServerDown, UsageError
 from coeval.core.plain import escape_line
 from coeval.core.shown_url import KEY_SHAPED, find_url_secrets, is_credential_name, strip_credentials
 from coeval.core.text import digest, join_names
-from coeval.sweeps.checkpoints import Checkpoint, what_lacks, why_not_served
+from coeval.sweeps.checkpoints import Checkpoint, why_incomplete, why_not_served
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess
 from coeval.sweeps.worker_files import Server
@@ -90,61 +90,61 @@ class ServerCommand:
         except ValueError as error:
             raise UsageError(f"{self.flag}: {error} in {self.text}; close it") from error
         if not self.words:
-            known = f", or one of {', '.join(self.presets)}" if self.presets else ""
-            raise UsageError(f"{self.flag} is empty; give a command{known}")
+            presets = f", or one of {', '.join(self.presets)}" if self.presets else ""
+            raise UsageError(f"{self.flag} is empty; give a command{presets}")
         self._refuse_credentials()
-        self._named = self._names()
+        self._named = self._find_placeholders()
 
     def _refuse_credentials(self) -> None:
-        """A command stands in the files of its workers, and in the list of this machine's processes."""
-        if (found := _credential_in(self.text)) is not None:
+        """Raise UsageError if the command holds a credential: workers' files and the process list show it."""
+        if (credential := _find_credential(self.text)) is not None:
             raise UsageError(
-                f"{self.flag} holds a credential ({found}), and commands are kept in files; set it as a "
+                f"{self.flag} holds a credential ({credential}), and commands are kept in files; set it as a "
                 "variable of your environment that the server reads, and pass that on by its name: "
                 "--server-env NAME"
             )
 
-    def _names(self) -> frozenset[str]:
-        found = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
-        known = join_names(f"{{{name}}}" for name in self.placeholders)
-        for name in found:
+    def _find_placeholders(self) -> frozenset[str]:
+        """Find the placeholders; raise UsageError if one is unknown, or a needed one absent."""
+        names = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
+        all_names = join_names(f"{{{name}}}" for name in self.placeholders)
+        for name in names:
             if name not in self.placeholders:
                 close = get_close_matches(name, self.placeholders, n=1)
                 hint = f"did you mean {{{close[0]}}}? There are" if close else "there are"
                 raise UsageError(
-                    f"{self.flag}: {{{name}}} is no placeholder; {hint} {known}. "
+                    f"{self.flag}: {{{name}}} is no placeholder; {hint} {all_names}. "
                     f"The text itself is written {{{{{name}}}}}"
                 )
         for name, why in self.needed.items():
-            if name not in found:
+            if name not in names:
                 raise UsageError(f"{self.flag} needs {{{name}}}: {why}")
-        return frozenset(found)
+        return frozenset(names)
 
     @property
     def serves_path(self) -> bool:
-        """Whether the server is told no name, and calls the model as the checkpoint that it loads."""
+        """Check whether the server is given no name, and so calls the model as its checkpoint."""
         return "checkpoint" in self._named and "name" not in self._named
 
     @property
     def loads_at_will(self) -> bool:
-        """Whether it loads whatever model a request names, and lists others."""
-        return (_program(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
+        """Check whether it loads whatever model a request names, and lists others."""
+        return (_program_name(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 
     @property
-    def for_adapters(self) -> str:
-        """The template of a server that is to load adapters."""
+    def adapter_template(self) -> str:
+        """Return the template of a server that is to load adapters."""
         return self.text + FOR_ADAPTERS.get(self.text, "")
 
-    def inherited(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
-        """What of an ``environment`` the server is given: all but credentials, and those of them that are
-        ``passed`` by name, or that the command names."""
+    def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
+        """Filter an ``environment`` for the server: no credentials but those ``passed`` by name, or named in
+        the command."""
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
-    def filled(self, server: Server, port: int) -> tuple[str, ...]:
-        """The words of the command for a server that is to listen on ``port``.
+    def fill_for_server(self, server: Server, port: int) -> tuple[str, ...]:
+        """Fill the command for a server that is to listen on ``port``; return its words.
 
-        Raises UsageError: a value would be read as code: the word that it stands in is a shell's, or the
-        like.
+        Raises UsageError: as `fill_placeholders`.
         """
         values = {
             "checkpoint": server.checkpoint,
@@ -154,32 +154,33 @@ class ServerCommand:
             "tp_size": str(server.tp_size),
             "gpus": ",".join(server.gpus),
         }
-        return self.filled_with(values)
+        return self.fill_placeholders(values)
 
-    def filled_with(self, values: Mapping[str, str]) -> tuple[str, ...]:
-        """The words of the command with the value of each placeholder.
+    def fill_placeholders(self, values: Mapping[str, str]) -> tuple[str, ...]:
+        """Fill the placeholders with these values; return the command's words.
 
-        Raises UsageError: as `filled`.
+        Raises UsageError: a value would be read as code, since a shell or the like reads the word around
+        it.
         """
         return tuple(
-            _filled(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
+            _fill_word(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
             for number, word in enumerate(self.words)
         )
 
 
 def _is_code(word: str, before: Sequence[str]) -> bool:
-    """Whether a word is read by a shell, or by something else that reads more than a word. What ssh is given
-    is joined, and read by a shell at the other end."""
+    """Check whether a shell or another interpreter reads a word. What ssh is given is joined, and read by a
+    shell at the other end."""
     if _CODE.search(_PLACE.sub("", word)):
         return True
-    return bool(before) and (_RUNS.fullmatch(before[-1]) is not None or "ssh" in map(_program, before))
+    return bool(before) and (_RUNS.fullmatch(before[-1]) is not None or "ssh" in map(_program_name, before))
 
 
-def _program(word: str) -> str:
+def _program_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _filled(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
+def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
     def value(match: re.Match[str]) -> str:
         if match[1]:
             return f"{{{match[2]}}}"
@@ -195,8 +196,8 @@ def _filled(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -
     return _PLACE.sub(value, word)
 
 
-def _credential_in(text: str) -> str | None:
-    """What of a command is a credential, by its name; references to variables are none."""
+def _find_credential(text: str) -> str | None:
+    """Return the name of a credential in a command, if any; references to variables are none."""
     before = ""
     for word in re.split(r"[\s,;{}()\[\]]+", re.sub(r"['\"]", "", text)):
         sign = next((sign for sign in "=:" if sign in word[1:-1] and "://" not in word), None)
@@ -227,8 +228,8 @@ class MergeCommand(ServerCommand):
 
 
 class Merging:
-    """Merges checkpoints, each once, into folders below ``workers``, where the command's log lies too. Of the
-    credentials the command gets those whose variables are ``passed``."""
+    """Merges checkpoints, each once, into folders below ``workers``, beside the command's log. The command
+    gets only credentials whose variables are ``passed``."""
 
     def __init__(self, template: str, workers: Path, passed: Collection[str]) -> None:
         self._command = MergeCommand(template)
@@ -240,7 +241,7 @@ class Merging:
     def _folder(self, checkpoint: Checkpoint) -> Path:
         return self._workers / f"{checkpoint.name}.merge"
 
-    async def merged(self, checkpoint: Checkpoint) -> Path:
+    async def merge(self, checkpoint: Checkpoint) -> Path:
         """Return a checkpoint's merged folder, made now unless an earlier start has.
 
         Raises CoevalError: it cannot be merged; with the last lines of the command's log.
@@ -249,12 +250,13 @@ class Merging:
             if checkpoint.identity in self._failed:
                 raise ServerDown(self._failed[checkpoint.identity])
             try:
-                return await self._merge(checkpoint)
+                return await self._run_merge(checkpoint)
             except CoevalError as error:
                 self._failed[checkpoint.identity] = str(error)
                 raise
 
-    async def _merge(self, checkpoint: Checkpoint) -> Path:
+    async def _run_merge(self, checkpoint: Checkpoint) -> Path:
+        """Run the merge command into a temporary folder, and rename that once it holds a checkpoint."""
         folder = self._folder(checkpoint)
         merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
         if merged.is_dir():
@@ -262,27 +264,27 @@ class Merging:
         await asyncio.to_thread(self.forget, checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         making = merged.with_suffix(".tmp")
-        words = self._command.filled_with({"path": checkpoint.path, "merged": str(making)})
+        words = self._command.fill_placeholders({"path": checkpoint.path, "merged": str(making)})
         log = ServerLog(folder, os.environ)
         process = await ServerProcess.begin(
-            folder, words, {}, 0, self._command.inherited(os.environ, self._passed)
+            folder, words, {}, 0, self._command.filter_environment(os.environ, self._passed)
         )
         try:
             await process.gone.wait()
         except asyncio.CancelledError:
             process.kill()
             raise
-        lacking = what_lacks(making)
+        lacking = why_incomplete(making)
         if process.code or lacking is not None:
-            why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit}"
-            raise ServerDown(f"{self._command.flag} {why}. {log.reported()}")
+            why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit_note}"
+            raise ServerDown(f"{self._command.flag} {why}. {log.describe_failure()}")
         if why := why_not_served(checkpoint, merged=True):
             raise ServerDown(why)
         making.rename(merged)
         return merged
 
     def forget(self, checkpoint: Checkpoint) -> None:
-        """Remove what was merged, whole or half: it takes the room of a model."""
+        """Remove what was merged, whole or half: it takes the space of a model."""
         self._failed.pop(checkpoint.identity, None)
         for made in self._folder(checkpoint).glob("merged-*"):
             shutil.rmtree(made, ignore_errors=True)

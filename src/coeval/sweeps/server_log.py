@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from textwrap import indent
 
 from coeval.core.plain import cut_middle, escape_line
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import is_credential_name
-from coeval.sweeps.guard import older
+from coeval.sweeps.guard import rotated_log
 
 LOG = "server.log"
 # Of a server's output that are kept on disk.
@@ -78,63 +79,66 @@ class ServerLog:
         self.path = folder / LOG
         named = (value for name, value in environment.items() if value and is_credential_name(name))
         self._redactor = Redactor((*secrets, *named))
-        self._from = self._size()
+        self._from = self._read_size()
 
     def begin(self) -> None:
-        """What is written from now on is of another start."""
-        self._from = self._size()
+        """Mark the start of another server: lines before this belong to an earlier one."""
+        self._from = self._read_size()
 
     def last_lines(self, most: int = LINES) -> list[str]:
-        """The last lines that hold something, since `begin`."""
-        lines = (line for line in self._lines(self._tail()) if not _AFTERMATH.search(line))
+        """Return the last lines with text since `begin`."""
+        lines = (line for line in self._clean_lines(self._read_tail()) if not _AFTERMATH.search(line))
         return [cut_middle(line, _LONGEST_LINE) for line in lines][-most:]
 
     def error_line(self) -> str:
-        """The last line that names an error; empty where none does, as after a kill."""
+        """Return the last line that names an error; empty if none does, as after a kill."""
         return next((line.strip() for line in reversed(self.last_lines()) if _ERROR.search(line)), "")
 
     def lasting_error(self) -> str:
-        """The error's line without its numbers, which differ between starts; empty where another start may
-        pass it by."""
+        """Return the error's line without its numbers, which differ between starts; empty if another start
+        may succeed."""
         if _PASSING.search(" ".join(self.last_lines())):
             return ""
         return re.sub(r"\d+", "", self.error_line() or "".join(self.last_lines(1)))
 
-    def reported(self) -> str:
-        """The last lines for a message, with what they hint at."""
+    def describe_failure(self) -> str:
+        """Quote the last lines for a message, after a hint at their cause."""
         lines = self.last_lines()
         if not lines:
             return f"It wrote nothing ({self.path})."
-        said = "\n".join(lines)
-        hint = next((f"Probably {hint}.\n" for pattern, hint in _HINTS if pattern.search(said)), "")
-        shown = "\n".join(f"  {line}" for line in lines)
-        return f"{hint}Its last lines ({self.path}):\n{shown}"
+        text = "\n".join(lines)
+        hint = next((f"Probably {hint}.\n" for pattern, hint in _HINTS if pattern.search(text)), "")
+        return f"{hint}Its last lines ({self.path}):\n{indent(text, '  ')}"
 
-    def redacted(self, text: str) -> str:
+    def redact(self, text: str) -> str:
         return self._redactor.redact_message(text)
 
-    def _lines(self, text: str) -> Iterator[str]:
+    def _clean_lines(self, text: str) -> Iterator[str]:
         for line in self._redactor.redact_message(_ESCAPES.sub("", text)).split("\n"):
             # Of a bar that is drawn again and again, its last state.
             last = next((part for part in reversed(line.split("\r")) if part.strip()), "")
             if last:
                 yield escape_line(last.expandtabs().rstrip())
 
-    def _tail(self) -> str:
-        data = _end_of(self.path, self._from)
-        if len(data) < _READ and (before := older(self.path)).exists() and self._size() < self._from:
-            data = _end_of(before, 0)[-(_READ - len(data)) :] + data
+    def _read_tail(self) -> str:
+        data = _read_end(self.path, self._from)
+        if (
+            len(data) < _READ
+            and (before := rotated_log(self.path)).exists()
+            and self._read_size() < self._from
+        ):
+            data = _read_end(before, 0)[-(_READ - len(data)) :] + data
         return data.decode(errors="backslashreplace")
 
-    def _size(self) -> int:
+    def _read_size(self) -> int:
         try:
             return self.path.stat().st_size
         except OSError:
             return 0
 
 
-def _end_of(path: Path, begin: int) -> bytes:
-    """The last bytes of a file, of those from ``begin`` on; all that there are where it is shorter."""
+def _read_end(path: Path, begin: int) -> bytes:
+    """Read the last bytes of a file, from ``begin`` at the earliest; all of a shorter one."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

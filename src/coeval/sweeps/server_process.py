@@ -27,18 +27,18 @@ from coeval.core.text import join_names
 from coeval.models.transport.body import WireError
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.pool import RequestRoute, Wire
-from coeval.store.jsonl import read_json_if_whole, started, write_json_atomic
+from coeval.store.jsonl import process_start_time, read_json_if_whole, write_json_atomic
 from coeval.sweeps.guard import (
     LOOK_S,
     MARK,
     MODULE,
     Launch,
-    boot_id,
     end_group,
+    find_marked_processes,
     is_marked,
-    marked,
-    members,
-    processes,
+    list_group_members,
+    list_processes,
+    read_boot_id,
     signal_group,
 )
 from coeval.sweeps.server_log import LOG, MOST_BYTES
@@ -68,16 +68,16 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     boot: str = ""
 
     @classmethod
-    def of_now(cls, mark: str, port: int) -> ServerRecord:
-        """Of a server that this process is about to start."""
+    def for_new_server(cls, mark: str, port: int) -> ServerRecord:
+        """Make the record of a server that this process is about to start."""
         me = os.getpid()
         return cls(
             mark=mark,
             port=port,
             worker=me,
-            worker_started=started(me) or "",
+            worker_started=process_start_time(me) or "",
             host=socket.gethostname(),
-            boot=boot_id(),
+            boot=read_boot_id(),
         )
 
     def write(self, folder: Path) -> None:
@@ -88,36 +88,40 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.host == socket.gethostname()
 
     @property
-    def is_of_here(self) -> bool:
-        """Whether its numbers mean something on this machine now."""
-        return self.is_of_this_host and self.boot == boot_id()
+    def is_of_this_boot(self) -> bool:
+        """Check whether its numbers mean anything on this machine now."""
+        return self.is_of_this_host and self.boot == read_boot_id()
 
     @property
     def worker_lives(self) -> bool:
-        return self.is_of_here and self.worker > 0 and started(self.worker) == self.worker_started
+        return (
+            self.is_of_this_boot
+            and self.worker > 0
+            and process_start_time(self.worker) == self.worker_started
+        )
 
-    def processes(self) -> list[int]:
-        """Those of its living processes that can be told from others: the group, if it is still the server's,
-        and whatever else bears its mark."""
-        if not self.is_of_here:
+    def living_processes(self) -> list[int]:
+        """List its living processes that can be told from others: the group, if it is still the server's, and
+        whatever else bears its mark."""
+        if not self.is_of_this_boot:
             return []
-        group = members(self.group) if self.group else []
-        leads = bool(self.started) and started(self.group) == self.started
+        group = list_group_members(self.group) if self.group else []
+        leads = bool(self.started) and process_start_time(self.group) == self.started
         if not leads and not any(is_marked(pid, self.mark, self.output) for pid in group):
             group = []
-        return sorted({*group, *marked(self.mark, self.output)})
+        return sorted({*group, *find_marked_processes(self.mark, self.output)})
 
     def end(self, grace_s: float) -> Iterator[float]:
-        """End what is left of it, as `end_group` does."""
-        return end_group(self.group, self.processes, grace_s)
+        """End what remains of it, as `end_group` does."""
+        return end_group(self.group, self.living_processes, grace_s)
 
     def kill(self) -> None:
-        """Kill what is left of it, and wait for nothing."""
-        signal_group(self.group, self.processes(), signal.SIGKILL)
+        """Kill what remains of it, without waiting."""
+        signal_group(self.group, self.living_processes(), signal.SIGKILL)
 
 
-def read_record(folder: Path) -> ServerRecord | None:
-    """The record of a worker's folder; None where there is none, or a damaged one."""
+def read_server_record(folder: Path) -> ServerRecord | None:
+    """Read the record in a worker's folder; None if absent or damaged."""
     return read_json_if_whole(folder / RECORD, ServerRecord)
 
 
@@ -159,7 +163,7 @@ class ServerProcess:
 
         Raises ServerDown: there is no such command.
         """
-        record = ServerRecord.of_now(secrets.token_hex(16), port)
+        record = ServerRecord.for_new_server(secrets.token_hex(16), port)
         record.write(folder)  # before there is anything to find
         launch = Launch(
             command=command,
@@ -168,12 +172,12 @@ class ServerProcess:
             most_bytes=MOST_BYTES,
             grace_s=GRACE_S,
         )
-        with (folder / WORKER_LOG).open("ab") as said:
+        with (folder / WORKER_LOG).open("ab") as worker_log:
             guard = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-P", "-m", MODULE),
                 stdin=PIPE,
                 stdout=PIPE,
-                stderr=said,
+                stderr=worker_log,
                 env=inherited,
                 start_new_session=True,
             )
@@ -181,14 +185,18 @@ class ServerProcess:
         async with AsyncExitStack() as undoing:
             undoing.push_async_callback(guard.communicate)
             undoing.callback(process.kill)  # undone first
-            await process._launch(launch)
+            await process._start_server(launch)
             undoing.pop_all()
         return process
 
-    async def _launch(self, launch: Launch) -> None:
+    async def _start_server(self, launch: Launch) -> None:
+        """Order the guard to start the server, and record what it started.
+
+        Raises ServerDown: it cannot.
+        """
         with suppress(ConnectionError):  # it is gone: its silence says so
             self._write(msgspec.json.encode(launch) + b"\n")
-        kind, _, rest = (await self._said()).partition(" ")
+        kind, _, rest = (await self._read_guard_line()).partition(" ")
         if kind != "started":
             why = (
                 f"{launch.command[0]}: {escape_line(rest)}"
@@ -201,26 +209,26 @@ class ServerProcess:
             )
         pid, _, output = rest.partition(" ")
         self.record = msgspec.structs.replace(
-            self.record, group=int(pid), started=started(int(pid)) or "", output=output
+            self.record, group=int(pid), started=process_start_time(int(pid)) or "", output=output
         )
         self.record.write(self._folder)
-        self._reported = asyncio.create_task(self._listen())
+        self._reported = asyncio.create_task(self._follow_guard())
 
     def _write(self, data: bytes) -> None:
         if self._guard.stdin is not None:
             self._guard.stdin.write(data)
 
-    async def _said(self) -> str:
+    async def _read_guard_line(self) -> str:
         stdout = self._guard.stdout
         return "" if stdout is None else (await stdout.readline()).decode(errors="replace").strip()
 
-    async def _listen(self) -> None:
-        """Wait for the server's end; where the guard ended before it, end it."""
-        await self._said()
+    async def _follow_guard(self) -> None:
+        """Wait for the server's end; end it if the guard ended before it."""
+        await self._read_guard_line()
         self.down.set()
-        said = await self._said()
-        if said.startswith("ended "):
-            self.code = int(said.partition(" ")[2])
+        line = await self._read_guard_line()
+        if line.startswith("ended "):
+            self.code = int(line.partition(" ")[2])
         await self._guard.communicate()  # to the end of its output: only then are its pipes closed
         for seconds in self.record.end(GRACE_S):  # what the guard has left: nothing, unless it was killed
             await asyncio.sleep(seconds)
@@ -229,8 +237,8 @@ class ServerProcess:
         self.gone.set()
 
     @property
-    def exit(self) -> str:
-        """How it ended, for a message; empty where that is not known."""
+    def exit_note(self) -> str:
+        """Describe how it ended, for a message; empty if unknown."""
         if self.code is None:
             return ""
         if self.code >= 0:
@@ -239,7 +247,7 @@ class ServerProcess:
         return f" (ended by {signal.Signals(-self.code).name}{hint})"
 
     async def end(self) -> None:
-        """End the server with its group, and wait for that; where that is cancelled, it is killed."""
+        """End the server with its group, and wait for that; cancelled, kill it."""
         if self._reported is None:
             return
         if self._guard.stdin is not None:
@@ -255,7 +263,7 @@ class ServerProcess:
             raise
 
     def kill(self) -> None:
-        """End it at once, and wait for nothing."""
+        """Kill the server at once, without waiting."""
         with suppress(ProcessLookupError):
             self._guard.kill()
         self.record.kill()
@@ -268,10 +276,10 @@ WINDING_DOWN_S = 60.0
 
 
 def end_leftovers(workers: Path) -> list[str]:
-    """End the servers of all workers below a folder, which nobody else works in; a sentence on each.
+    """End the servers of all workers below a folder in which nobody else works; return a sentence on each.
 
-    A worker that still lives is waited for, since it is ending its server; one that does not end is killed.
-    Servers of other machines are left to these.
+    A worker that still lives is waited for, since it is ending its server; one that does not end is
+    killed. Servers of other machines are left to these.
     """
     until = time.monotonic() + WINDING_DOWN_S
     folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
@@ -280,8 +288,8 @@ def end_leftovers(workers: Path) -> list[str]:
 
 
 def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None:
-    """As `end_leftovers`, of one worker's folder."""
-    record = read_record(folder)
+    """End the server of one worker's folder, as `end_leftovers` does."""
+    record = read_server_record(folder)
     if record is None or not record.is_of_this_host:
         return None
     until = time.monotonic() + patience_s
@@ -290,7 +298,7 @@ def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None
     if record.worker_lives and record.worker != os.getpid():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(record.worker, signal.SIGKILL)
-    left = record.processes()  # nothing, where the machine has been started anew since
+    left = record.living_processes()  # nothing, where the machine has been started anew since
     for seconds in record.end(GRACE_S):
         time.sleep(seconds)
     with suppress(OSError):
@@ -311,22 +319,22 @@ _LISTENS = "0A"
 
 
 class Listening(NamedTuple):
-    """Who takes connections on a port: ``ours``; ``stranger``, the id of another process, 0 for one that
-    cannot be seen into."""
+    """Who takes connections on a port: ``ours``, and ``stranger``, the id of another process, 0 for one that
+    cannot be inspected."""
 
     ours: bool
     stranger: int | None
 
 
-def free_port(host: str) -> int:
-    """A port on which nobody listens, below those that the system gives to outgoing connections: minutes may
-    pass until the server takes it.
+def find_free_port(host: str) -> int:
+    """Find a port on which nobody listens, below those that the system gives to outgoing connections: minutes
+    may pass until the server takes it.
 
     Raises UsageError: there is none.
     """
     highest = _lowest_outgoing() - 1
     for port in random.sample(range(_LOWEST, highest), _TRIES):
-        if is_free(host, port):
+        if is_port_free(host, port):
             return port
     raise UsageError(
         f"no free port was found on {host} between {_LOWEST} and {highest}; end what listens there"
@@ -341,8 +349,8 @@ def _lowest_outgoing() -> int:
     return lowest if lowest > _LOWEST + 2 * _TRIES else 65_535
 
 
-def is_free(host: str, port: int) -> bool:
-    """Whether a server could listen there now."""
+def is_port_free(host: str, port: int) -> bool:
+    """Check whether a server could listen on a port now."""
     if any(True for _ in _listening_sockets(port)):
         return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -355,22 +363,22 @@ def is_free(host: str, port: int) -> bool:
     return True
 
 
-def listening(port: int, pids: Collection[int]) -> Listening:
-    """Whether these processes take connections on a port, and whether any other does: servers of one user may
-    share a port (``SO_REUSEPORT``), and then answer for each other."""
+def find_listeners(port: int, pids: Collection[int]) -> Listening:
+    """Find whether these processes take connections on a port, and whether any other does: servers of one
+    user may share a port (``SO_REUSEPORT``), and then answer for each other."""
     if not any(table.exists() for table in _TABLES):  # then a server is taken at its word
         return Listening(ours=True, stranger=None)
-    found = set(_listening_sockets(port))
-    mine = found & _sockets_of(pids)
-    others = found - mine
+    sockets = set(_listening_sockets(port))
+    own = sockets & _list_process_sockets(pids)
+    others = sockets - own
     if not others:
-        return Listening(bool(mine), stranger=None)
-    owner = next((pid for pid in processes() if others.intersection(_sockets_of([pid]))), 0)
-    return Listening(bool(mine), stranger=owner)
+        return Listening(bool(own), stranger=None)
+    owner = next((pid for pid in list_processes() if others.intersection(_list_process_sockets([pid]))), 0)
+    return Listening(bool(own), stranger=owner)
 
 
 def _listening_sockets(port: int) -> Iterator[str]:
-    """The inodes of the sockets that listen on a port, at any address of this machine."""
+    """Yield the inodes of sockets that listen on a port, at any address of this machine."""
     for table in _TABLES:
         try:
             lines = table.read_text().splitlines()[1:]
@@ -382,7 +390,7 @@ def _listening_sockets(port: int) -> Iterator[str]:
                 yield rest[5]
 
 
-def _sockets_of(pids: Collection[int]) -> set[str]:
+def _list_process_sockets(pids: Collection[int]) -> set[str]:
     targets: list[str] = []
     for pid in pids:
         with suppress(OSError):  # of another user, or just gone
@@ -402,11 +410,11 @@ _NOT_THERE = (404, 405, 501)
 _LONGEST_NAME = 120
 
 
-async def until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
-    """Wait until /health, or ``url``/models where that is not there, answers 200, and it is this server that
+async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
+    """Wait until /health, or ``url``/models if that is absent, answers 200, and it is this server that
     listens there.
 
-    Raises ServerDown: the server has ended, it is not up in time, or another process listens on its port.
+    Raises ServerDown: the server has ended, is not up in time, or another process listens on its port.
     """
     began, look_s = time.monotonic(), _LOOK_S[0]
     wire = Wire()
@@ -418,7 +426,7 @@ async def until_up(server: ServerProcess, url: str, within_s: float, key: str | 
                     "or see why it hangs",
                     again=False,
                 )
-            if await asyncio.to_thread(_is_ours, server) and await _answers(wire, url, key):
+            if await asyncio.to_thread(_listens_on_port, server) and await _is_healthy(wire, url, key):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(look_s):
@@ -429,22 +437,24 @@ async def until_up(server: ServerProcess, url: str, within_s: float, key: str | 
     raise ServerDown("the server ended before it was up")
 
 
-def _is_ours(server: ServerProcess) -> bool:
-    """Whether the server takes connections on its port; raises where anybody else does."""
+def _listens_on_port(server: ServerProcess) -> bool:
+    """Check whether the server takes connections on its port; raise ServerDown if another process does."""
     port = server.record.port
-    found = listening(port, server.record.processes())
-    if found.stranger:
-        if server.down.is_set() or found.stranger in server.record.processes():  # it has just ended, or begun
+    listening = find_listeners(port, server.record.living_processes())
+    if listening.stranger:
+        if (
+            server.down.is_set() or listening.stranger in server.record.living_processes()
+        ):  # it has just ended, or begun
             return False
         raise ServerDown(
-            f"process {found.stranger} listens on port {port}, which is the server's, and is not of the "
+            f"process {listening.stranger} listens on port {port}, which is the server's, and is not of the "
             "server's process group: nothing was asked there. End it, or let the sweep choose the ports"
         )
     # It was free when the server was started: what listens there now and cannot be seen into came with it.
-    return found.ours or found.stranger == 0
+    return listening.ours or listening.stranger == 0
 
 
-async def _answers(wire: Wire, url: str, key: str | None) -> bool:
+async def _is_healthy(wire: Wire, url: str, key: str | None) -> bool:
     health = await _get(wire, f"{url.removesuffix('/v1')}/health", key)
     if health is None or health.status == 200:
         return health is not None
@@ -462,22 +472,22 @@ async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
         return None
 
 
-async def served_names(url: str, key: str | None = None) -> list[str]:
-    """The models that a server says it serves; none where it does not say."""
+async def fetch_served_names(url: str, key: str | None = None) -> list[str]:
+    """Fetch the models that a server lists; none if it lists none."""
     wire = Wire()
     try:
         reply = await _get(wire, f"{url}/models", key)
     finally:
         await wire.aclose()
     try:
-        found = decode(reply.body) if reply is not None and reply.status == 200 else None
+        listing = decode(reply.body) if reply is not None and reply.status == 200 else None
     except Undecodable:
-        found = None
-    data = found.get("data") if isinstance(found, dict) else None
+        listing = None
+    data = listing.get("data") if isinstance(listing, dict) else None
     rows = data if isinstance(data, list) else []
     return [row["id"] for row in rows if isinstance(row, dict) and isinstance(row.get("id"), str)]
 
 
-def shown_names(names: Iterable[str]) -> str:
-    """Names of models, as a message takes them."""
+def format_names(names: Iterable[str]) -> str:
+    """Join names of models for a message."""
     return join_names([escape_line(name)[:_LONGEST_NAME] for name in names])

@@ -18,9 +18,9 @@ from coeval.core.entry_points import install_command
 from coeval.core.errors import GAPS, CoevalError, StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error
 from coeval.store.rundir import RunDir
-from coeval.sweeps.checkpoints import Checkpoint, Submission, content_of
+from coeval.sweeps.checkpoints import Checkpoint, Submission, hash_content
 from coeval.sweeps.job_table import JobTable
-from coeval.sweeps.sweep import JobPlan, folder_of, queue_of
+from coeval.sweeps.sweep import JobPlan, queue_folder, sweep_folder
 
 log = logging.getLogger("coeval")
 
@@ -31,29 +31,29 @@ LOOK_S = 2.0
 def submit_checkpoint(
     out: str | Path, step: int, path: str | Path, wait: bool = False, say: Callable[[str], None] = log.info
 ) -> int:
-    """Put a snapshot into the queue of the sweep in ``out``, and return 0 at once; with ``wait``, once it is
-    scored (0; answered, where the sweep does not judge) or has failed (3). Nothing of the snapshot is read
-    but names, sizes and times.
+    """Put a snapshot into the queue of the sweep in ``out``. Return 0 at once; with ``wait``, once it is
+    scored (0; answered, if the sweep does not judge) or has failed (3). Only names, sizes and times of its
+    files are read.
 
-    Raises UsageError: there is no such folder, the step is that of another path, or ``out`` is something
-    else's; StoreError: the queue cannot be written.
+    Raises UsageError: there is no such folder, the step is that of another path, or ``out`` is not a
+    sweep's; StoreError: the queue cannot be written.
     """
     out, folder = Path(out), Path(path).absolute()
     if step < 0:
         raise UsageError(f"step {step!r}: give a whole number, 0 or more")
-    content = content_of(folder)
+    content = hash_content(folder)
     if not content:
         raise UsageError(f"{path} is no folder with files in it; save the checkpoint first, then submit it")
     checkpoint = Checkpoint(step=step, path=str(folder), content=content)
-    _refuse_another(out, checkpoint)
+    _refuse_other_path(out, checkpoint)
     submission = Submission(checkpoint=checkpoint, at=time.time_ns())
-    _put(_file(out, step), submission)
-    return _wait(out, submission, say) if wait else 0
+    _write_submission(_queue_file(out, step), submission)
+    return _wait_until_scored(out, submission, say) if wait else 0
 
 
-def no_sweep_runs(out: Path) -> str:
-    """Say what to start where no sweep of this machine is at work in ``out``; empty where one is."""
-    if RunDir(folder_of(out)).writer() is not None:
+def explain_idle_sweep(out: Path) -> str:
+    """Explain what to start if no sweep of this machine is at work in ``out``; empty if one is."""
+    if RunDir(sweep_folder(out)).writer() is not None:
         return ""
     return (
         f"no sweep runs in {out} on this machine; the snapshot is kept in its queue. Start "
@@ -61,21 +61,23 @@ def no_sweep_runs(out: Path) -> str:
     )
 
 
-def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
-    own = folder_of(out)
+def _refuse_other_path(out: Path, checkpoint: Checkpoint) -> None:
+    """Raise UsageError if ``out`` is not a sweep's, or has the step with another path; StoreError if it is a
+    link."""
+    own = sweep_folder(out)
     if out.is_dir() and not own.is_dir() and any(out.iterdir()):
         raise UsageError(f"{out} is not a sweep's folder; give the --out of the sweep, or a new folder")
-    for place in (own, queue_of(out), _file(out, checkpoint.step)):
-        if place.is_symlink():
-            raise StoreError(f"{place} is a link, and nothing is written through one; remove it")
+    for path in (own, queue_folder(out), _queue_file(out, checkpoint.step)):
+        if path.is_symlink():
+            raise StoreError(f"{path} is a link, and nothing is written through one; remove it")
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; give the --out of the sweep")
-    known: list[Checkpoint] = []
+    earlier: list[Checkpoint] = []
     with suppress(FileNotFoundError, StoreError):  # not submitted yet, or damaged
-        known.append(read_json(_file(out, checkpoint.step), Submission).checkpoint)
+        earlier.append(read_json(_queue_file(out, checkpoint.step), Submission).checkpoint)
     with suppress(FileNotFoundError, StoreError):  # the sweep has not begun
-        known += JobPlan.read(own).checkpoints
-    for other in known:
+        earlier += JobPlan.read(own).checkpoints
+    for other in earlier:
         if other.step == checkpoint.step and other.path != checkpoint.path:
             raise UsageError(
                 f"step {other.step} of {out} is {other.path} already; give {checkpoint.path} another step, "
@@ -83,13 +85,13 @@ def _refuse_another(out: Path, checkpoint: Checkpoint) -> None:
             )
 
 
-def _file(out: Path, step: int) -> Path:
-    return queue_of(out) / f"step_{step}.json"
+def _queue_file(out: Path, step: int) -> Path:
+    return queue_folder(out) / f"step_{step}.json"
 
 
-def _put(file: Path, submission: Submission) -> None:
-    """Replace a file, without waiting for the disk: beside a checkpoint that is being flushed, that would
-    take seconds of training."""
+def _write_submission(file: Path, submission: Submission) -> None:
+    """Replace a file without waiting for the disk: beside a checkpoint that is being flushed, that would take
+    seconds of training."""
     temporary = file.with_name(f".{file.name}.{os.getpid()}.tmp")
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -101,30 +103,30 @@ def _put(file: Path, submission: Submission) -> None:
         raise store_error("write", file, error) from error
 
 
-def _wait(out: Path, submission: Submission, say: Callable[[str], None]) -> int:
-    """Say how far a submission is whenever that changes; 0 once it is scored, 3 where it failed."""
-    said = ""
+def _wait_until_scored(out: Path, submission: Submission, say: Callable[[str], None]) -> int:
+    """Report how far a submission is whenever that changes; return 0 once it is scored, 3 if it failed."""
+    reported = ""
     while True:
-        code, now = _outcome(out, submission)
-        if code is None and (idle := no_sweep_runs(out)):
-            now = idle
-        if now != said:
-            say(now)
+        code, message = _read_outcome(out, submission)
+        if code is None:
+            message = explain_idle_sweep(out) or message
+        if message != reported:
+            say(message)
         if code is not None:
             return code
-        said = now
+        reported = message
         time.sleep(LOOK_S)
 
 
-def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
-    """None while it is under way.
+def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
+    """Return the exit code, None while it is under way, and the message.
 
     Raises UsageError: another snapshot has taken its step.
     """
     checkpoint, name = submission.checkpoint, submission.checkpoint.name
     try:
-        latest = read_json(_file(out, checkpoint.step), Submission).checkpoint
-        plan = JobPlan.read(folder_of(out))
+        latest = read_json(_queue_file(out, checkpoint.step), Submission).checkpoint
+        plan = JobPlan.read(sweep_folder(out))
     except FileNotFoundError:
         return None, f"{name}: in the queue"
     if latest != checkpoint:
@@ -133,19 +135,19 @@ def _outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
         return None, f"{name}: in the queue"
     table = JobTable(out, plan)
     table.read()
-    found = [table.status(checkpoint, task) for task in plan.tasks]
-    jobs, done = sum(each.samples for each in found), sum(each.concluded for each in found)
+    statuses = [table.summarise_task(checkpoint, task) for task in plan.tasks]
+    jobs, done = sum(task.samples for task in statuses), sum(task.concluded for task in statuses)
     counts = f"{name}: {done} of {jobs} jobs scored"
     if not plan.judges:
-        pairs = zip(plan.tasks, found, strict=True)
-        if left := sum(each.answered - each.concluded for task, each in pairs if task.judged):
+        pairs = zip(plan.tasks, statuses, strict=True)
+        if left := sum(status.answered - status.concluded for task, status in pairs if task.judged):
             counts += f", {left} answered and not judged: the sweep runs with --no-judge"
             done += left
     if done == jobs:
         return 0, counts
     if not table.has_ended(checkpoint, submission.at // 10**9):
         return None, counts
-    why = next((each.problem for each in found if each.problem), "answers or judgments are missing")
+    why = next((status.problem for status in statuses if status.problem), "answers or judgments are missing")
     return GAPS, f"{counts}; {why}"
 
 
@@ -167,7 +169,7 @@ def sweep_callback(out: str | Path) -> Any:
         """Submits what is saved; only the process of rank 0 does."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002  theirs
-            if state.is_world_process_zero and (idle := no_sweep_runs(Path(out))):
+            if state.is_world_process_zero and (idle := explain_idle_sweep(Path(out))):
                 log.warning("%s", idle)
 
         def on_save(self, args: Any, state: Any, control: Any, **_: Any) -> None:  # noqa: ARG002  theirs

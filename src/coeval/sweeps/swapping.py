@@ -43,17 +43,17 @@ _CANARY_TOKENS = 32
 _LONGEST_SAID = 200
 
 
-def as_started(server: Server) -> Server:
-    """Return a server as its command is filled: one that serves adapters starts with their base model."""
+def with_base_model(server: Server) -> Server:
+    """Return a server with what it starts with: one that serves adapters starts with their base model."""
     if not server.serves_adapters:
         return server
     return msgspec.structs.replace(
-        server, checkpoint=base_of(server.checkpoint) or server.checkpoint, name=KEPT_NAME
+        server, checkpoint=read_base_model(server.checkpoint) or server.checkpoint, name=KEPT_NAME
     )
 
 
-def base_of(path: str) -> str | None:
-    """Return the base model that an adapter's folder names; None where it is no adapter."""
+def read_base_model(path: str) -> str | None:
+    """Read the base model that an adapter's folder names; None if it is no adapter."""
     try:
         return decode((Path(path) / ADAPTER).read_bytes(), _AdapterConfig).base_model_name_or_path or None
     except (OSError, Undecodable):
@@ -65,11 +65,11 @@ class _AdapterConfig(msgspec.Struct):
 
 
 class ServedAdapter:
-    """The adapter of a server that is up: which one it holds, and how it gets the next one.
+    """The adapter of a running server, and how to load the next one.
 
-    ``server`` names the checkpoint that it holds: an adapter, or the base model itself. After `settle`,
-    ``name`` is what to ask the model for as, and ``answers`` those to the canaries; None where it gives none.
-    ``loads`` counts adapters; ``is_proven`` is whether a swap gave the answers of a cold start.
+    ``server`` names the checkpoint that it holds: an adapter, or the base model itself. After
+    `load_first`, ``name`` is the model's name in requests, and ``answers`` those to the canaries; None if
+    it gives none. ``loads`` counts adapters; ``is_proven``: a swap gave the answers of a cold start.
     """
 
     def __init__(self, url: str, server: Server, key: str | None) -> None:
@@ -86,19 +86,19 @@ class ServedAdapter:
         self._adapter = ""
         self._is_sglang = False
 
-    async def settle(self) -> None:
-        """Load the adapter of a server that has just come up, and ask it the canaries.
+    async def load_first(self) -> None:
+        """Load the adapter of a server that has just come up, and send it the canaries.
 
         Raises SwapDoubted: it does not load the adapter.
         """
         with suppress(WireError, OSError):
-            self._is_sglang = (await self._sent("GET", "/get_model_info")).status == 200
-        await self._load(self.server)
+            self._is_sglang = (await self._send("GET", "/get_model_info")).status == 200
+        await self._load_adapter(self.server)
         with suppress(SwapDoubted):
             self.answers = await self._ask_canaries()
 
     async def swap(self, after: Server) -> tuple[str, ...]:
-        """Have the server hold another checkpoint; its answers to the canaries.
+        """Load another checkpoint into the server; return its answers to the canaries.
 
         Raises SwapDoubted: it may hold anything.
         """
@@ -107,21 +107,22 @@ class ServedAdapter:
             raise SwapDoubted(
                 "the server does not answer plain prompts (/v1/completions), which check a swap"
             )
-        if as_started(before).checkpoint != as_started(after).checkpoint:
+        if with_base_model(before).checkpoint != with_base_model(after).checkpoint:
             raise SwapDoubted(f"{after.name} has a different base model from {before.name}")
-        await self._load(after)
+        await self._load_adapter(after)
         answers = await self._ask_canaries()
         if answers == self.answers:
             raise SwapDoubted(f"with {after.name} loaded, the server answers as {before.name} does")
         self.server, self.answers = after, answers
         return answers
 
-    async def _load(self, server: Server) -> None:
+    async def _load_adapter(self, server: Server) -> None:
+        """Unload the server's adapter, and load another; none for a base model."""
         above = "" if self._is_sglang else "/v1"
         if self._adapter:
             await self._post(f"{above}/unload_lora_adapter", {"lora_name": self._adapter})
         self._adapter, self.name = "", KEPT_NAME
-        if base_of(server.checkpoint) is None:
+        if read_base_model(server.checkpoint) is None:
             return
         # vLLM keeps prompts' prefixes by an adapter's name: under one that it has had, those of other weights
         # would be read back.
@@ -133,7 +134,7 @@ class ServedAdapter:
         self.name = f"{KEPT_NAME}:{name}" if self._is_sglang else name
 
     async def _ask_canaries(self) -> tuple[str, ...]:
-        """One after the other: answers of one batch depend on what else is in it."""
+        """Send the canaries one after the other: answers of one batch depend on what else is in it."""
         answers = []
         fixed = {"model": self.name, "max_tokens": _CANARY_TOKENS, "temperature": 0, "seed": 0}
         for prompt in CANARIES:
@@ -145,11 +146,9 @@ class ServedAdapter:
         return tuple(answers)
 
     async def _post(self, path: str, body: Mapping[str, object]) -> bytes:
-        """
-        Raises SwapDoubted: the server does not do it, or says that it has not.
-        """
+        """Post JSON; raise SwapDoubted if the server fails, or says that it did."""
         try:
-            reply = await self._sent("POST", path, msgspec.json.encode(body))
+            reply = await self._send("POST", path, msgspec.json.encode(body))
         except (WireError, OSError) as error:
             raise SwapDoubted(f"{path} failed: {escape_line(describe_error(error))}") from error
         if reply.status != 200 or not _is_success(reply.body):
@@ -157,7 +156,7 @@ class ServedAdapter:
             raise SwapDoubted(f"{path} failed: {reply.status} {cut_middle(shown, _LONGEST_SAID)}")
         return reply.body
 
-    async def _sent(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
+    async def _send(self, method: str, path: str, body: bytes | None = None) -> HttpReply:
         async with aclosing(Wire()) as wire:
             route = RequestRoute.make(method, URL(f"{self._root}{path}"), self._headers)
             return await wire.send(route, body, self.server.start_timeout_s)
@@ -168,7 +167,8 @@ class _Outcome(msgspec.Struct):
 
 
 def _is_success(body: bytes) -> bool:
-    """SGLang may say in a reply of status 200 that it has failed; vLLM answers in plain text."""
+    """Check the reply's ``success``: SGLang may report a failure with status 200; vLLM answers in plain
+    text."""
     try:
         return decode(body, _Outcome).success
     except Undecodable:

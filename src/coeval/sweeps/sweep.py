@@ -59,9 +59,9 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_folder(self) -> Path:
-        return folder_of(self.out)
+        return sweep_folder(self.out)
 
-    def worker(
+    def make_worker(
         self,
         checkpoint: Checkpoint,
         number: int,
@@ -69,24 +69,25 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         slot: WorkerSlot,
         merged: Path | None = None,
     ) -> Worker:
-        """What is owed of a checkpoint's shard, as it is asked in a slot; ``merged`` is served instead."""
+        """Make the worker that requests, in a slot, what a checkpoint's shard owes; ``merged`` is served
+        instead."""
         name = ".".join(filter(None, (checkpoint.name, shard_name(number, self.shards))))
         folder = self.own_folder / WORKERS / name
-        shaped = self._shaped(checkpoint, samples)
+        shaped = self._make_evaluation(checkpoint, samples)
         loaded = checkpoint if merged is None else Checkpoint(step=checkpoint.step, path=str(merged))
         if shaped.tested is not None:
-            shaped = msgspec.structs.replace(shaped, tested=self._served(shaped.tested, loaded))
+            shaped = msgspec.structs.replace(shaped, tested=self._name_model(shaped.tested, loaded))
         requested = msgspec.structs.replace(
             shaped,
             mode="inference",
             judge=None,
-            tested=self._placed(shaped.tested, checkpoint, number, slot),
+            tested=self._with_server_url(shaped.tested, checkpoint, number, slot),
             shard=Shard(number, self.shards) if self.shards > 1 else None,
             account=folder / "account",
         )
         server = None
         if self.server is not None:
-            called = filled(self.served_name, loaded)
+            called = fill_checkpoint(self.served_name, loaded)
             server = msgspec.structs.replace(
                 self.server,
                 checkpoint=loaded.path,
@@ -106,21 +107,21 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             loaded=loaded,
         )
 
-    def whole(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
-        """All that is asked and judged of a checkpoint, as one evaluation: for telling what it takes."""
-        shaped = self._shaped(checkpoint, samples)
+    def make_whole_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
+        """Make one evaluation of all that a checkpoint is asked and judged on, for estimates."""
+        shaped = self._make_evaluation(checkpoint, samples)
         return msgspec.structs.replace(shaped, mode="all" if shaped.judge is not None else "inference")
 
-    def concluding(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
-        """What is judged and scored of a task of a checkpoint."""
-        shaped = self._shaped(checkpoint, {task: runs})
+    def make_conclusion(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
+        """Make the evaluation that judges and scores a task of a checkpoint."""
+        shaped = self._make_evaluation(checkpoint, {task: runs})
         account = self.own_folder / ACCOUNTS / checkpoint.name / task.replace("/", "_")
         return msgspec.structs.replace(shaped, mode="conclude", account=account)
 
-    def _placed(
+    def _with_server_url(
         self, tested: ModelSpec | None, checkpoint: Checkpoint, number: int, slot: WorkerSlot
     ) -> ModelSpec | None:
-        """The model where the user serves it; where a server is started, the worker puts that in."""
+        """Add the URL of the user's server; the worker adds that of a server that it starts."""
         if tested is None or self.server is not None:
             return tested
         if (urls := self.external.get(checkpoint.step)) is not None:
@@ -130,14 +131,15 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             url = urls[slot.number % len(urls)]
         return msgspec.structs.replace(tested, base_url=url)
 
-    def _shaped(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
+    def _make_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
+        """Make a checkpoint's evaluation from the sweep's, with these samples only."""
         pattern = self.evaluation
         tasks = tuple(
             msgspec.structs.replace(request, runs=tuple(samples[request.name]))
             for request in pattern.tasks
             if samples.get(request.name)
         )
-        tested = None if pattern.tested is None else self._served(pattern.tested, checkpoint)
+        tested = None if pattern.tested is None else self._name_model(pattern.tested, checkpoint)
         return msgspec.structs.replace(
             pattern,
             output=self.out / checkpoint.name,
@@ -147,33 +149,33 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             checkpoint=checkpoint.identity,
         )
 
-    def _served(self, tested: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
-        model = filled(self.served_name, checkpoint)
+    def _name_model(self, tested: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
+        model = fill_checkpoint(self.served_name, checkpoint)
         return msgspec.structs.replace(tested, name=checkpoint.name, model=model, access_key=None)
 
 
-def folder_of(out: Path) -> Path:
-    """What is the sweep's own of an output folder."""
+def sweep_folder(out: Path) -> Path:
+    """Return the sweep's own folder in an output folder."""
     return out / SWEEP
 
 
-def queue_of(out: Path) -> Path:
-    """Where trainers submit snapshots."""
-    return folder_of(out) / "queue"
+def queue_folder(out: Path) -> Path:
+    """Return the folder in which trainers submit snapshots."""
+    return sweep_folder(out) / "queue"
 
 
 def shard_name(number: int, count: int) -> str:
-    """The folder of a part of the prompts; empty where there is one part."""
+    """Return the folder of a part of the prompts; empty if there is one part."""
     return f"{number}_of_{count}" if count > 1 else ""
 
 
-def filled(template: str, checkpoint: Checkpoint) -> str:
-    """A template with the checkpoint's path and step in it."""
+def fill_checkpoint(template: str, checkpoint: Checkpoint) -> str:
+    """Fill a template with the checkpoint's path and step."""
     return template.replace(PATH, checkpoint.path).replace(STEP, str(checkpoint.step))
 
 
 def _apart(judge: ModelSpec | None, name: str) -> ModelSpec | None:
-    """Models are known by their names: one that is called as the checkpoint is gets another."""
+    """Rename a judge that is called as the checkpoint is: models are known by their names."""
     if judge is None or judge.name != name:
         return judge
     return msgspec.structs.replace(judge, name=judge_name(judge.name))
@@ -187,10 +189,10 @@ def _apart(judge: ModelSpec | None, name: str) -> ModelSpec | None:
 
 
 class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of the sweep: ``task`` as it is asked for, ``label`` as its folders are called.
+    """A task of the sweep: ``task`` as requested, ``label`` as its folders are called.
 
-    ``requested_with`` and ``judged_with`` are hashes of what its answers and its judgments hang on, but for
-    the checkpoint. What is ``judged`` needs a judge; the rest is scored by rules.
+    ``requested_with`` and ``judged_with`` are hashes of all that shapes its answers and its judgments,
+    except the checkpoint. What is ``judged`` needs a judge; the rest is scored by rules.
     """
 
     task: str
@@ -202,7 +204,7 @@ class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """All jobs of a sweep. Checkpoints stand in the order of their steps. Unless it ``judges``, judged tasks
+    """All jobs of a sweep, with its checkpoints in order of their steps. Unless it ``judges``, judged tasks
     are answered only."""
 
     checkpoints: tuple[Checkpoint, ...]
@@ -213,21 +215,21 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def samples(self) -> dict[str, int]:
-        """By task, how many samples of each prompt there are to be."""
+        """Return the planned samples of each prompt, by task."""
         return {task.label: task.samples for task in self.tasks}
 
-    def settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
-        """What the answers of a job hang on."""
+    def hash_settings(self, checkpoint: Checkpoint, task: TaskJobs) -> str:
+        """Hash all that shapes the answers of a job."""
         return digest(
-            f"{task.requested_with}\0{checkpoint.identity}\0{filled(self.served_name, checkpoint)}"
+            f"{task.requested_with}\0{checkpoint.identity}\0{fill_checkpoint(self.served_name, checkpoint)}"
         )[:12]
 
     def write(self, own_folder: Path) -> None:
-        """Raises StoreError where it cannot be written."""
+        """Write ``sweep.json``; raise StoreError if it cannot be written."""
         write_json_atomic(plan_file(own_folder), self)
 
-    def after(self, own_folder: Path) -> JobPlan:
-        """The same with the checkpoints that were swept into the folder before."""
+    def with_earlier_checkpoints(self, own_folder: Path) -> JobPlan:
+        """Copy it with the checkpoints that were swept into the folder before."""
         try:
             return msgspec.structs.replace(self, checkpoints=JobPlan.read(own_folder).checkpoints)
         except (FileNotFoundError, StoreError):  # what is damaged is written anew
@@ -235,7 +237,8 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, own_folder: Path) -> JobPlan:
-        """
+        """Read ``sweep.json``.
+
         Raises FileNotFoundError: there is no sweep; StoreError: it is damaged.
         """
         return read_json(plan_file(own_folder), cls)
@@ -245,22 +248,23 @@ def plan_file(own_folder: Path) -> Path:
     return own_folder / "sweep.json"
 
 
-def job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
-    """The jobs of a sweep, without its checkpoints.
+def make_job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
+    """Make the plan of a sweep's jobs, without its checkpoints.
 
     Raises UsageError: there is no such task, or a run that is to be one cannot be read.
     """
     evaluation = sweep.evaluation
     return JobPlan(
         checkpoints=(),
-        tasks=tuple(_task_jobs(evaluation, request) for request in evaluation.tasks),
+        tasks=tuple(_make_task_jobs(evaluation, request) for request in evaluation.tasks),
         shards=sweep.shards,
         served_name=sweep.served_name,
         judges=judges,
     )
 
 
-def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
+def _make_task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
+    """Make a task's jobs, with the hashes of what shapes its answers and judgments."""
     kind = benchmark_class(request.name)
     label, judged = request.name, kind.needs_judge
     if request.name.startswith(PREFIX):
@@ -269,16 +273,16 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         label, judged = own_run.label, own_run.is_judged
     requested = {
         "coeval": __version__,
-        "model": _shaping(evaluation.tested),
+        "model": _output_fields(evaluation.tested),
         "sampling": evaluation.sampling.to_dict(),
         "droppable": evaluation.droppable,
         "seed": evaluation.seed,
         "task": request.name,
         "max_examples": request.max_examples,
         "options": {name: str(value) for name, value in request.options.items()},
-        "files": _files(request),
+        "files": _stamp_own_files(request),
     }
-    judging = {"model": _shaping(evaluation.judge), "name": evaluation.judge and evaluation.judge.model}
+    judging = {"model": _output_fields(evaluation.judge), "name": evaluation.judge and evaluation.judge.model}
     return TaskJobs(
         task=request.name,
         label=label,
@@ -291,15 +295,15 @@ def _task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
     )
 
 
-def _shaping(spec: ModelSpec | None) -> Mapping[str, Any] | None:
-    """What of a model shapes its words; its name goes with the checkpoint, its address with the slot."""
+def _output_fields(spec: ModelSpec | None) -> Mapping[str, Any] | None:
+    """Return what shapes a model's words; its name goes with the checkpoint, its address with the slot."""
     if spec is None:
         return None
     return {"interface": spec.interface, "options": spec.options, "extra_body": spec.extra_body}
 
 
-def _files(request: TaskRequest) -> list[tuple[str, int, int]]:
-    """The user's own files that the task is made of, as they are now."""
+def _stamp_own_files(request: TaskRequest) -> list[tuple[str, int, int]]:
+    """Stamp the user's own files of a task with size and time."""
     paths = [
         *request.given.values(),
         *(value for value in request.options.values() if isinstance(value, Path)),
@@ -319,15 +323,15 @@ FIRST_WAIT_S, LONGEST_WAIT_S = 2.0, 120.0
 
 @dataclass(slots=True)
 class Attempts:
-    """Those since the last one that made progress; when there were ``most``, no further one is made."""
+    """Attempts since the last one that made progress; after ``most`` no further one is made."""
 
     most: int
     fruitless: int = 0
     reached: int = 0
     not_before: float = 0.0
 
-    def end_short(self, reached: int, weight: int = 1) -> None:
-        """One more ended before its end; it had come as far as ``reached``, and counts as ``weight``."""
+    def record_short_end(self, reached: int, weight: int = 1) -> None:
+        """Record an attempt that ended early at ``reached``; it counts as ``weight``."""
         if reached > self.reached:
             self.fruitless = 0
         self.reached = max(self.reached, reached)
@@ -342,7 +346,7 @@ class Attempts:
 
 @dataclass(slots=True, eq=False)
 class WorkerDue:
-    """The samples that a shard of a checkpoint is to be asked for."""
+    """Samples that a checkpoint's shard has yet to answer."""
 
     checkpoint: Checkpoint
     number: int
@@ -352,7 +356,7 @@ class WorkerDue:
 
 @dataclass(slots=True, eq=False)
 class ConclusionDue:
-    """The samples of a task of a checkpoint that are to be judged and scored."""
+    """Samples of a checkpoint's task that are to be judged and scored."""
 
     checkpoint: Checkpoint
     task: TaskJobs
@@ -364,12 +368,12 @@ class ConclusionDue:
         return f"{self.checkpoint.name} {self.task.label}"
 
     def of(self, runs: tuple[int, ...]) -> ConclusionDue:
-        """As often tried, of these samples."""
+        """Copy it for these samples, with the same attempts."""
         return ConclusionDue(self.checkpoint, self.task, runs, self.attempts)
 
 
-def foreign_shards_taken_in(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
-    """Take in what was answered in another number of shards, so that nobody asks for it again.
+def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
+    """Merge answers made in another number of shards, so that nobody requests them again.
 
     Raises StoreError: a file cannot be read or written.
     """

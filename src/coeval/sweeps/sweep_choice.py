@@ -24,46 +24,50 @@ from coeval.core.errors import UsageError
 from coeval.core.options import NO_JUDGE, TASK_OPTION, spell
 from coeval.core.settings import read_settings
 from coeval.models.keys import Keys
-from coeval.sweeps.checkpoints import STEP, Checkpoint, CheckpointPlaces, CheckpointWatch, refuse_doubles
-from coeval.sweeps.engine import LocalEngine, SweepEngine, local_slots, open_ray, open_slurm
+from coeval.sweeps.checkpoints import (
+    STEP,
+    Checkpoint,
+    CheckpointPlaces,
+    CheckpointWatch,
+    refuse_duplicate_steps,
+)
+from coeval.sweeps.engine import LocalEngine, SweepEngine, make_slots, open_ray, open_slurm
 from coeval.sweeps.server_command import MergeCommand, ServerCommand
-from coeval.sweeps.sweep import PATH, JobPlan, Sweep, job_plan, queue_of
-from coeval.sweeps.sweep_settings import SweepSettings, counts, steps
+from coeval.sweeps.sweep import PATH, JobPlan, Sweep, make_job_plan, queue_folder
+from coeval.sweeps.sweep_settings import SweepSettings, parse_counts, parse_steps
 from coeval.sweeps.worker_files import Server
 
 # --- Checkpoint places and servers
 
 
-def places_of(settings: SweepSettings) -> CheckpointPlaces:
-    """
-    Raises UsageError: no checkpoint is named.
-    """
-    given = settings.checkpoints
+def locate_checkpoints(settings: SweepSettings) -> CheckpointPlaces:
+    """Return where the checkpoints are; raise UsageError if none is named."""
+    checkpoints = settings.checkpoints
     listed: list[Checkpoint] = []
     folder: Path | None = None
-    if isinstance(given, str | Path):
-        folder = Path(given).absolute()
+    if isinstance(checkpoints, str | Path):
+        folder = Path(checkpoints).absolute()
     else:
-        listed += [_checkpoint(each["step"], each["path"]) for each in given or ()]
+        listed += [_make_checkpoint(entry["step"], entry["path"]) for entry in checkpoints or ()]
     if settings.base_model is not None:
-        listed.append(_checkpoint(0, settings.base_model))
-    queue = None if settings.out is None else queue_of(Path(settings.out))
+        listed.append(_make_checkpoint(0, settings.base_model))
+    queue = None if settings.out is None else queue_folder(Path(settings.out))
     is_queued = settings.watch or (queue is not None and any(queue.glob("step_*.json")))
     if folder is None and not listed and not is_queued:
         raise UsageError(
             f"no checkpoint is named; give their folder ({spell('checkpoints')} DIR), or a list of step "
             "and path in a file (--config)"
         )
-    only, merged = tuple(steps(settings.steps) or ()), bool(settings.merge_command)
+    only, merged = tuple(parse_steps(settings.steps) or ()), bool(settings.merge_command)
     return CheckpointPlaces(tuple(listed), folder, settings.name_pattern, only, queue, merged)
 
 
-def _checkpoint(step: int, path: str) -> Checkpoint:
-    """A folder is one checkpoint wherever the sweep is started; else it is a name at a hub."""
+def _make_checkpoint(step: int, path: str) -> Checkpoint:
+    """Make a checkpoint; a folder's path becomes absolute, any other is a name at a hub."""
     return Checkpoint(step=step, path=str(Path(path).absolute()) if Path(path).is_dir() else path)
 
 
-def watch_of(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWatch | None:
+def make_watch(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWatch | None:
     if not settings.watch:
         if settings.until_step is not None:
             raise UsageError(f"{spell('until_step')} says when {spell('watch')} ends; give that too")
@@ -75,14 +79,14 @@ def watch_of(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointWat
 
 
 def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
-    """``watched``: further checkpoints may come.
+    """Raise UsageError if checkpoints share a step, or it is unclear which of the user's servers has which.
 
-    Raises UsageError: checkpoints share a step, or it cannot be told which of the user's servers has which.
+    ``watched``: further checkpoints may come.
     """
-    refuse_doubles(checkpoints)
+    refuse_duplicate_steps(checkpoints)
     if not sweep.external:
         return
-    open_steps = [each.step for each in checkpoints if each.step not in sweep.external]
+    open_steps = [checkpoint.step for checkpoint in checkpoints if checkpoint.step not in sweep.external]
     for_any = None in sweep.external
     external, served_name, watch = map(spell, ("external", "served_name", "watch"))
     if open_steps and not for_any:
@@ -124,8 +128,8 @@ _SERVED_NAME = f"step_{STEP}"
 
 
 class SweepRequest(NamedTuple):
-    """What a start of a sweep is to do, made once of its ``settings``: the ``sweep`` with the ``plan`` of its
-    jobs, and where its checkpoints are; ``watch``: new ones too."""
+    """What a start of a sweep is to do, derived once from its ``settings``: the ``sweep`` with the ``plan``
+    of its jobs, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
     keys: Keys
@@ -135,14 +139,12 @@ class SweepRequest(NamedTuple):
     watch: CheckpointWatch | None
 
 
-def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
-    """
-    Raises UsageError: something is lacking, contradicts something else, or is not there.
-    """
+def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
+    """Derive a sweep from its settings; raise UsageError if they lack or contradict something."""
     if settings.out is None:
         out = spell("out")
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
-    external = _external(settings)
+    external = _parse_external(settings)
     if external and settings.swap:
         raise UsageError(
             f"{spell('swap')} is for servers that the sweep starts; leave out {spell('external')}"
@@ -155,30 +157,30 @@ def sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
     if settings.merge_command:
         MergeCommand(settings.merge_command)
     command = ServerCommand(settings.server_command)
-    evaluation = _evaluation(settings, external, keys)
+    evaluation = _make_evaluation(settings, external, keys)
     _refuse_lacking_judge(evaluation, settings)
     sweep = Sweep(
         evaluation=evaluation,
         served_name=settings.served_name or (PATH if command.serves_path and not external else _SERVED_NAME),
         shards=settings.shards,
-        server=None if external else _server(settings, command),
+        server=None if external else _make_server(settings, command),
         external=external,
         key_variable=KEY_VARIABLE if settings.api_key else "",
         logs=None if settings.log_dir is None else Path(settings.log_dir),
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
     )
-    places, plan = places_of(settings), job_plan(sweep, judges=settings.judge)
-    return SweepRequest(settings, keys, sweep, plan, places, watch_of(settings, places))
+    places, plan = locate_checkpoints(settings), make_job_plan(sweep, judges=settings.judge)
+    return SweepRequest(settings, keys, sweep, plan, places, make_watch(settings, places))
 
 
-def _evaluation(
+def _make_evaluation(
     settings: SweepSettings, external: Mapping[int | None, Sequence[str]], keys: Keys
 ) -> EvalSpec:
-    """What every checkpoint is asked; the key of its servers goes by the environment."""
-    samples = samples_of(settings)
+    """Make what every checkpoint is asked; its servers' key is passed by the environment."""
+    samples = count_samples(settings)
     shared = {name: getattr(settings, name) for name in read_settings(SharedSettings)}
     requested = EvalSettings(
-        **{**shared, "api_key": None, "task_options": _options(settings)},
+        **{**shared, "api_key": None, "task_options": _read_options(settings)},
         tasks=list(samples),
         model=_SERVED_NAME,
         output_dir=settings.out or "",
@@ -195,8 +197,8 @@ def _evaluation(
     return msgspec.structs.replace(evaluation, tasks=tasks)
 
 
-def _options(settings: SweepSettings) -> dict[str, object]:
-    """The options of tasks, but for answers that are there already: a sweep asks its checkpoints."""
+def _read_options(settings: SweepSettings) -> dict[str, object]:
+    """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
     values = read_task_options(settings)
     for row in TASKS.values():
         if row.responses is not None and values[row.responses.name] is not None:
@@ -205,22 +207,20 @@ def _options(settings: SweepSettings) -> dict[str, object]:
     return values
 
 
-def samples_of(settings: SweepSettings) -> dict[str, int]:
-    """The tasks, each with the number of its samples.
+def count_samples(settings: SweepSettings) -> dict[str, int]:
+    """Return the number of samples by task.
 
-    Raises UsageError: there is no such task, or no such number.
+    Raises UsageError: there is no such task, or the number is below 1.
     """
-    given = settings.tasks
-    numbers: dict[str, int] = {}
-    if isinstance(given, Mapping):
-        numbers = dict(given)
-    tasks = check_task_names(SAMPLES if given is None else split_names(given))
+    requested = settings.tasks
+    numbers = dict(requested) if isinstance(requested, Mapping) else {}
+    tasks = check_task_names(SAMPLES if requested is None else split_names(requested))
     more = settings.n_samples or {}
     if isinstance(more, str) and more.strip().isdecimal():
         more = int(more)
     if isinstance(more, int):
         more = dict.fromkeys(tasks, more)
-    numbers |= counts(more) if isinstance(more, str) else more
+    numbers |= parse_counts(more) if isinstance(more, str) else more
     numbers = {normalise_task_name(name): number for name, number in numbers.items()}
     flag = spell("n_samples")
     for name, number in numbers.items():
@@ -231,20 +231,19 @@ def samples_of(settings: SweepSettings) -> dict[str, int]:
     return {name: numbers.get(name, SAMPLES.get(name, 1)) for name in tasks}
 
 
-def _external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
-    """URLs of the user's servers by step, or by None for any."""
-    given, found = settings.external, dict[int | None, tuple[str, ...]]()
-    for text in [given] if isinstance(given, str) else given:
-        step, sign, url = text.partition("=")
-        at = int(step) if sign and step.isascii() and step.isdigit() else None
-        found[at] = (*found.get(at, ()), url if at is not None else text)
-    return found
+def _parse_external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
+    """Parse the URLs of the user's servers by step, or by None for any."""
+    texts, urls = settings.external, dict[int | None, tuple[str, ...]]()
+    for text in [texts] if isinstance(texts, str) else texts:
+        number, sign, url = text.partition("=")
+        step = int(number) if sign and number.isascii() and number.isdigit() else None
+        urls[step] = (*urls.get(step, ()), url if step is not None else text)
+    return urls
 
 
-def _server(settings: SweepSettings, command: ServerCommand) -> Server:
-    """
-    Raises UsageError: it is to load adapters where it cannot do that, or each checkpoint is a job.
-    """
+def _make_server(settings: SweepSettings, command: ServerCommand) -> Server:
+    """Make the server's settings; raise UsageError if it is to load adapters and cannot, or each checkpoint
+    is a job."""
     serves_adapters = settings.swap is not None
     if serves_adapters and settings.engine != "local":
         swap, engine = spell("swap"), spell("engine")
@@ -255,7 +254,7 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
     if serves_adapters and command.loads_at_will:
         raise UsageError(f"{spell('swap')} lora: `transformers serve` cannot do that; vllm and sglang can")
     return Server(
-        template=command.for_adapters if serves_adapters else command.text,
+        template=command.adapter_template if serves_adapters else command.text,
         checkpoint="",
         name="",
         tp_size=settings.tp_size,
@@ -266,6 +265,7 @@ def _server(settings: SweepSettings, command: ServerCommand) -> Server:
 
 
 def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings) -> None:
+    """Raise UsageError if a judged task has no judge, or the judge no server."""
     judged = [request.name for request in evaluation.tasks if benchmark_class(request.name).needs_judge]
     if not judged or not settings.judge:
         return
@@ -286,10 +286,8 @@ def _refuse_lacking_judge(evaluation: EvalSpec, settings: SweepSettings) -> None
 _LISTED_WITHIN_S = 20.0
 
 
-def engine_of(request: SweepRequest, environment: Mapping[str, str]) -> SweepEngine:
-    """
-    Raises UsageError: a slot has more GPUs than there are, or the engine is not there.
-    """
+def open_engine(request: SweepRequest, environment: Mapping[str, str]) -> SweepEngine:
+    """Open the engine; raise UsageError if it is absent, or a slot has more GPUs than there are."""
     settings, sweep = request.settings, request.sweep
     tp_size = sweep.server.tp_size if sweep.server is not None else 0
     match settings.engine:
@@ -299,12 +297,11 @@ def engine_of(request: SweepRequest, environment: Mapping[str, str]) -> SweepEng
             folder = sweep.own_folder / "slurm"
             return open_slurm(tp_size, settings.slots, environment, folder, settings.slurm or {})
         case "local":
-            return _local(settings, sweep, environment)
+            return _open_local_engine(settings, sweep, environment)
 
 
-def absent_program(request: SweepRequest) -> str:
-    """What to say where servers are to be started on this machine by a program that is not there; else
-    empty."""
+def explain_absent_program(request: SweepRequest) -> str:
+    """Explain which program is absent that is to start servers on this machine; else empty."""
     server = request.sweep.server
     if server is None or request.settings.engine != "local":
         return ""
@@ -317,28 +314,28 @@ def absent_program(request: SweepRequest) -> str:
     )
 
 
-def _local(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]) -> LocalEngine:
+def _open_local_engine(settings: SweepSettings, sweep: Sweep, environment: Mapping[str, str]) -> LocalEngine:
     if sweep.server is None:
         servers = sum(map(len, sweep.external.values()))
-        return LocalEngine(local_slots((), 1, settings.slots or servers), environment)
-    gpus, size = gpus_of(settings), sweep.server.tp_size
-    slots = local_slots(gpus, size, settings.slots)
+        return LocalEngine(make_slots((), 1, settings.slots or servers), environment)
+    gpus, size = list_gpus(settings), sweep.server.tp_size
+    slots = make_slots(gpus, size, settings.slots)
     if not slots:
         raise UsageError(f"{spell('tp_size')} {size} is more than the GPUs there are: {', '.join(gpus)}")
     return LocalEngine(slots, environment, keeps=sweep.server.serves_adapters)
 
 
-def gpus_of(settings: SweepSettings) -> list[str]:
-    """Those that the user names; else those that this process may see; else all of this machine."""
-    given = os.environ.get("CUDA_VISIBLE_DEVICES") if settings.gpus is None else settings.gpus
-    if given is None:
-        return _listed()
-    if isinstance(given, str):
-        return split_names(given)
-    return list(map(str, [given] if isinstance(given, int) else given))
+def list_gpus(settings: SweepSettings) -> list[str]:
+    """List the GPUs that the user names; else those visible to this process; else all of this machine."""
+    gpus = os.environ.get("CUDA_VISIBLE_DEVICES") if settings.gpus is None else settings.gpus
+    if gpus is None:
+        return _query_gpus()
+    if isinstance(gpus, str):
+        return split_names(gpus)
+    return list(map(str, [gpus] if isinstance(gpus, int) else gpus))
 
 
-def _listed() -> list[str]:
+def _query_gpus() -> list[str]:
     program = shutil.which("nvidia-smi")
     if program is None:
         return []

@@ -27,14 +27,14 @@ from coeval.core.settings import Setting
 
 
 class ListedCheckpoint(TypedDict):
-    """One of ``checkpoints``, where they are named one by one."""
+    """An entry of ``checkpoints``, if they are listed one by one."""
 
     step: int
     path: str
 
 
 class SweepSettings(SharedSettings, frozen=True, kw_only=True):
-    """Everything that may be set of a sweep. None: nobody has said."""
+    """All settings of a sweep. None: not set."""
 
     checkpoints: Annotated[
         str | Path | Sequence[ListedCheckpoint] | None,
@@ -180,36 +180,36 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
 # --- Lists as text
 
 
-def names(text: str | None) -> list[str] | None:
-    """Return ``a,b`` as a list, each name once; None without the flag."""
+def parse_names(text: str | None) -> list[str] | None:
+    """Split ``a,b`` into a list, each name once; None without the flag."""
     return None if text is None else split_names(text)
 
 
-def steps(given: Sequence[int] | str | int | None) -> list[int] | None:
-    """Return ``120,240``, a list of numbers or a number likewise, in order.
+def parse_steps(value: Sequence[int] | str | int | None) -> list[int] | None:
+    """Parse ``120,240``, a list of numbers or a number, and sort the steps.
 
     Raises UsageError: one is no number.
     """
-    if given is None:
+    if value is None:
         return None
-    listed = split_names(given) if isinstance(given, str) else given
-    found = list(map(str, [listed] if isinstance(listed, int) else listed))
-    if wrong := [step for step in found if not (step.isascii() and step.isdigit())]:
+    numbers = split_names(value) if isinstance(value, str) else value
+    steps = list(map(str, [numbers] if isinstance(numbers, int) else numbers))
+    if wrong := [step for step in steps if not (step.isascii() and step.isdigit())]:
         flag = spell("steps")
         raise UsageError(f"{flag} {wrong[0]}: steps are whole numbers, for example {flag} 120,240,360")
-    return sorted(set(map(int, found)))
+    return sorted(set(map(int, steps)))
 
 
-def counts(text: str | None) -> dict[str, int]:
-    """Return ``ifeval=8,arena-hard=1`` as numbers by name.
+def parse_counts(text: str | None) -> dict[str, int]:
+    """Parse ``ifeval=8,arena-hard=1`` into numbers by name.
 
     Raises UsageError: it is no such list.
     """
-    found = {}
-    for part in names(text) or ():
+    numbers = {}
+    for part in split_names(text or ""):
         name, sign, number = part.partition("=")
         if not (name and sign and number.isascii() and number.isdigit() and int(number)):
             flag = spell("n_samples")
             raise UsageError(f"{flag} {part}: give a task and a number above 0, for example {flag} ifeval=8")
-        found[name] = int(number)
-    return found
+        numbers[name] = int(number)
+    return numbers

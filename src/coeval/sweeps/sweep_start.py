@@ -29,16 +29,22 @@ from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_others
+from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_other_checkpoint
 from coeval.sweeps.judging_run import JudgingProcess, judging_command
-from coeval.sweeps.scheduler import Scheduler, SweepBoard, problems_of
+from coeval.sweeps.scheduler import Scheduler, SweepBoard, find_own_errors
 from coeval.sweeps.server_process import end_leftovers
-from coeval.sweeps.sweep import ACCOUNTS, WORKERS, JobPlan, Sweep, queue_of
-from coeval.sweeps.sweep_choice import KEY_VARIABLE, SweepRequest, absent_program, engine_of, refuse_ambiguous
+from coeval.sweeps.sweep import ACCOUNTS, WORKERS, JobPlan, Sweep, queue_folder
+from coeval.sweeps.sweep_choice import (
+    KEY_VARIABLE,
+    SweepRequest,
+    explain_absent_program,
+    open_engine,
+    refuse_ambiguous,
+)
 
 
 class SweepWatcher(Protocol):
-    """Is told what happens in a sweep; ``begin`` hands over the board that fills as it goes on."""
+    """Takes a sweep's messages; ``begin`` hands over the board that fills while it runs."""
 
     def note(self, message: str) -> None: ...
 
@@ -54,15 +60,15 @@ class SweepUnderWay(NamedTuple):
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
-def checkpoints_of(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
-    """Return the checkpoints that are there and whole; none yet where they are watched for.
+def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
+    """Find the whole checkpoints of a sweep; none yet if it watches for them.
 
-    Raises UsageError: there is none, or it cannot be told which of the user's servers has which.
+    Raises UsageError: there is none, or it is unclear which of the user's servers has which.
     """
     read_throttle(os.environ)  # wrong variables are told before anything begins
     watched = request.watch is not None
-    checkpoints = [] if watched else request.places.found()
-    for path, why in {} if watched else request.places.passed_over().items():
+    checkpoints = [] if watched else request.places.find_all()
+    for path, why in {} if watched else request.places.explain_skipped().items():
         warn(f"{path} is passed over: {why}; {spell('watch')} waits for such ones")
     refuse_ambiguous(request.sweep, checkpoints, watched=watched)
     if not checkpoints and not watched:
@@ -74,18 +80,18 @@ def checkpoints_of(request: SweepRequest, warn: Callable[[str], None]) -> list[C
 
 
 @contextmanager
-def under_way(
+def open_sweep(
     request: SweepRequest, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
 ) -> Iterator[SweepUnderWay]:
-    """Hold the sweep's folder, and have ready what does all that is owed.
+    """Lock the sweep's folder, and prepare all that is owed.
 
-    Raises UsageError: another process is at work in the folder, or it holds other checkpoints; servers are to
-    be started by a program that is not there; StoreError: a file cannot be read or written.
+    Raises UsageError: another process is at work in the folder, or it holds other checkpoints, or the
+    program that is to start servers is absent; StoreError: a file cannot be read or written.
     """
     sweep, settings = request.sweep, request.settings
-    with RunDir(sweep.own_folder).locked():
-        plan = request.plan.after(sweep.own_folder)
-        checkpoints = [each for each in checkpoints if _has_room(sweep, plan, each, watcher)]
+    with RunDir(sweep.own_folder).hold_lock():
+        plan = request.plan.with_earlier_checkpoints(sweep.own_folder)
+        checkpoints = [c for c in checkpoints if _accepts_checkpoint(sweep, plan, c, watcher)]
         table = JobTable(sweep.out, plan)
         table.read()
         for sentence in end_leftovers(sweep.own_folder / WORKERS):
@@ -96,41 +102,40 @@ def under_way(
         log = sweep.own_folder / "judging.log"
         keys = None if settings.keys is None else Path(settings.keys)
         judge_worker = JudgingProcess(judging_command(log, keys), log, environment)
-        engine = engine_of(request, environment)
+        engine = open_engine(request, environment)
         scheduler = Scheduler(request, table, engine, judge_worker)
         board = scheduler.board
 
         async def run(interrupt: asyncio.Event) -> None:
             try:
                 if board.workers or request.watch is not None:
-                    await _meet_judge(request, watcher, interrupt)
+                    await _probe_judge(request, watcher, interrupt)
                 await scheduler.run(interrupt, request.watch)
             except BaseExceptionGroup as group:
-                raise next(problems_of(group), group) from None
+                raise next(find_own_errors(group), group) from None
             finally:
                 await engine.aclose()
 
         with closing(table):
             table.include(checkpoints)
-            for sentence in done_otherwise(table, checkpoints):
+            for sentence in describe_changes(table, checkpoints):
                 watcher.warn(sentence)
             for checkpoint in checkpoints:
                 scheduler.add(checkpoint)
-            if (board.workers or request.watch is not None) and (absent := absent_program(request)):
+            if (board.workers or request.watch is not None) and (absent := explain_absent_program(request)):
                 raise UsageError(absent)
             owed = f"{pluralize(board.jobs, 'job')} owed of {pluralize(board.checkpoints, 'checkpoint')}"
-            watched = request.places.folder or queue_of(sweep.out)
+            watched = request.places.folder or queue_folder(sweep.out)
             watcher.note(owed if request.watch is None else f"watching {watched}")
             watcher.begin(board)
             yield SweepUnderWay(board, run)
 
 
-def _has_room(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher) -> bool:
-    """
-    Raises UsageError: the step holds answers of another checkpoint; of a submitted one that is a warning.
-    """
+def _accepts_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher) -> bool:
+    """Check whether the step is free of another checkpoint's answers; else raise UsageError, or only warn if
+    it was submitted."""
     try:
-        refuse_others(sweep, plan, checkpoint)
+        refuse_other_checkpoint(sweep, plan, checkpoint)
     except UsageError as error:
         if not checkpoint.content:
             raise
@@ -147,8 +152,8 @@ class _Told(Unwatched):
         self.warn = watcher.warn  # type: ignore[method-assign]
 
 
-async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
-    """Probe the judge before a server starts: GPUs are not to be kept busy with what nobody can judge.
+async def _probe_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
+    """Probe the judge before a server starts: GPUs must not be kept busy with what nobody can judge.
 
     Raises ModelUnavailable: it does not answer.
     """
@@ -173,21 +178,21 @@ async def _meet_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: a
         )
 
 
-def has_ended(request: SweepRequest, board: SweepBoard) -> bool:
-    """Check that results are there to be drawn and logged: what is watched for ends by Ctrl-C."""
+def has_results(request: SweepRequest, board: SweepBoard) -> bool:
+    """Check whether there are results to draw and log: a watching sweep ends by Ctrl-C."""
     ends = not board.interrupted or request.watch is not None
     return ends and any(request.sweep.out.glob("step_*/run_*/*/summary.json"))
 
 
-def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
-    """Say what becomes of earlier answers where settings, or files of checkpoints, have changed since."""
-    for checkpoint in table.written_since(checkpoints):
+def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
+    """Explain what becomes of earlier answers if settings, or files of checkpoints, have changed since."""
+    for checkpoint in table.find_rewritten(checkpoints):
         yield (
             f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
             f"count as its own; if it is another checkpoint now, give another {spell('out')}, or remove "
             f"step_{checkpoint.step} there"
         )
-    if count := table.done_otherwise(checkpoints):
+    if count := table.count_done_otherwise(checkpoints):
         jobs = f"{pluralize(count, 'job')} {'was' if count == 1 else 'were'}"
         yield (
             f"{jobs} done before with other settings. Answers that do not fit these are set aside in their "
@@ -202,8 +207,8 @@ def done_otherwise(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterat
 
 
 class TaskEstimate(NamedTuple):
-    """Of a task over all checkpoints: jobs owed, requests to the checkpoints, requests to the judge, and what
-    those cost; None where no price is known."""
+    """A task over all checkpoints: owed jobs, requests to the checkpoints, requests to the judge, and the
+    cost of those; None without a price."""
 
     jobs: int = 0
     answers: int = 0
@@ -212,7 +217,7 @@ class TaskEstimate(NamedTuple):
 
 
 class SweepEstimate(NamedTuple):
-    """``checkpoints`` are those of which something is owed, ``workers`` the servers that will be started."""
+    """``checkpoints`` are those with owed jobs, ``workers`` the servers that will start."""
 
     checkpoints: int
     workers: int
@@ -224,14 +229,15 @@ class SweepEstimate(NamedTuple):
 def estimate_sweep(
     request: SweepRequest, table: JobTable, checkpoints: Sequence[Checkpoint], watcher: Watcher
 ) -> SweepEstimate:
-    """
-    Raises UsageError: a task cannot be prepared: an asset is not there, a file has wrong data.
+    """Estimate the requests and the cost of what is owed.
+
+    Raises UsageError: a task cannot be prepared: an asset is absent, a file has wrong data.
     """
     settings, alike = request.settings, Counter[str]()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
     workers = 0
     for checkpoint in checkpoints:
-        owed = table.owed(checkpoint)
+        owed = table.find_owed(checkpoint)
         if owed.nothing:
             continue
         workers += len(owed.answers) if settings.inference else 0
@@ -241,13 +247,13 @@ def estimate_sweep(
     judged: list[EstimateLine] = []
     prices: set[str] = set()
     for key, (checkpoint, owed) in first.items():
-        evaluation, times = request.sweep.whole(checkpoint, owed.conclusions), alike[key]
+        evaluation, times = request.sweep.make_whole_evaluation(checkpoint, owed.conclusions), alike[key]
         prepared = prepare_evaluation(evaluation, watcher)
         estimate = estimate_evaluation(prepared, PriceBook())
         for run in prepared.task_runs:
             requested = estimate.by_phase.get(run.label) if settings.inference else None
             judging = estimate.by_phase.get(run.judging) if settings.judge else None
-            tasks[run.task] = _added(tasks.get(run.task, TaskEstimate()), requested, judging, times)
+            tasks[run.task] = _add_jobs(tasks.get(run.task, TaskEstimate()), requested, judging, times)
         name = evaluation.judge.name if evaluation.judge is not None else ""
         if settings.judge and name in estimate.by_model:
             judged.append(estimate.by_model[name] * times)
@@ -256,10 +262,10 @@ def estimate_sweep(
     return SweepEstimate(alike.total(), workers, tasks, judge, tuple(sorted(prices)))
 
 
-def _added(
+def _add_jobs(
     before: TaskEstimate, requested: EstimateLine | None, judging: EstimateLine | None, times: int
 ) -> TaskEstimate:
-    """Add one job at each of ``times`` checkpoints. What is not known is the same of all that are alike: the
+    """Add one job at each of ``times`` checkpoints. What is uncertain is the same for all that are alike: the
     ends of the range grow with their number."""
     answers = round(requested.calls.central) if requested is not None else 0
     jobs, asks = before.jobs + times, before.answers + answers * times

@@ -81,11 +81,11 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def server_folder(self) -> Path:
-        """Where the log and the record of its server lie."""
+        """Return the folder with the log and the record of its server."""
         return self.server.folder if self.server is not None and self.server.folder else self.folder
 
-    def key_of(self, environment: Mapping[str, str]) -> str | None:
-        """The tested model's credential; raises UsageError where it is none that can be sent."""
+    def read_api_key(self, environment: Mapping[str, str]) -> str | None:
+        """Return the tested model's credential; raise UsageError if it cannot be sent."""
         key = environment.get(self.key_variable, "").strip() if self.key_variable else ""
         if not key.isprintable():
             raise UsageError(f"{self.key_variable} holds a line break or the like; check the key in it")
@@ -93,7 +93,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
-    """One task and sample: good answers of so many prompts (of the shard)."""
+    """A task and sample: good answers of so many prompts (of the shard)."""
 
     task: str
     run: int
@@ -104,9 +104,9 @@ class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
     """``progress.json``, replaced about once a second.
 
-    Of ``planned`` answers ``done`` stand. ``output_tokens_per_s`` is the pace of the last minute,
-    ``remaining_s`` what is left at that pace; ``tasks`` is done and planned by task and sample. ``restarted``
-    is why its server was last started again. ``at`` is seconds since 1970.
+    ``done`` of ``planned`` answers are recorded. ``output_tokens_per_s`` is the pace of the last minute,
+    ``remaining_s`` the remaining time at that pace; ``tasks`` is done and planned by task and sample.
+    ``restarted`` is why its server was last restarted. ``at`` is seconds since 1970.
     """
 
     at: float
@@ -141,10 +141,10 @@ WORKER, PROGRESS, RESULT = "worker.json", "progress.json", "result.json"
 
 
 def write_worker(worker: Worker) -> None:
-    """Write ``worker.json`` into the worker's folder, and remove what an earlier worker has left of its end.
+    """Write ``worker.json`` into the worker's folder, and remove an earlier worker's progress and result.
 
-    Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set: a worker is
-    told the variable that holds it.
+    Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set, instead
+    of the variable that holds it.
     """
     for model in (worker.evaluation.tested, worker.evaluation.judge):
         if model is not None and model.access_key is not None:
@@ -163,7 +163,8 @@ def write_worker(worker: Worker) -> None:
 
 
 def read_worker(folder: Path) -> Worker:
-    """
+    """Read ``worker.json``.
+
     Raises FileNotFoundError: there is none; StoreError: it is damaged.
     """
     return read_json(folder / WORKER, Worker)
@@ -178,12 +179,12 @@ def write_result(worker: Worker, result: WorkerResult) -> None:
 
 
 def read_progress(folder: Path) -> WorkerProgress | None:
-    """None where there is none yet, or it cannot be read."""
+    """Read ``progress.json``; None if absent or damaged."""
     return read_json_if_whole(folder / PROGRESS, WorkerProgress)
 
 
 def read_result(worker: Worker) -> WorkerResult | None:
-    """None where the worker has not ended, or was killed."""
+    """Read this attempt's ``result.json``; None until the worker ends, or if it was killed."""
     result = read_json_if_whole(worker.folder / RESULT, WorkerResult)
     return result if result is not None and result.start == worker.start else None
 
@@ -197,15 +198,14 @@ _LONGEST_MESSAGE = 300
 
 
 class RequestedLast(NamedTuple):
-    """Good answers, and failed ones by kind."""
+    """Good answers, and failed ones by kind, of the last round of requests."""
 
     done: int
     failed: Counter[str]
 
 
 class WorkerCount:
-    """Counts of a worker, and who looks on at its asking: each time it is asked there is a board of its
-    own."""
+    """Counts of a worker, and the watcher of its requests: each round has a board of its own."""
 
     def __init__(self) -> None:
         self.state: WorkerState = "reading"
@@ -216,7 +216,7 @@ class WorkerCount:
         self._marks: deque[tuple[float, int, int]] = deque()  # time, answers that ended, output tokens
 
     def read(self, task_runs: Sequence[TaskRun]) -> None:
-        """From here on it is about these."""
+        """Count these tasks from now on."""
         self._task_runs = task_runs
 
     def note(self, message: str) -> None:
@@ -232,14 +232,14 @@ class WorkerCount:
 
     @property
     def output_tokens(self) -> int:
-        return sum(count.output_tokens for count in self._counts())
+        return sum(count.output_tokens for count in self._phase_counts())
 
-    def _counts(self) -> Iterator[PhaseCount]:
+    def _phase_counts(self) -> Iterator[PhaseCount]:
         for board in self._boards:
             yield from board.phases.values()
 
-    def requested_last(self) -> RequestedLast:
-        """What became of the records that were asked for last."""
+    def count_last_round(self) -> RequestedLast:
+        """Count the results of the last round of requests."""
         failed: Counter[str] = Counter()
         done = 0
         for board in self._boards[-1:]:
@@ -249,10 +249,9 @@ class WorkerCount:
         return RequestedLast(done, failed)
 
     def progress(self) -> WorkerProgress:
-        """As it is now; to be called about once a second."""
-        tasks = {run.label: self._of_task(run) for run in self._task_runs}
-        done = sum(there for there, _ in tasks.values())
-        planned = sum(needed for _, needed in tasks.values())
+        """Return the current progress; to be called about once a second."""
+        tasks = {run.label: self._count_task(run) for run in self._task_runs}
+        done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())
         tokens_per_s, remaining_s = self._pace(planned - done)
         return WorkerProgress(
             at=time.time(),
@@ -265,16 +264,16 @@ class WorkerCount:
             restarted=cut_middle(self.restarted, _LONGEST_MESSAGE),
         )
 
-    def _of_task(self, task_run: TaskRun) -> tuple[int, int]:
+    def _count_task(self, task_run: TaskRun) -> tuple[int, int]:
         if not self._boards:
             return sum(map(is_good, task_run.answers.values())), len(task_run.items)
         count = self._boards[-1].phases[task_run.label]
         return count.recorded + count.done, len(task_run.items)
 
     def _pace(self, left: int) -> tuple[float | None, float | None]:
-        """Output tokens per second and the seconds left, by the last minute; None where it cannot be told."""
+        """Return output tokens per second and the seconds left, by the last minute; None if unknown."""
         now = time.monotonic()
-        ended = sum(count.done + count.failed.total() for count in self._counts())
+        ended = sum(count.done + count.failed.total() for count in self._phase_counts())
         self._marks.append((now, ended, self.output_tokens))
         while now - self._marks[0][0] > PACE_S:
             self._marks.popleft()
@@ -283,8 +282,8 @@ class WorkerCount:
             return None, None
         return (self.output_tokens - tokens) / (now - since), seconds_left(left, ended - before, now - since)
 
-    def answered(self) -> tuple[TaskAnswered, ...]:
-        """What stands of each task and sample."""
+    def count_answered(self) -> tuple[TaskAnswered, ...]:
+        """Count the good answers of each task and sample."""
         return tuple(
             TaskAnswered(
                 task=run.task,

@@ -44,12 +44,12 @@ from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import (
     ServerProcess,
     end_leftover,
-    free_port,
-    served_names,
-    shown_names,
-    until_up,
+    fetch_served_names,
+    find_free_port,
+    format_names,
+    wait_until_up,
 )
-from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, as_started
+from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, with_base_model
 from coeval.sweeps.worker_files import (
     Server,
     Worker,
@@ -63,8 +63,8 @@ from coeval.sweeps.worker_files import (
 
 
 class Up(NamedTuple):
-    """A server that is up, and where; ``url`` ends in ``/v1``. ``name`` is what it calls the checkpoint where
-    that is not its own name."""
+    """A running server and its URL, which ends in ``/v1``. ``name`` is what it calls the checkpoint if that
+    is not its own name."""
 
     process: ServerProcess
     url: str
@@ -72,21 +72,21 @@ class Up(NamedTuple):
 
 
 class WorkerServer:
-    """The server of a worker, whose files lie in its folder."""
+    """The server of a worker, with its files in the worker's folder."""
 
     def __init__(self, worker: Worker, server: Server, count: WorkerCount, log: ServerLog) -> None:
         self.server = server
         self.count = count
-        self.key = worker.key_of(os.environ)
+        self.key = worker.read_api_key(os.environ)
         self._command = ServerCommand(server.template)
         self.folder = worker.server_folder
         self._log = log
 
     @asynccontextmanager
-    async def up(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        """Start it once; it is ended when this is left, and killed where that is by cancelling.
+    async def serve(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
+        """Start it once; leaving ends it, and kills it if cancelled.
 
-        Raises Draining: somebody interrupted it before it was up; ServerDown: it does not come up; with the
+        Raises Draining: it was interrupted before it was up; ServerDown: it does not come up; with the
         last lines that it wrote.
         """
         server, count = self.server, self.count
@@ -94,18 +94,18 @@ class WorkerServer:
         count.starts += 1
         count.state = "starting"
         self._log.begin()
-        port = await asyncio.to_thread(free_port, HOST)
+        port = await asyncio.to_thread(find_free_port, HOST)
         process = await ServerProcess.begin(
             self.folder,
-            self._command.filled(as_started(server), port),
-            self._environment(),
+            self._command.fill_for_server(with_base_model(server), port),
+            self._server_environment(),
             port,
-            self._command.inherited(os.environ, server.passed),
+            self._command.filter_environment(os.environ, server.passed),
         )
         try:
             url = f"http://{HOST}:{port}/v1"
             await await_unless_interrupted(
-                self._wait_for(process, url), interrupt, "the server was still starting"
+                self._wait_until_up(process, url), interrupt, "the server was still starting"
             )
             yield Up(process, url)
         except asyncio.CancelledError:
@@ -115,22 +115,24 @@ class WorkerServer:
             count.state = "stopping"
             await process.end()
 
-    async def _wait_for(self, process: ServerProcess, url: str) -> None:
+    async def _wait_until_up(self, process: ServerProcess, url: str) -> None:
         try:
-            await until_up(process, url, self.server.start_timeout_s, self.key)
+            await wait_until_up(process, url, self.server.start_timeout_s, self.key)
         except ServerDown as error:
             if process.down.is_set():
                 await process.gone.wait()
-            raise ServerDown(f"{error}{process.exit}. {self._log.reported()}", again=error.again) from error
+            raise ServerDown(
+                f"{error}{process.exit_note}. {self._log.describe_failure()}", again=error.again
+            ) from error
 
-    def _environment(self) -> dict[str, str]:
+    def _server_environment(self) -> dict[str, str]:
         gpus = ",".join(self.server.gpus)
         loading = ENVIRONMENT if self.server.serves_adapters else {}
         return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **loading}
 
 
 class _HeldServer(NamedTuple):
-    """A server that is up, and its adapter."""
+    """A running server, and its adapter."""
 
     up: Up
     adapter: ServedAdapter
@@ -144,30 +146,30 @@ class _ColdStart(NamedTuple):
 
 
 class KeptServer:
-    """The server of a slot, which goes on from adapter to adapter (``--swap lora``).
+    """The server of a slot, which loads one adapter after another (``--swap lora``).
 
-    Nothing is asked of it but what a cold start has loaded, or a swap of a server whose first swap gave the
-    answers of a cold start.
+    It is sent requests only after a cold start, or a swap of a server whose first swap gave the answers of
+    a cold start.
     """
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
-        self._held: _HeldServer | None = None
+        self._lock_folders: _HeldServer | None = None
         self._cold: dict[str, _ColdStart] = {}
         self._trusted = True
 
     @asynccontextmanager
-    async def up(self, server: WorkerServer, interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        """Have it hold a worker's checkpoint. It stays when this is left, unless by an exception.
+    async def serve(self, server: WorkerServer, interrupt: asyncio.Event) -> AsyncIterator[Up]:
+        """Load a worker's checkpoint. The server stays when this is left, unless by an exception.
 
-        Raises as `WorkerServer.up`.
+        Raises as `WorkerServer.serve`.
         """
         stays = False
         try:
-            held = self._held
-            if held is None or not await self._swapped(held, server, interrupt):
+            held = self._lock_folders
+            if held is None or not await self._try_swap(held, server, interrupt):
                 await self.aclose()
-                held = self._held = await self._started(server, interrupt)
+                held = self._lock_folders = await self._start(server, interrupt)
             yield held.up._replace(name=held.adapter.name)
             stays = True
         finally:
@@ -175,22 +177,23 @@ class KeptServer:
                 await self.aclose()
 
     async def aclose(self) -> None:
-        """End it; at once where that is by cancelling."""
-        stack, self._stack, self._held = self._stack, AsyncExitStack(), None
+        """End the server; at once if cancelled."""
+        stack, self._stack, self._lock_folders = self._stack, AsyncExitStack(), None
         await stack.__aexit__(*sys.exc_info())
 
-    async def _started(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
+    async def _start(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
+        """Start a server, and load its first adapter."""
         await asyncio.to_thread(end_leftover, server.folder)
-        up = await self._stack.enter_async_context(server.up(interrupt))
+        up = await self._stack.enter_async_context(server.serve(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
         try:
-            await await_unless_interrupted(adapter.settle(), interrupt, "the server was still starting")
+            await await_unless_interrupted(adapter.load_first(), interrupt, "the server was still starting")
         except SwapDoubted as error:
             raise ServerDown(f"the server does not load it: {error}", again=False) from error
-        self._note_first(adapter)
+        self._remember_cold_start(adapter)
         return _HeldServer(up, adapter)
 
-    async def _swapped(self, held: _HeldServer, server: WorkerServer, interrupt: asyncio.Event) -> bool:
+    async def _try_swap(self, held: _HeldServer, server: WorkerServer, interrupt: asyncio.Event) -> bool:
         """Swap the running server to the checkpoint; False: start a server instead."""
         if held.up.process.down.is_set() or not self._trusted:
             return False
@@ -203,7 +206,7 @@ class KeptServer:
             return False
 
     async def _swap(self, adapter: ServedAdapter, after: Server) -> bool:
-        """Swap, where it is known that this server can; its first swap is to an adapter that an earlier
+        """Swap if this server is known to do so correctly; its first swap is to an adapter that an earlier
         server loaded first.
 
         Raises SwapDoubted: it may hold anything.
@@ -218,10 +221,10 @@ class KeptServer:
                 raise SwapDoubted(f"a swap to {other.server.name} changed the answers of a cold start")
             adapter.is_proven = True
         await adapter.swap(after)
-        self._note_first(adapter)
+        self._remember_cold_start(adapter)
         return True
 
-    def _note_first(self, adapter: ServedAdapter) -> None:
+    def _remember_cold_start(self, adapter: ServedAdapter) -> None:
         """Record the answers of an adapter that was the first in its server."""
         if adapter.loads == 1:
             self._cold[adapter.server.checkpoint] = _ColdStart(adapter.server, adapter.answers)
@@ -247,11 +250,11 @@ HELD_BY_OTHERS_S = 60.0
 async def run_worker(
     worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None = None
 ) -> WorkerResult:
-    """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; so does
-    cancelling, which kills the server at once. ``kept`` is the slot's server, where that may stay."""
+    """Run a worker, and write its result into its folder. Setting ``interrupt`` ends it; cancelling kills its
+    server at once. ``kept`` is the slot's server, if that may stay."""
     run = _WorkerRun(worker, keys, interrupt, kept)
     result = WorkerResult(end="interrupted", problem="it was ended at once")
-    async with run.telling():
+    async with run.writing_progress():
         try:
             result = await run.carry_out()
         except ServerDown as error:
@@ -263,8 +266,8 @@ async def run_worker(
         finally:
             result = msgspec.structs.replace(
                 result,
-                tasks=run.count.answered(),
-                problem=run.shown(result.problem),
+                tasks=run.count.count_answered(),
+                problem=run.redact(result.problem),
                 starts=run.count.starts,
             )
             write_result(worker, result)
@@ -273,7 +276,7 @@ async def run_worker(
 
 
 class _WorkerRun:
-    """A worker that asks its server, until it is interrupted."""
+    """A worker's requests to its server, until it is interrupted."""
 
     def __init__(self, worker: Worker, keys: Keys, interrupt: asyncio.Event, kept: KeptServer | None) -> None:
         self.count = WorkerCount()
@@ -281,18 +284,18 @@ class _WorkerRun:
         self._keys = keys
         self._interrupt = interrupt
         self._kept = kept
-        self._key = worker.key_of(os.environ)
+        self._key = worker.read_api_key(os.environ)
         self._log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
 
-    def shown(self, text: str) -> str:
-        """What others may have said, for whoever shows it."""
-        return escape_lines(self._log.redacted(text))
+    def redact(self, text: str) -> str:
+        """Redact and plain others' text, for whoever shows it."""
+        return escape_lines(self._log.redact(text))
 
     @asynccontextmanager
-    async def telling(self) -> AsyncIterator[None]:
-        """Meanwhile, keep ``progress.json`` up to date."""
+    async def writing_progress(self) -> AsyncIterator[None]:
+        """Keep ``progress.json`` up to date meanwhile."""
         ended = asyncio.Event()
-        telling = asyncio.create_task(self._tell(ended))
+        telling = asyncio.create_task(self._write_progress(ended))
         try:
             yield
         finally:
@@ -301,18 +304,19 @@ class _WorkerRun:
             self.count.state = "ended"
             write_progress(self._worker.folder, self.count.progress())
 
-    async def _tell(self, ended: asyncio.Event) -> None:
+    async def _write_progress(self, ended: asyncio.Event) -> None:
         while not ended.is_set():
             progress = self.count.progress()
             try:
                 await asyncio.to_thread(write_progress, self._worker.folder, progress)
             except StoreError as error:  # answers matter more; where the disk is full, they will say so
                 log.warning("%s", error)
-            await _set_within(ended, PROGRESS_S)
+            await _wait_for_event(ended, PROGRESS_S)
 
     async def carry_out(self) -> WorkerResult:
-        """
-        Raises CoevalError: it cannot be done; a ServerDown where that is the server's fault.
+        """Request what is owed, from a server started for it or the user's.
+
+        Raises CoevalError: it cannot be done; ServerDown if that is the server's fault.
         """
         worker, tested = self._worker, self._worker.evaluation.tested
         if tested is None:
@@ -322,21 +326,21 @@ class _WorkerRun:
         await asyncio.to_thread(end_leftover, worker.folder)
         evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
         prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
-        async with self._held(prepared):
+        async with self._lock_folders(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()
             self.count.read(prepared.task_runs)
-            if not is_owed(prepared):
+            if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if worker.server is None:
                 return await self._ask(prepared, tested)
-            return await self._serve(
+            return await self._ask_restarting(
                 WorkerServer(worker, worker.server, self.count, self._log), prepared, tested
             )
 
     @asynccontextmanager
-    async def _held(self, prepared: Prepared) -> AsyncIterator[None]:
-        """Be the only writer of the tasks' folders, once an earlier worker has let them go."""
+    async def _lock_folders(self, prepared: Prepared) -> AsyncIterator[None]:
+        """Lock the tasks' folders, once an earlier worker has let them go."""
         until = time.monotonic() + HELD_BY_OTHERS_S
         with ExitStack() as stack:
             while True:
@@ -344,24 +348,28 @@ class _WorkerRun:
                     stack.enter_context(lock_task_folders(prepared))
                     break
                 except UsageError:
-                    if time.monotonic() > until or await _set_within(self._interrupt, LOOK_S):
+                    if time.monotonic() > until or await _wait_for_event(self._interrupt, LOOK_S):
                         raise
             yield
 
-    async def _serve(self, server: WorkerServer, prepared: Prepared, tested: ModelSpec) -> WorkerResult:
-        """Ask a server that is started again as often as it may be."""
+    async def _ask_restarting(
+        self, server: WorkerServer, prepared: Prepared, tested: ModelSpec
+    ) -> WorkerResult:
+        """Send requests to a server that is restarted as often as it may be."""
         wait_s, loaded = server.server.wait_s, self._worker.loaded
         before = ""
         while True:
             came_up = False
             try:
                 kept = self._kept
-                up_now = server.up(self._interrupt) if kept is None else kept.up(server, self._interrupt)
+                up_now = (
+                    server.serve(self._interrupt) if kept is None else kept.serve(server, self._interrupt)
+                )
                 async with up_now as up:
                     came_up = True
                     if loaded and (why := await asyncio.to_thread(why_not_served, loaded)):
                         return WorkerResult(end="failed", problem=why)
-                    return await self._ask_own(prepared, tested, up)
+                    return await self._ask_own_server(prepared, tested, up)
             except Draining:
                 return WorkerResult(end="interrupted")
             except ServerDown as error:
@@ -375,13 +383,14 @@ class _WorkerRun:
                 raise problem
             before = words
             self.count.state = "restarting"
-            self.count.restarted = self.shown(self._log.error_line() or str(problem).partition(". ")[0])
-            if await _set_within(self._interrupt, wait_s):
+            self.count.restarted = self.redact(self._log.error_line() or str(problem).partition(". ")[0])
+            if await _wait_for_event(self._interrupt, wait_s):
                 return WorkerResult(end="interrupted")
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
-    async def _ask_own(self, prepared: Prepared, tested: ModelSpec, up: Up) -> WorkerResult:
-        """Ask the worker's own server, which is up: it needs no probe, and asking says what is wrong with it.
+    async def _ask_own_server(self, prepared: Prepared, tested: ModelSpec, up: Up) -> WorkerResult:
+        """Send requests to the worker's own running server: it needs no probe, since they show what is wrong
+        with it.
 
         Raises as `_ask`.
         """
@@ -393,42 +402,44 @@ class _WorkerRun:
         return await self._ask(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
 
     async def _ask(self, prepared: Prepared, tested: ModelSpec, up: Up | None = None) -> WorkerResult:
-        """Ask for what is owed, and again for what the server has dropped, as long as that brings answers.
-        ``up`` is the worker's own server, None where the user runs one.
+        """Request what is owed, and again what the server has dropped, as long as that brings answers. ``up``
+        is the worker's own server, None if the user runs one.
 
-        Raises ServerDown: the worker's own server has ended, or is no good: another start may mend it;
+        Raises ServerDown: the worker's own server has ended, or is no good, so another start may mend it;
         CoevalError: it cannot be asked.
         """
-        if another := await self._another(tested):
+        if another := await self._explain_other_model(tested):
             return WorkerResult(end="failed", problem=another)
         for _ in range(ROUNDS):
             stopped = await self._ask_once(prepared, tested, up)
-            if not is_owed(prepared):
+            if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if self._interrupt.is_set():
                 return WorkerResult(end="interrupted")
             if up is not None and up.process.down.is_set():
                 await up.process.gone.wait()
-                raise self._down(up, "the server ended while it was asked")
+                raise self._server_down_error(up, "the server ended while it was asked")
             if stopped:
-                why = f"{'; '.join(stopped.values())}{await self._served(tested)}"
+                why = f"{'; '.join(stopped.values())}{await self._describe_served_models(tested)}"
                 return WorkerResult(end="failed", problem=why)
-            made, failed = self.count.requested_last()
+            made, failed = self.count.count_last_round()
             dropped = not OF_SERVERS.isdisjoint(failed)
             if dropped and not made:
-                what = f"every request to the server failed: {_reason(prepared)}"
+                why = f"every request to the server failed: {_last_failure(prepared)}"
                 if up is not None:
-                    raise self._down(up, what)
-                return WorkerResult(end="server_failed", problem=what)
+                    raise self._server_down_error(up, why)
+                return WorkerResult(end="server_failed", problem=why)
             if not dropped:
                 break
         if not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values()):
-            why = f"none of its requests was answered: {_reason(prepared)}{await self._served(tested)}"
+            why = f"none of its requests was answered: {_last_failure(prepared)}"
+            why += await self._describe_served_models(tested)
             return WorkerResult(end="failed", problem=why)
         return WorkerResult(end="done")
 
     async def _ask_once(self, prepared: Prepared, tested: ModelSpec, up: Up | None) -> Mapping[str, str]:
-        """Ask until the worker is interrupted or its server is down; the models given up, with reasons."""
+        """Request until the worker is interrupted or its server is down; return the models given up, with
+        reasons."""
         stop = asyncio.Event()
         events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
         waiting = [asyncio.create_task(event.wait()) for event in events]
@@ -437,31 +448,31 @@ class _WorkerRun:
         try:
             return (await ask_owed(prepared, self._keys, self.count, stop)).stopped
         except ModelUnavailable as error:
-            raise ModelUnavailable(f"{error}{await self._served(tested)}") from error
+            raise ModelUnavailable(f"{error}{await self._describe_served_models(tested)}") from error
         finally:
             for task in waiting:
                 task.cancel()
             await asyncio.wait(waiting)
 
-    def _down(self, up: Up, what: str) -> ServerDown:
-        return ServerDown(f"{what}{up.process.exit}. {self._log.reported()}")
+    def _server_down_error(self, up: Up, why: str) -> ServerDown:
+        return ServerDown(f"{why}{up.process.exit_note}. {self._log.describe_failure()}")
 
-    async def _names_at(self, tested: ModelSpec) -> list[str]:
-        return await served_names(tested.base_url, self._key) if tested.base_url else []
+    async def _fetch_names(self, tested: ModelSpec) -> list[str]:
+        return await fetch_served_names(tested.base_url, self._key) if tested.base_url else []
 
-    async def _served(self, tested: ModelSpec) -> str:
-        """A sentence on the models that the server names, where it does."""
-        names = shown_names(await self._names_at(tested))
+    async def _describe_served_models(self, tested: ModelSpec) -> str:
+        """Describe the models that the server lists, if any."""
+        names = format_names(await self._fetch_names(tested))
         way = "; --served-name says how it calls the checkpoint" if self._worker.server is None else ""
         return f" It serves: {names}{way}." if names else ""
 
-    async def _another(self, tested: ModelSpec) -> str:
-        """What is wrong where the server lists its models, and the tested one is not among them: many answer
-        whatever they are called, and their answers would be recorded as the checkpoint's."""
+    async def _explain_other_model(self, tested: ModelSpec) -> str:
+        """Explain that the server lists models, and not the tested one: many answer whatever they are called,
+        and their answers would be recorded as the checkpoint's. Else return ''."""
         server = self._worker.server
         if self._worker.vouched or (server is not None and ServerCommand(server.template).loads_at_will):
             return ""
-        names = await self._names_at(tested)
+        names = await self._fetch_names(tested)
         called = {tested.model, f"{tested.model}:latest"}
         if server is not None and server.serves_adapters:  # SGLang lists an adapter without its base
             called.add(tested.model.removeprefix(f"{KEPT_NAME}:"))
@@ -469,22 +480,22 @@ class _WorkerRun:
             return ""
         reported = "" if server is None else "have --server-command serve it as {name}, or "
         return (
-            f"the server lists {shown_names(names)}, and not {shown_names([tested.model])}: no request "
+            f"the server lists {format_names(names)}, and not {format_names([tested.model])}: no request "
             f"was sent, since it may be another model. If it is this checkpoint, {reported}say how it "
             "is called: --served-name"
         )
 
 
-async def _set_within(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, no longer than this; whether it is set."""
+async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
+    """Wait for an event, at most this long; return whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()
     return event.is_set()
 
 
-def is_owed(prepared: Prepared) -> bool:
-    """Whether there is a prompt without a good answer, by the records that have been read."""
+def has_owed_answers(prepared: Prepared) -> bool:
+    """Check whether a prompt has no good answer among the records read."""
     return any(
         (record := task_run.answers.get(item.id)) is None or not is_good(record)
         for task_run in prepared.task_runs
@@ -492,8 +503,8 @@ def is_owed(prepared: Prepared) -> bool:
     )
 
 
-def _reason(prepared: Prepared) -> str:
-    """The last failure, in its own words."""
+def _last_failure(prepared: Prepared) -> str:
+    """Return the message of the last failure."""
     failed = (run.answers.values() for run in prepared.task_runs)
     messages = [answer.error.message for answers in failed for answer in answers if answer.error is not None]
     return messages[-1] if messages else "no reason was given"

@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.text import pluralize
 from coeval.store.jsonl import read_json, write_json_atomic
-from coeval.store.rundir import RunDir, now
+from coeval.store.rundir import RunDir, utc_now
 from coeval.tables.item_map import (
     ColumnsMissing,
     ItemMaker,
@@ -197,7 +197,7 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             map=harvest.item_map,
             rows=harvest.rows,
             items=items,
-            taken_at=now(),
+            taken_at=utc_now(),
             url=source.url,
             revision=source.revision,
             subset=source.subset,

@@ -21,7 +21,7 @@ from coeval.core.text import join_names
 from coeval.core.yaml_text import yaml_reader
 from coeval.models.transport.network import SourceFailed, download, read_page
 from coeval.store.jsonl import store_error
-from coeval.store.output_folder import cache_folder, file_name_of
+from coeval.store.output_folder import cache_folder, safe_file_name
 from coeval.tables.item_map import ItemMap
 from coeval.tables.source_bytes import make_read_error
 from coeval.tables.table import Table, open_table
@@ -174,11 +174,11 @@ def _fetch_from_hub(
         split = _pick_split(list(listing[config]), requested_split, f"{repo} ({config})")
         if split is None:
             raise UsageError(f"{repo} ({config}) has no splits on the hub")
-        folder = cache_folder() / _CACHE / file_name_of(repo) / file_name_of(about.sha)
+        folder = cache_folder() / _CACHE / safe_file_name(repo) / safe_file_name(about.sha)
         files = []
         for number in range(len(listing[config][split])):
             url = f"{api}/parquet/{quote(config, safe='')}/{quote(split, safe='')}/{number}.parquet"
-            path = folder / file_name_of(config) / file_name_of(split) / f"{number:05d}.parquet"
+            path = folder / safe_file_name(config) / safe_file_name(split) / f"{number:05d}.parquet"
             if not (about.sha and path.is_file()):  # without a revision a cached file may be outdated
                 _download_file(url, path, f"{repo} {config}/{split} {number + 1}", progress)
             files.append(path)

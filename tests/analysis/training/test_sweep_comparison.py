@@ -18,7 +18,7 @@ from coeval.analysis.training.sweep_comparison import (
     compare_sweeps,
     read_sweeps,
 )
-from coeval.analysis.training.training_curves import TrainingRun, training_curves
+from coeval.analysis.training.training_curves import TrainingRun, read_training_curves
 from coeval.core.errors import UsageError
 
 pytestmark = pytest.mark.process
@@ -62,7 +62,7 @@ def test_the_best_is_named_with_those_tied_with_it(tmp_path: Path) -> None:
 
 
 def only(folder: Path) -> tuple[TrainingRun, ...]:
-    return training_curves({folder.name: folder})
+    return read_training_curves({folder.name: folder})
 
 
 def test_a_leader_without_peers_is_significantly_better_than_each(tmp_path: Path) -> None:

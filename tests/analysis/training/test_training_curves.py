@@ -13,7 +13,7 @@ from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
 from coeval import open_run
 from coeval.analysis.training.sweep_comparison import compare_runs, compare_sweeps, read_sweeps
-from coeval.analysis.training.training_curves import training_curves
+from coeval.analysis.training.training_curves import read_training_curves
 from coeval.core.errors import UsageError
 from coeval.reports.training_report import training_report
 from coeval.reports.view.viewed_folder import read_summary
@@ -39,7 +39,7 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
     two_tasks(tmp_path / "run_a")
     ended = coeval("sweep", "aggregate", "--out", tmp_path / "run_a")
     assert ended.code == 0, ended.err
-    [run] = training_curves({"a": tmp_path / "run_a"}, ["ifeval", "healthbench"])
+    [run] = read_training_curves({"a": tmp_path / "run_a"}, ["ifeval", "healthbench"])
     assert list(run.curves) == ["ifeval", "healthbench"]
     judged, rules = run.curves["healthbench"], run.curves["ifeval"]
     assert judged.first_better is not None
@@ -60,7 +60,7 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
 
 def test_every_face_of_a_checkpoint_has_the_same_figure(tmp_path: Path) -> None:
     """The curve, the results of its folder, its measures, and its line in the list of `coeval view`."""
-    [run] = training_curves({"a": two_tasks(tmp_path)})
+    [run] = read_training_curves({"a": two_tasks(tmp_path)})
     compared = compare_runs([run])
     listed = {step: read_summary(folder).best for step, folder in run.folders.items()}
     for one in compared.overall:
@@ -85,7 +85,7 @@ def test_figures_and_conclusions_are_the_same_with_and_without_aggregates(
     two_tasks(tmp_path)
     found: list[list[object]] = [[], []]
     for figures in found:
-        [run] = training_curves({"a": tmp_path}, steps=STEPS[:4])
+        [run] = read_training_curves({"a": tmp_path}, steps=STEPS[:4])
         curve = run.curves["ifeval"]
         figures += [curve.conclusions, *((point.mean, point.sem, point.ci95) for point in curve.points)]
         assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
@@ -101,7 +101,7 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     for step, scores in drawn(RISING, 100, 1).items():
         judge = JUDGE | ({"model": "strict"} if step == 600 else {})
         write_run(tmp_path / f"step_{step}" / "run_0", scores[:, 0], judge=judge)
-    [run] = training_curves({"a": tmp_path})
+    [run] = read_training_curves({"a": tmp_path})
     curve = run.curves["ifeval"]
     assert [step in curve.alike for step in curve.steps] == [True] * 4 + [False]
     assert curve.notes == (
@@ -111,7 +111,7 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     assert [*curve.first_better.gaps] == [240, 360, 480]
     assert curve.points[-1].judge is not None
     assert curve.points[-1].judge.model == "strict"
-    [run] = training_curves({"a": tmp_path}, base=600)
+    [run] = read_training_curves({"a": tmp_path}, base=600)
     assert run.curves["ifeval"].first_better is None
     assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
 
@@ -125,7 +125,7 @@ def test_curves_are_of_the_samples_that_are_there_not_of_an_older_aggregate(
     assert coeval("sweep", "aggregate", "--out", tmp_path).code == 0
     write_run(tmp_path / "step_2" / "run_0", scores[2][:, 2])  # another answer
     write_run(tmp_path / "step_3" / "run_2", scores[3][:, 2])  # one sample more
-    [run] = training_curves({"a": tmp_path})
+    [run] = read_training_curves({"a": tmp_path})
     curve = run.curves["ifeval"]
     assert [point.n_runs for point in curve.points] == [2, 2, 3]
     assert curve.points[1].mean == pytest.approx(scores[2][:, [2, 1]].mean())
@@ -137,7 +137,7 @@ def test_curves_are_of_the_samples_that_are_there_not_of_an_older_aggregate(
 def test_samples_that_were_not_asked_for_count_nowhere(tmp_path: Path, coeval: Command) -> None:
     write_training(tmp_path, scores := drawn({1: 0.5, 2: 0.6}, 20, 3))
     assert coeval("sweep", "aggregate", "--out", tmp_path, "--n-samples", "ifeval=2").code == 0
-    [run] = training_curves({"a": tmp_path})
+    [run] = read_training_curves({"a": tmp_path})
     assert run.curves["ifeval"].columns[2].values.mean() == pytest.approx(scores[2][:, :2].mean())
 
 
@@ -149,7 +149,7 @@ def test_a_fitted_headline_has_conclusions_by_the_next_metric(tmp_path: Path) ->
         mean = {"value": float(values.mean()), "n": 60, "unit": "percent"}
         metrics = {"length_controlled_winrate": fitted, "win_rate": mean}
         write_run(tmp_path / f"step_{step}" / "run_0", values, metric="win_rate", metrics=metrics)
-    [run] = training_curves({"a": tmp_path})
+    [run] = read_training_curves({"a": tmp_path})
     curve = run.curves["ifeval"]
     assert curve.metric == "length_controlled_winrate"
     assert {column.metric for column in curve.columns.values()} == {"win_rate"}
@@ -179,7 +179,7 @@ def test_the_sweep_its_curves_and_a_comparison_ship_the_same_checkpoint(
         coeval("sweep", "aggregate", "--out", tmp_path / "a").out,
         coeval("sweep", "plot", "--runs", f"a={tmp_path / 'a'}", "--plot-dir", tmp_path / "plots").out,
     ]
-    runs = training_curves({"a": tmp_path / "a"})
+    runs = read_training_curves({"a": tmp_path / "a"})
     page = [sentence.text for sentence in training_report(runs, compare_runs(runs)).lead]
     for first, second, *_ in [*(out.splitlines() for out in told), page]:
         assert first == page[0]
@@ -205,7 +205,7 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
                 folder, scores, task="healthbench", metric="overall_score", metrics=metrics, judge=JUDGE
             )
     ended = coeval("sweep", "aggregate", "--out", tmp_path)
-    [run] = training_curves({"a": tmp_path})
+    [run] = read_training_curves({"a": tmp_path})
     curve = run.curves["healthbench"]
     assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
     assert ended.out.startswith("Ship step 200, 12.5 on healthbench: it leads the other by this judge.")
@@ -225,7 +225,7 @@ def test_scores_from_1_to_10_are_shown_in_points_and_what_they_cost(tmp_path: Pa
         account.write_text(
             json.dumps({"models": {"gpt-4.1": {"requests": 200, "cost_usd": 0.6, "unpriced": 0}}})
         )
-    [run] = training_curves({"a": tmp_path})
+    [run] = read_training_curves({"a": tmp_path})
     report = training_report([run], compare_runs([run]))
     [best] = report.table("ship-table").to_dicts()
     assert best["score"] == pytest.approx(0.8), "of the scale from 1 to 10"
@@ -238,7 +238,7 @@ def test_scores_from_1_to_10_are_shown_in_points_and_what_they_cost(tmp_path: Pa
 def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> None:
     write_training(tmp_path / "a", drawn({1: 0.5, 2: 0.5}, 10, 1))
     write_training(tmp_path / "b", drawn({2: 0.5}, 10, 1), pattern="global_step_{step}/hf", metric=STRICT)
-    a, b = training_curves(
+    a, b = read_training_curves(
         {"a": tmp_path / "a", "b": tmp_path / "b"}, ["ifeval", "x"], {2, 3}, {"b": "global_step_{step}/hf"}
     )
     assert (a.curves["ifeval"].steps, b.curves["ifeval"].steps) == ((2,), (2,))
@@ -247,9 +247,9 @@ def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> No
         f"{tmp_path / 'b'} holds no scores of x",
     )
     with pytest.raises(UsageError, match="holds no scores of x yet"):
-        training_curves({"a": tmp_path / "a"}, ["x"])
+        read_training_curves({"a": tmp_path / "a"}, ["x"])
     with pytest.raises(UsageError, match=r"--base 7: .* has no results for this step; it has 1, 2"):
-        training_curves({"a": tmp_path / "a"}, base=7)
+        read_training_curves({"a": tmp_path / "a"}, base=7)
 
 
 @pytest.mark.process

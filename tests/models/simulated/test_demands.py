@@ -14,7 +14,7 @@ from coeval.benchmarks.tasks.following import is_followed, make_instruction
 from coeval.benchmarks.text_analysis import Language
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
-from coeval.simulation.prose import read_answer
+from coeval.simulation.prose import read_answer_mark
 from coeval.simulation.simulated_model import SimulatedModel
 
 ASKED: tuple[tuple[str, str, dict[str, Any]], ...] = (
@@ -91,7 +91,7 @@ async def test_each_demand_is_met_as_often_as_the_student_is_good(
     ],
 )
 async def test_an_answer_bound_by_form_still_states_its_quality(demand: str) -> None:
-    mark = read_answer(await reported(student(0.9), f"Tell me about tea. {demand}"))
+    mark = read_answer_mark(await reported(student(0.9), f"Tell me about tea. {demand}"))
     assert mark is not None
     assert mark.model.lower() == "sim-large"
     assert mark.quality > 0.6

@@ -16,9 +16,9 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import LEVEL_VALUE, LEVELS, Completion, Message, Request, SamplingParameters
 from coeval.pipeline import prompts
 from coeval.pipeline.plan.judge_form import JudgeForm
-from coeval.simulation.prose import REFUSAL, Draws, read_answer
+from coeval.simulation.prose import REFUSAL, Draws, read_answer_mark
 from coeval.simulation.simulated_model import SimulatedModel
-from coeval.simulation.traits import Traits, family_of, parse_model_option, traits_of
+from coeval.simulation.traits import Traits, name_family, parse_model_option, parse_traits
 
 JUDGE_PROMPT = "Judge the answer by the rubric. [simulated answer of {model}, quality {quality}] Text."
 
@@ -136,7 +136,9 @@ async def test_a_severe_judge_gives_less_and_a_kind_one_more_to_its_family() -> 
 
 async def test_mean_quality_is_the_skill() -> None:
     model = simulated(skill=0.6)
-    reported = [read_answer((await model.complete(asking("Hello", seed=seed))).text) for seed in range(400)]
+    reported = [
+        read_answer_mark((await model.complete(asking("Hello", seed=seed))).text) for seed in range(400)
+    ]
     assert abs(mean(mark.quality for mark in reported if mark) - 0.6) < 0.02
 
 
@@ -231,19 +233,19 @@ async def test_hostile_text_does_not_hang_a_model() -> None:
 def test_a_bare_name_has_the_default_traits() -> None:
     spec = parse_model_option("sim-large")
     assert (spec.name, spec.model, spec.interface) == ("sim-large", "sim-large", "simulated")
-    assert traits_of(spec) == Traits(family="sim")
+    assert parse_traits(spec) == Traits(family="sim")
 
 
 def test_options_are_read_with_spaces_around_them() -> None:
     spec = parse_model_option(" sim-a : skill = 0.8, noise=0 ,family=acme ")
     assert spec.name == "sim-a"
-    assert traits_of(spec) == Traits(skill=0.8, noise=0.0, family="acme")
+    assert parse_traits(spec) == Traits(skill=0.8, noise=0.0, family="acme")
 
 
 def test_defaults_give_way_to_options() -> None:
     defaults = {"latency_s": 0.5}
-    assert traits_of(parse_model_option("sim", defaults)).latency_s == 0.5
-    assert traits_of(parse_model_option("sim:latency_s=0", defaults)).latency_s == 0.0
+    assert parse_traits(parse_model_option("sim", defaults)).latency_s == 0.5
+    assert parse_traits(parse_model_option("sim:latency_s=0", defaults)).latency_s == 0.0
 
 
 def test_a_name_may_hold_a_colon() -> None:
@@ -280,7 +282,7 @@ def test_what_cannot_be_read_is_explained(text: str, said: str) -> None:
 def test_options_of_an_experiment_file_are_checked_too() -> None:
     spec = ModelSpec(name="judge-a", interface="simulated", model="sim", options={"skill": True})
     with pytest.raises(UsageError, match="judge-a: skill must be a number"):
-        traits_of(spec)
+        parse_traits(spec)
 
 
 @pytest.mark.parametrize(
@@ -288,4 +290,4 @@ def test_options_of_an_experiment_file_are_checked_too() -> None:
     [("sim-large", "sim"), ("llama3.1", "llama"), ("qwen:7b", "qwen"), ("7b", "7b"), ("solo", "solo")],
 )
 def test_family_is_the_first_word_of_the_name(model: str, family: str) -> None:
-    assert family_of(model) == family
+    assert name_family(model) == family

@@ -21,10 +21,10 @@ from coeval.simulation.prose import (
     REFUSAL,
     AnswerMark,
     ItemMark,
-    read_answer,
-    read_item,
-    write_answer,
-    write_item,
+    read_answer_mark,
+    read_item_mark,
+    write_answer_mark,
+    write_item_mark,
 )
 from coeval.simulation.simulated_model import SimulatedModel
 
@@ -41,7 +41,7 @@ TASK = {
     "criterion": RUBRIC["tone"],
     "reference": "[simulated reference for case 1] Fine.",
 }
-ITEM = f"Case 1. A text.\n{write_item(ItemMark(0.5, ATTRIBUTES))}"
+ITEM = f"Case 1. A text.\n{write_item_mark(ItemMark(0.5, ATTRIBUTES))}"
 
 
 def simulated(name: str = "sim-large", **options: Any) -> SimulatedModel:
@@ -91,7 +91,7 @@ async def test_target_and_nuanced_attributes_are_told_apart() -> None:
 async def test_an_item_states_its_difficulty_and_attributes(schema: Schema | None) -> None:
     item = json.loads((await ask(filled("sample"), schema)).text)
     assert set(item) == {"prompt", "response"}
-    mark = read_item(item["prompt"])
+    mark = read_item_mark(item["prompt"])
     assert mark is not None
     assert mark.attributes == ATTRIBUTES
     assert 0 <= mark.difficulty <= 1
@@ -111,17 +111,17 @@ async def test_an_item_states_its_difficulty_and_attributes(schema: Schema | Non
 )
 async def test_items_are_written_for_templates_of_users(template: str) -> None:
     item = json.loads((await ask(fill_template(template, TASK))).text)
-    mark = read_item(item["prompt"])
+    mark = read_item_mark(item["prompt"])
     assert mark is not None
     assert mark.attributes == ATTRIBUTES
 
 
 async def test_an_answer_states_who_gave_it_and_how_good_it_is() -> None:
     answer = await ask(filled("test"))
-    mark = read_answer(answer.text)
+    mark = read_answer_mark(answer.text)
     assert mark is not None
     assert (mark.model, mark.family) == ("sim-large", "sim")
-    assert answer.text.startswith(write_answer(mark))
+    assert answer.text.startswith(write_answer_mark(mark))
     assert answer.finish_reason == "stop"
 
 
@@ -162,7 +162,7 @@ async def labelled(
 ) -> dict[str, str]:
     request = Request((Message("user", filled("test", **values)),), labels=labels, seed=seed)
     answer: dict[str, str] = json.loads((await (model or simulated()).complete(request)).text)
-    assert read_answer(answer.pop("note"))
+    assert read_answer_mark(answer.pop("note"))
     return answer
 
 
@@ -209,11 +209,11 @@ async def test_the_label_of_an_item_that_states_none_is_guessed() -> None:
 @pytest.mark.parametrize("family", ["sim", "acme"])
 def test_marks_are_read_as_they_were_written(family: str) -> None:
     answer = AnswerMark("sim-large", family, 0.731)
-    assert read_answer(f"before {write_answer(answer)} after") == answer
+    assert read_answer_mark(f"before {write_answer_mark(answer)} after") == answer
     item = ItemMark(0.37, ATTRIBUTES)
-    assert read_item(f'Question: "{write_item(item)}"\nAnswer:') == item
-    assert read_answer("[simulated answer of nobody]") is None
-    assert read_item("no mark") is None
+    assert read_item_mark(f'Question: "{write_item_mark(item)}"\nAnswer:') == item
+    assert read_answer_mark("[simulated answer of nobody]") is None
+    assert read_item_mark("no mark") is None
 
 
 GRADE = (

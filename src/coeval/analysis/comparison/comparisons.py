@@ -38,8 +38,13 @@ from coeval.analysis.comparison.side import Side, read_sides, unshared_judge_not
 from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
 from coeval.analysis.intervals import ALPHA, joined
 from coeval.analysis.measures.ranking import rank_students, weigh_factor_parts
-from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
-from coeval.analysis.panel.panel_findings import RelatedJudges, outcome, related_judges, related_sentence
+from coeval.analysis.panel.mean_squares import JudgeScatter, JudgeValues
+from coeval.analysis.panel.panel_findings import (
+    RelatedJudges,
+    find_related_judges,
+    related_judges_sentence,
+    verdict_phrase,
+)
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import UsageError
 from coeval.core.figures import format_points
@@ -207,7 +212,7 @@ class ComparedRow(NamedTuple):
     family: Family
     unit: str
     parts: Sequence[ScoredPairs]
-    judged: Sequence[ByJudge]
+    judged: Sequence[JudgeValues]
     counted: Literal["item", "prompt"] = "item"
     is_label: bool = False
 
@@ -329,25 +334,25 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
             leader, other = (b, a) if comparison.difference > 0 else (a, b)
             tasks = pairing.judged if row.task is None else [row.task]
             judges = sorted({judge for task in tasks for judge in pairing.judged.get(task, ())})
-            related = related_judges(leader.model, other.model, judges, {**a.families, **b.families})
+            related = find_related_judges(leader.model, other.model, judges, {**a.families, **b.families})
             if related is None or not comparison.difference:
                 continue
             if related.apart not in by_others:
                 others = pair_sides(*(side.excluding_judges(related.apart) for side in (a, b)))
                 by_others[related.apart] = list(_list_rows(others))
             texts = [
-                f"{outcome(a.label, b.label, _compare_row(a, b, same))} {where_phrase(comparison)}"
+                f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {where_phrase(comparison)}"
                 for same in by_others[related.apart]
                 if same[:3] == row[:3] and len(same.parts) == len(row.parts)
             ]
             outcomes.setdefault((leader.label, related, bool(texts)), []).extend(texts)
     for (label, related, _), texts in outcomes.items():
-        yield related_sentence(label, related, join_names(texts, 1) if texts else "")
+        yield related_judges_sentence(label, related, join_names(texts, 1) if texts else "")
 
 
 def _list_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     """Yield the rows of a pair in which any item is paired."""
-    scored: dict[str, tuple[ScoredPairs, ByJudge]] = {}
+    scored: dict[str, tuple[ScoredPairs, JudgeValues]] = {}
     rows: list[ComparedRow] = []
     for task, of_task in groupby(pairing.metrics, key=attrgetter("task")):
         metrics = list(of_task)
@@ -418,7 +423,7 @@ def _pool_row_scatters(
     """Return what judges add to the error of each row, pooled over all pairs of a group in a task and metric,
     with those of the folder's other students."""
     group_of = {side.label: number for number, group in enumerate(groups) for side in group}
-    gaps_by_key: dict[tuple[int, Family, str | None, str], dict[tuple[str, str], Sequence[ByJudge]]] = {}
+    gaps_by_key: dict[tuple[int, Family, str | None, str], dict[tuple[str, str], Sequence[JudgeValues]]] = {}
     keys = []
     for a, b, row in paired:
         key = (group_of[a.label], row.family, row.task, row.metric)

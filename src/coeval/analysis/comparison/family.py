@@ -28,7 +28,7 @@ from coeval.analysis.comparison.paired_difference import (
 )
 from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_at_any_look, p_at_any_look
 from coeval.analysis.measures.measure_tree import FILES, Entity, ShownAs
-from coeval.analysis.panel.mean_squares import ByJudge, JudgeScatter
+from coeval.analysis.panel.mean_squares import JudgeScatter, JudgeValues
 
 # --- The verdict
 
@@ -242,7 +242,7 @@ class FamilyMember(NamedTuple):
 
 def prepare_family_member(
     strata: Sequence[PairedScores],
-    judged: Sequence[ByJudge],
+    judged: Sequence[JudgeValues],
     scatter: JudgeScatter | None,
     looks: Looks | None,
     tests: int,

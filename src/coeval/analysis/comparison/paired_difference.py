@@ -28,13 +28,13 @@ from coeval.analysis.intervals import (
     mean_bounds,
 )
 from coeval.analysis.panel.mean_squares import (
-    ByJudge,
     JudgeScatter,
-    JudgeSpread,
-    judge_scatter,
-    judge_spread,
-    own_means,
-    pooled_scatter,
+    JudgeValues,
+    Spread,
+    average_scatters,
+    estimate_judge_scatter,
+    means_by_judge,
+    spread_over_judges,
 )
 
 # --- Adjusted p-values
@@ -148,13 +148,6 @@ class _Stratum(NamedTuple):
         return len(self.deviations_a)
 
 
-class _Spread(NamedTuple):
-    """The standard error of a difference, and its degrees of freedom."""
-
-    error: float
-    degrees: float
-
-
 def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> Difference:
     """Compute the difference of paired means, averaged over strata, with its interval and p-value.
 
@@ -186,7 +179,7 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     few_differ = differing_items < _FEWEST_DIFFERING - _EQUAL or spread.error == 0
     if few_differ:
         low, high = _mover_bounds(parts, mean_a, mean_b)
-        spread = _Spread((high - low) / 2 / float(stdtrit(max(n - 1, 1), (1 + LEVEL) / 2)), max(n - 1, 1))
+        spread = Spread((high - low) / 2 / float(stdtrit(max(n - 1, 1), (1 + LEVEL) / 2)), max(n - 1, 1))
     else:
         half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
         low, high = max(difference - half, -1.0), min(difference + half, 1.0)
@@ -214,7 +207,7 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     )
 
 
-def _raise_observed_spread(parts: Sequence[_Stratum], effective: float) -> _Spread | None:
+def _raise_observed_spread(parts: Sequence[_Stratum], effective: float) -> Spread | None:
     """Return the observed spread, raised for what few ``effective`` items do not show; None if no item
     differs."""
     spread = _estimate_spread(parts, 0.0)
@@ -268,7 +261,7 @@ def adjust_bounds(
 
 
 def _find_detectable_difference(
-    parts: Sequence[_Stratum], mean_a: float, mean_b: float, spread: _Spread, family_size: int
+    parts: Sequence[_Stratum], mean_a: float, mean_b: float, spread: Spread, family_size: int
 ) -> float:
     """Return the true difference X that is detected with 80% power: ``X = (t_c + t_0.8) · SE(X)``.
 
@@ -371,7 +364,7 @@ def _is_binary(pairs: PairedScores) -> bool:
     return alone and bool(((scores == 0) | (scores == 1)).all() and (pairs.weights == pairs.weights[0]).all())
 
 
-def _estimate_spread(parts: Sequence[_Stratum], extra_variance: float) -> _Spread:
+def _estimate_spread(parts: Sequence[_Stratum], extra_variance: float) -> Spread:
     """Estimate the standard error from items' differences; a stratum of one item takes the pooled scatter.
     ``extra_variance``: that of one more observation, shared among the strata."""
     squares = [float(((part.deviations_b - part.deviations_a) ** 2).sum()) for part in parts]
@@ -384,9 +377,9 @@ def _estimate_spread(parts: Sequence[_Stratum], extra_variance: float) -> _Sprea
         variances.append(variance / part.items / len(parts) ** 2)
     total = sum(variances)
     if total <= 0:
-        return _Spread(0.0, max(sum(freedom), 1))
+        return Spread(0.0, max(sum(freedom), 1))
     spent = sum(v**2 / max(free, 1) for v, free in zip(variances, freedom, strict=True))
-    return _Spread(float(np.sqrt(total)), total**2 / spent)
+    return Spread(float(np.sqrt(total)), total**2 / spent)
 
 
 def _mover_bounds(parts: Sequence[_Stratum], mean_a: float, mean_b: float) -> Bounds:
@@ -419,7 +412,7 @@ def _combine_margins(margin: float, other_margin: float, correlation: float) -> 
     return float(np.sqrt(max(margin**2 + other_margin**2 - 2 * correlation * margin * other_margin, 0.0)))
 
 
-def _compute_p_value(test: Test, strata: Sequence[PairedScores], difference: float, spread: _Spread) -> float:
+def _compute_p_value(test: Test, strata: Sequence[PairedScores], difference: float, spread: Spread) -> float:
     match test:
         case "exact McNemar":
             [pairs] = strata
@@ -437,7 +430,7 @@ def _compute_p_value(test: Test, strata: Sequence[PairedScores], difference: flo
 # --- A difference, or a mean, with the judges taken as a sample as well: its second interval, and in words
 #
 # The first interval is over items, by these judges. Whether other judges like these would say the same is the
-# question of the second one, `coeval.analysis.panel.mean_squares.judge_spread`.
+# question of the second one, `coeval.analysis.panel.mean_squares.spread_over_judges`.
 
 _Pair = TypeVar("_Pair", bound=Hashable)
 
@@ -463,7 +456,7 @@ def single_judge_estimate(paired: Difference) -> OverJudges:
 
 
 def pool_judge_scatter(
-    judge_gaps_by_pair: Mapping[_Pair, Sequence[ByJudge]], others: int
+    judge_gaps_by_pair: Mapping[_Pair, Sequence[JudgeValues]], others: int
 ) -> dict[_Pair, JudgeScatter | None]:
     """Estimate what judges add to the error of each pair's difference: a variance that all pairs share.
 
@@ -472,8 +465,8 @@ def pool_judge_scatter(
     judge_gaps_by_pair : by pair, for each task each judge's score of the second less that of the first
     others : how many students each student is compared with
     """
-    scatters = {pair: judge_scatter(tasks) for pair, tasks in judge_gaps_by_pair.items()}
-    pooled = pooled_scatter(list(scatters.values()), others)
+    scatters = {pair: estimate_judge_scatter(tasks) for pair, tasks in judge_gaps_by_pair.items()}
+    pooled = average_scatters(list(scatters.values()), others)
     return {
         pair: None if own is None or pooled is None else pooled._replace(judges=own.judges)
         for pair, own in scatters.items()
@@ -481,19 +474,19 @@ def pool_judge_scatter(
 
 
 def difference_over_judges(
-    paired: Difference, tasks: Sequence[ByJudge], scatter: JudgeScatter | None
+    paired: Difference, tasks: Sequence[JudgeValues], scatter: JudgeScatter | None
 ) -> OverJudges | None:
     """Return a difference's interval with judges as a sample, never narrower than over items alone, and its
     p-value, never smaller; None if no judge scored any of it."""
     if not any(task.share > 0 for task in tasks):
         return None
-    means = own_means(tasks)
+    means = means_by_judge(tasks)
     means = means[np.isfinite(means)]
     agrees = means * (1 if paired.difference > 0 else -1) > _EQUAL
     agreeing = int(agrees.sum()) if abs(paired.difference) > _EQUAL else 0
     if scatter is None or paired.p is None:
         return OverJudges(None, None, None, len(means), agreeing)
-    spread = judge_spread(paired.error**2, paired.degrees, scatter)
+    spread = spread_over_judges(paired.error**2, paired.degrees, scatter)
     low, high = _widen_bounds(paired.difference, Bounds(paired.low, paired.high), spread, Bounds(-1.0, 1.0))
     p = 2 * float(stdtr(spread.degrees, -abs(paired.difference) / spread.error)) if spread.error else 1.0
     return OverJudges(low, high, max(p, paired.p), len(means), agreeing, spread.degrees)
@@ -504,10 +497,10 @@ def widen_mean_bounds(mean: float, bounds: Bounds, items: int, scatter: JudgeSca
     is ``bounds``; the error over items is derived from these."""
     degrees = max(items - 1, 1)
     error = (bounds.high - bounds.low) / 2 / float(stdtrit(degrees, (1 + LEVEL) / 2))
-    return _widen_bounds(mean, bounds, judge_spread(error**2, degrees, scatter), Bounds(0.0, 1.0))
+    return _widen_bounds(mean, bounds, spread_over_judges(error**2, degrees, scatter), Bounds(0.0, 1.0))
 
 
-def _widen_bounds(middle: float, bounds: Bounds, spread: JudgeSpread, scale_ends: Bounds) -> Bounds:
+def _widen_bounds(middle: float, bounds: Bounds, spread: Spread, scale_ends: Bounds) -> Bounds:
     half = float(stdtrit(spread.degrees, (1 + LEVEL) / 2)) * spread.error
     low, high = min(middle - half, bounds.low), max(middle + half, bounds.high)
     return Bounds(max(low, scale_ends.low), min(high, scale_ends.high))

@@ -16,7 +16,7 @@ from coeval.analysis.comparison.side import Measure, MetricName, Side, UnsharedJ
 from coeval.analysis.intervals import SHARE, Floats, Scale
 from coeval.analysis.measures.pair_scores import SharedScores
 from coeval.analysis.measures.score_grid import normalize_weights
-from coeval.analysis.panel.mean_squares import ByJudge
+from coeval.analysis.panel.mean_squares import JudgeValues
 from coeval.core.text import join_names
 
 
@@ -135,17 +135,17 @@ class Pairing:
         low, high = (gaps + low_b - high_a) / items, (gaps + high_b - low_a) / items
         return ScoredPairs(pairs, lacking, low, high, scale)
 
-    def judge_gaps(self, task: str, metric: MetricName | None = None) -> ByJudge:
+    def judge_gaps(self, task: str, metric: MetricName | None = None) -> JudgeValues:
         """Return each judge's mean gaps, second side minus first; empty if the sides share no judge."""
         if (metric is None or metric.measure != "label") and any(
             judges.task == task and judges.none_shared and judges.compared for judges in self.unshared
         ):
-            return ByJudge(np.empty((0, 0)), 1.0)
+            return JudgeValues(np.empty((0, 0)), 1.0)
         return self.judge_gaps_between(self.a, self.b, task, metric)
 
     def judge_gaps_between(
         self, first: str, second: str, task: str, metric: MetricName | None = None
-    ) -> ByJudge:
+    ) -> JudgeValues:
         """Return each judge's mean gaps between two students of the grid, second minus first."""
         shared = self._shared_scores(task, metric)
         [gaps] = shared.differences_by_judge(first, second, [task])

@@ -24,7 +24,7 @@ from coeval.analysis.measures.value_grid import read_label_grid, read_metric_gri
 from coeval.analysis.panel.panel_reading import model_families
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.training.checkpoint_scores import choose_runs
+from coeval.analysis.training.checkpoint_scores import choose_task_runs
 from coeval.core.text import join_names
 
 Measure: TypeAlias = Literal["factor", "label", "metric"]
@@ -177,7 +177,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
 @singledispatch
 def _build_grids(reader: Reader, models: Collection[str]) -> dict[Measure, ComparedGrid]:  # noqa: ARG001
     """Build the grid of a benchmark's metrics, over the samples that its results count."""
-    samples = {runs.scored_as: runs.runs for runs in choose_runs(reader.folder) if runs.runs}
+    samples = {runs.recorded_task: runs.runs for runs in choose_task_runs(reader.folder) if runs.runs}
     return {"metric": ComparedGrid(read_metric_grid(reader, samples))}
 
 

@@ -67,16 +67,27 @@ from coeval.analysis.measures.student_measures import (
     measure_students,
 )
 from coeval.analysis.measures.teacher_measures import measure_teachers
-from coeval.analysis.panel.bias_ledger import UNKNOWN, Bias, judge_biases, length_findings, severities
-from coeval.analysis.panel.g_study import g_study
-from coeval.analysis.panel.panel_findings import family_judges, family_teachers, panel_findings, reliability
+from coeval.analysis.panel.bias_ledger import (
+    UNKNOWN,
+    Bias,
+    adjust_bias_ledger,
+    estimate_severities,
+    length_bias_sentences,
+)
+from coeval.analysis.panel.g_study import estimate_g_study
+from coeval.analysis.panel.panel_findings import (
+    judge_bias_sentences,
+    leader_judges_sentence,
+    leader_teachers_sentence,
+    reliability_sentences,
+)
 from coeval.analysis.panel.panel_reading import (
-    RequestedTwice,
-    biases_of,
-    consistency,
-    consistency_of,
-    contrasts_of,
-    families_of,
+    RepeatedJudgments,
+    measure_consistency,
+    read_judge_biases,
+    read_judge_consistency,
+    read_length_contrasts,
+    read_model_families,
 )
 from coeval.analysis.people.people_measures import people_measures, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
@@ -86,7 +97,7 @@ from coeval.analysis.result_rows import student_rows
 from coeval.analysis.run_results import answer_notes, answer_warnings
 from coeval.analysis.sampled_answers import sample_measures
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
-from coeval.analysis.training.sample_figures import metric_scores, task_figures
+from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
 
@@ -164,7 +175,7 @@ FROM graded WHERE content IS NOT NULL AND level IS NOT NULL WINDOW own AS (PARTI
 """
 
 
-def _read_judged_levels(reader: OutputReader) -> tuple[ScoreGrid, RequestedTwice]:
+def _read_judged_levels(reader: OutputReader) -> tuple[ScoreGrid, RepeatedJudgments]:
     """Return the grid of the levels that count, with a row for each question that judges were asked, and all
     levels by question and judge, to see whether a judge answers a repeated question alike."""
     columns = {name: np.asarray(column) for name, column in reader.columns(_JUDGED_LEVELS).items()}
@@ -196,7 +207,7 @@ def _read_judged_levels(reader: OutputReader) -> tuple[ScoreGrid, RequestedTwice
             for rows in (task == code for code in range(len(tasks)))
         ),
     )
-    return grid, RequestedTwice(item, judge, question * len(judges) + judge, level)
+    return grid, RepeatedJudgments(item, judge, question * len(judges) + judge, level)
 
 
 _SHARES_BY_ORDER = """
@@ -246,7 +257,7 @@ _PartT = TypeVar("_PartT")
 def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> tuple[Conclusion, ...]:
     """Say in sentences what the measures come to, the most important first."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
-    compared, people, families = measures.pairs, measures.people, families_of(reader, grid)
+    compared, people, families = measures.pairs, measures.people, read_model_families(reader, grid)
     weighted = measures.panel is not None and measures.panel.kappa_weights is not None
     kappa = "weighted κ" if weighted else "κ"
     agreement_sentences = (
@@ -261,15 +272,15 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", label_task_notes(grid, labels)),
         ("leads", unscored_notes(reader, grid)),
         ("leads", label_sentences(labels)),
-        ("leads", family_judges(grid, ranks, families)),
+        ("leads", leader_judges_sentence(grid, ranks, families)),
         ("leads", significance_sentences(ranks)),
         ("leads", partial_sentences(ranks)),
         ("where", task_leader_sentences(grid, students, ranks)),
-        ("where", family_teachers(grid, ranks, families)),
+        ("where", leader_teachers_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
-        ("judges", panel_findings(measures.judges)),
-        ("judges", length_findings(measures.length)),
-        ("judges", reliability(measures.g_study)),
+        ("judges", judge_bias_sentences(measures.judges)),
+        ("judges", length_bias_sentences(measures.length)),
+        ("judges", reliability_sentences(measures.g_study)),
         ("cost", _missing_scores_sentences(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
         ("leads", answer_warnings(rows)),
@@ -416,13 +427,13 @@ def compute_run_measures(
             lambda: combine_judge_measures(
                 agreement(),
                 count_levels_by_judge(judge_scores),
-                biases_of(reader, judge_scores),
-                consistency_of(reader, judge_scores, reweighting),
+                read_judge_biases(reader, judge_scores),
+                read_judge_consistency(reader, judge_scores, reweighting),
             ),
             {},
         ),
-        length=measure("length", lambda: contrasts_of(reader, judge_scores), {}),
-        g_study=measure("g_study", lambda: g_study(judge_scores), None),
+        length=measure("length", lambda: read_length_contrasts(reader, judge_scores), {}),
+        g_study=measure("g_study", lambda: estimate_g_study(judge_scores), None),
         teachers=measure("teachers", lambda: measure_teachers(grid, reweighting), {}),
         students=measure("students", students, {}),
         ranking=measure("ranking", lambda: ranked().ranking, EMPTY_RANKING),
@@ -452,11 +463,11 @@ def compute_run_measures(
 
 def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     """Compute the metrics of an output folder of ``eval-framework``, and measure its judges."""
-    figures = task_figures(reader)
+    figures = compute_task_figures(reader)
     metrics: dict[str, ModelTasks[Measured]] = {}
     samples: dict[str, ModelTasks[SampleSpread]] = {}
     units: dict[str, dict[tuple[str, str], str]] = {}
-    for score in metric_scores(reader, figures):
+    for score in list_metric_scores(reader, figures):
         of_tasks = metrics.setdefault(score.model, ModelTasks())
         measured = Measured(score.value, score.low, score.high, score.n, score.failed)
         of_tasks[score.task] = {**of_tasks.get(score.task, {}), score.metric: measured}
@@ -476,16 +487,16 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     pairs = compare_judge_pairs(grid, reweighting)
     ledger = {
         judge: {"severity": severity, "position": _position_bias(reader, judge)}
-        for judge, severity in severities(grid).items()
+        for judge, severity in estimate_severities(grid).items()
     }
     judges = combine_judge_measures(
         agreement_by_judge(grid, pairs),
         count_levels_by_judge(grid),
-        judge_biases(ledger),
-        consistency(grid.judges, requested, reweighting),
+        adjust_bias_ledger(ledger),
+        measure_consistency(grid.judges, requested, reweighting),
     )
     return OutputMeasures(
-        findings=tuple(panel_findings(judges)),
+        findings=tuple(judge_bias_sentences(judges)),
         units=count,
         agreement=measure_judge_pairs(pairs),
         panel=measure_panel(grid, reweighting) if len(grid.judges) > 1 else None,

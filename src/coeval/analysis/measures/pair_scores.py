@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import UNSCORED, Codes, ScoreGrid
-from coeval.analysis.panel.mean_squares import ByJudge, judge_cells, judged_share
+from coeval.analysis.panel.mean_squares import JudgeValues, judge_score_array, judged_share
 
 
 class _SharedRows(NamedTuple):
@@ -75,7 +75,7 @@ class SharedScores:
 
     def differences_by_judge(
         self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
-    ) -> list[ByJudge]:
+    ) -> list[JudgeValues]:
         """Return, for each of ``tasks``, second minus first student by item and judge, over the factors in
         which the judge scored both."""
         a, b = self._student_code[first], self._student_code[second]
@@ -84,7 +84,7 @@ class SharedScores:
         if self._coverage_codes[a] != self._coverage_codes[b] or self.grid.is_weighted:
             cells, a, b = self._shared_cells(first, second), 0, 1
         return [
-            ByJudge(cells[code][:, b][:, judges] - cells[code][:, a][:, judges], share)
+            JudgeValues(cells[code][:, b][:, judges] - cells[code][:, a][:, judges], share)
             for code, (task, share) in enumerate(zip(self.grid.tasks, self._shares, strict=True))
             if task in tasks
         ]
@@ -118,8 +118,8 @@ class SharedScores:
 
     @cached_property
     def cells(self) -> list[Floats]:
-        """Return `judge_cells` of all recorded scores, by task."""
-        return [judge_cells(self.grid, task) for task in range(len(self.grid.tasks))]
+        """Return `judge_score_array` of all recorded scores, by task."""
+        return [judge_score_array(self.grid, task) for task in range(len(self.grid.tasks))]
 
     @cached_property
     def _shares(self) -> list[float]:
@@ -136,14 +136,14 @@ class SharedScores:
         return [kinds.setdefault(key, len(kinds)) for key in keys]
 
     def _shared_cells(self, first: str, second: str) -> list[Floats]:
-        """Return `judge_cells` of the scores that both students share, by task."""
+        """Return `judge_score_array` of the scores that both students share, by task."""
         both = self._cached_shared_rows(first, second, frozenset())
         pair_grid = self.grid.select_rows(np.concatenate([side.rows for side in both]))._replace(
             levels=np.concatenate([side.levels for side in both]),
             student=np.repeat(np.arange(2), [len(side.rows) for side in both]),
             students=(first, second),
         )
-        return [judge_cells(pair_grid, task) for task in range(len(pair_grid.tasks))]
+        return [judge_score_array(pair_grid, task) for task in range(len(pair_grid.tasks))]
 
     def _cached_shared_rows(
         self, first: str, second: str, without: frozenset[str]

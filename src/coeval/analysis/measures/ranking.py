@@ -43,7 +43,7 @@ from coeval.analysis.measures.student_measures import (
     sum_item_scores,
     unadjusted_scores,
 )
-from coeval.analysis.panel.mean_squares import ByJudge
+from coeval.analysis.panel.mean_squares import JudgeValues
 from coeval.core.records import model_of
 
 # Smaller differences are rounding: the same sums in another order.
@@ -131,7 +131,7 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
     codes = {name: at for at, name in enumerate(grid.students)}
     means = {name: score.score.value for name, score in recorded.items() if score.score.value is not None}
     scored = sorted(means)
-    common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[ByJudge]]()
+    common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[JudgeValues]]()
     for pair in combinations(scored, 2):
         without = excluded_judges(*pair)
         common[pair] = shared.pair_means(*pair, without)
@@ -244,14 +244,14 @@ def compare_two_students(grid: ScoreGrid, first: str, second: str) -> PairDiffer
     return adjust_family([*members.values()])[0] if members else None
 
 
-_NO_JUDGES: Mapping[Pair, Sequence[ByJudge]] = {}
+_NO_JUDGES: Mapping[Pair, Sequence[JudgeValues]] = {}
 
 
 def rank_by_shared_scores(
     levels: Mapping[str, StudentMean],
     common: Mapping[Pair, Mapping[str, PairedScores]],
     partial: Collection[str] = (),
-    judged: Mapping[Pair, Sequence[ByJudge]] = _NO_JUDGES,
+    judged: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
 ) -> Ranking:
     """Rank students by the scores that pairs share.
@@ -273,7 +273,7 @@ def count_tested_pairs(common: Mapping[Pair, Mapping[str, PairedScores]]) -> int
 
 def family_members(
     common: Mapping[Pair, Mapping[str, PairedScores]],
-    judged: Mapping[Pair, Sequence[ByJudge]] = _NO_JUDGES,
+    judged: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
     tests: int | None = None,
 ) -> dict[Pair, FamilyMember]:

@@ -43,11 +43,11 @@ from coeval.analysis.measures.score_grid import (
     count_levels_by_student,
 )
 from coeval.analysis.panel.mean_squares import (
-    ByJudge,
     JudgeScatter,
-    judge_scatter,
+    JudgeValues,
+    average_scatters,
+    estimate_judge_scatter,
     judged_share,
-    pooled_scatter,
 )
 
 Named: TypeAlias = Mapping[str, Measured]
@@ -497,17 +497,19 @@ def estimate_judge_scatters(
     """Estimate how much judges, in severity and leaning, add to each judged student's error.
 
     One variance is pooled over students; None if it cannot be estimated, as with one judge. ``means`` (S,
-    I) are those of items, NaN where there is none; ``cells`` are by task, as `judge_cells`.
+    I) are those of items, NaN where there is none; ``cells`` are by task, as `judge_score_array`.
     """
     shares = [judged_share(design) for design in grid.designs]
     scatters: dict[str, JudgeScatter | None] = {}
     for student, name in enumerate(grid.students):
-        own_cells = [ByJudge(values[:, student], share) for values, share in zip(cells, shares, strict=True)]
+        own_cells = [
+            JudgeValues(values[:, student], share) for values, share in zip(cells, shares, strict=True)
+        ]
         scored = np.unique(grid.items.task[np.isfinite(means[student])])
         tasks = [own_cells[task] for task in scored]
         if any(task.share > 0 for task in tasks):
-            scatters[name] = judge_scatter(tasks)
-    pooled = pooled_scatter(list(scatters.values()), 1)
+            scatters[name] = estimate_judge_scatter(tasks)
+    pooled = average_scatters(list(scatters.values()), 1)
     return {
         name: None if scatter is None or pooled is None else pooled._replace(judges=scatter.judges)
         for name, scatter in scatters.items()

@@ -22,6 +22,7 @@ from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, renumber_codes
+from coeval.analysis.panel.mean_squares import jackknife_error
 from coeval.core.figures import format_points, score_text
 
 # Clusters: with fewer, t's quantile exceeds 2.7 and the error itself is hardly known.
@@ -31,8 +32,8 @@ NEARLY = 1e-6
 
 
 class Bias(NamedTuple):
-    """A bias with its 95% interval and p-value: None where there is no verdict, and the value where nothing
-    is known. ``usual``: what a favour is held against, the scatter of judges about a family without any."""
+    """A bias with its 95% interval and p-value; None without a verdict, the value too if it is unknown.
+    ``usual``: the scatter of judges about a family, which a family bias is tested against."""
 
     value: float | None
     low: float | None
@@ -44,8 +45,8 @@ class Bias(NamedTuple):
 UNKNOWN = Bias(None, None, None, None)
 
 
-class Leaning(Record, frozen=True):
-    """A bias as files hold it; all None where nothing can be told."""
+class AdjustedBias(Record, frozen=True):
+    """A bias as files hold it; all None if it is unknown."""
 
     value: Annotated[float | None, ShownAs("In units of a score from 0 to 1", elsewhere="biases")]
     ci95: Annotated[tuple[float, float] | None, ShownAs("Its 95% interval", elsewhere="biases")]
@@ -56,12 +57,13 @@ class Leaning(Record, frozen=True):
 
     @property
     def measured(self) -> Measured | None:
-        """None where nothing can be told."""
+        """Return the bias with its interval, or None if it is unknown."""
         return None if self.ci95 is None else Measured(self.value, *self.ci95, None, None)
 
     @property
     def is_named(self) -> bool:
-        """By Holm's p-value too, where several might be named: no honest one is in 95 of 100 runs."""
+        """Check whether the bias is significant after Holm's adjustment: in 95 of 100 runs no honest judge is
+        named."""
         if self.p_adjusted is None or self.ci95 is None:
             return False
         low, high = self.ci95
@@ -69,18 +71,19 @@ class Leaning(Record, frozen=True):
 
     @property
     def size(self) -> float:
-        """0 where nothing can be told."""
+        """Return the signed size, 0 if it is unknown."""
         return self.value or 0.0
 
     @property
     def size_text(self) -> str:
-        """``12.0 [8.0, 16.0] points``, without a sign."""
+        """Return the size without its sign: ``12.0 [8.0, 16.0] points``."""
         low, high = sorted(abs(bound) for bound in self.ci95 or (0.0, 0.0))
         return f"{score_text(abs(self.size), low, high)} points"
 
 
-class Favour(Leaning, frozen=True):
-    """Without an interval and a p-value where there is no verdict: fewer than three families."""
+class FamilyBias(AdjustedBias, frozen=True):
+    """A bias for a family; without interval and p-value if there are fewer than three families, and so no
+    verdict."""
 
     usual: Annotated[
         float | None, ShownAs("What judges differ by about a family without any favour", "Usual scatter")
@@ -96,12 +99,12 @@ _MORE = "How much more it gives to it than the other judges do, beside how they 
 
 
 class JudgeBiases(Record, frozen=True):
-    """Each in order of `BIASES`."""
+    """The biases of a judge, in the order of `BIASES`."""
 
-    severity: Annotated[Leaning, ShownAs("How much lower it scores than others", "strictness")]
-    family: Annotated[Favour, ShownAs(_MORE, "its family's answers")]
-    own: Annotated[Favour, ShownAs(_MORE, "its own answers")] = msgspec.field(name="self")
-    position: Annotated[Leaning, ShownAs("More of a win if shown first", "the first of two")]
+    severity: Annotated[AdjustedBias, ShownAs("How much lower it scores than others", "strictness")]
+    family: Annotated[FamilyBias, ShownAs(_MORE, "its family's answers")]
+    own: Annotated[FamilyBias, ShownAs(_MORE, "its own answers")] = msgspec.field(name="self")
+    position: Annotated[AdjustedBias, ShownAs("More of a win if shown first", "the first of two")]
 
 
 BIASES = tuple(field.encode_name for field in msgspec.structs.fields(JudgeBiases))
@@ -109,56 +112,56 @@ BIASES = tuple(field.encode_name for field in msgspec.structs.fields(JudgeBiases
 _Name = TypeVar("_Name", bound=Hashable)
 
 
-def adjusted(biases: Mapping[_Name, Bias]) -> dict[_Name, Leaning]:
-    """With Holm's p-values, over those of whom it can be told."""
+def adjust_biases(biases: Mapping[_Name, Bias]) -> dict[_Name, AdjustedBias]:
+    """Add Holm's p-values, over the biases that have a p-value."""
     p = holm_adjust_by_name({name: bias.p for name, bias in biases.items()})
     return {
-        name: Leaning(
+        name: AdjustedBias(
             bias.value, None if bias.low is None or bias.high is None else (bias.low, bias.high), p.get(name)
         )
         for name, bias in biases.items()
     }
 
 
-def judge_biases(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBiases]:
-    """Of a ledger by judge and name of a bias; what it does not hold is unknown."""
-    found = {
-        name: adjusted({judge: biases.get(name, UNKNOWN) for judge, biases in ledger.items()})
+def adjust_bias_ledger(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBiases]:
+    """Adjust a ledger (by judge, then name of a bias) over the judges; a bias that it lacks is unknown."""
+    adjusted_by_name = {
+        name: adjust_biases({judge: biases.get(name, UNKNOWN) for judge, biases in ledger.items()})
         for name in BIASES
     }
 
-    def favour(name: str, judge: str) -> Favour:
-        one = found[name][judge]
-        return Favour(one.value, one.ci95, one.p_adjusted, ledger[judge].get(name, UNKNOWN).usual)
+    def family_bias(name: str, judge: str) -> FamilyBias:
+        bias = adjusted_by_name[name][judge]
+        return FamilyBias(bias.value, bias.ci95, bias.p_adjusted, ledger[judge].get(name, UNKNOWN).usual)
 
     return {
         judge: JudgeBiases(
-            found["severity"][judge],
-            favour("family", judge),
-            favour("self", judge),
-            found["position"][judge],
+            adjusted_by_name["severity"][judge],
+            family_bias("family", judge),
+            family_bias("self", judge),
+            adjusted_by_name["position"][judge],
         )
         for judge in ledger
     }
 
 
-def severities(grid: ScoreGrid) -> dict[str, Bias]:
+def estimate_severities(grid: ScoreGrid) -> dict[str, Bias]:
     """Estimate how much lower each judge scores than the others of the same units, by judge."""
     valid = grid.valid
     judges, total = np.zeros(len(valid), np.int64), np.zeros(len(valid))
-    for place in range(len(grid.judges)):  # by column: sums over short rows take four times as long
-        judges += valid[:, place]
-        total += grid.values[grid.levels[:, place]]
-    measured = {}
-    for place, judge in enumerate(grid.judges):
-        rows = (judges > 1) & valid[:, place]
-        own = grid.values[grid.levels[rows, place]]
+    for code in range(len(grid.judges)):  # by column: sums over short rows take four times as long
+        judges += valid[:, code]
+        total += grid.values[grid.levels[:, code]]
+    biases = {}
+    for code, judge in enumerate(grid.judges):
+        rows = (judges > 1) & valid[:, code]
+        own = grid.values[grid.levels[rows, code]]
         others = (total[rows] - own) / (judges[rows] - 1)
-        measured[judge] = _severity(others - own, renumber_codes(grid.cluster[rows]))
-    return measured
+        biases[judge] = _clustered_severity(others - own, renumber_codes(grid.cluster[rows]))
+    return biases
 
 
-def _severity(lower: Floats, cluster: Codes) -> Bias:
+def _clustered_severity(lower: Floats, cluster: Codes) -> Bias:
     """Return the mean over units, clustered by datapoint, or group of such (Liang and Zeger 1986)."""
     clusters = int(cluster.max(initial=-1)) + 1
     if clusters < FEWEST_ITEMS:
@@ -166,11 +169,12 @@ def _severity(lower: Floats, cluster: Codes) -> Bias:
     value = float(lower.mean())
     distances = np.bincount(cluster, lower - value)
     error = float(np.sqrt((distances @ distances) * clusters / (clusters - 1))) / len(cluster)
-    return bias_of(value, error, clusters - 1)
+    return bias_from_error(value, error, clusters - 1)
 
 
-def bias_of(value: float, error: float, degrees: float) -> Bias:
-    """With t's interval and p-value; unknown where nothing differs, and so no spread is there to judge by."""
+def bias_from_error(value: float, error: float, degrees: float) -> Bias:
+    """Return a bias with its t interval and p-value; unknown if nothing differs, so that there is no spread
+    to judge by."""
     if error < NEARLY:
         return UNKNOWN
     half = float(stdtrit(degrees, (1 + LEVEL) / 2)) * error
@@ -187,7 +191,7 @@ def bias_of(value: float, error: float, degrees: float) -> Bias:
 
 
 class LengthContrast(Entity, frozen=True):
-    """Of two judges."""
+    """How much more one of two judges gives to longer answers than the other does."""
 
     more: Annotated[
         Measured,
@@ -209,23 +213,23 @@ class LengthContrast(Entity, frozen=True):
         return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
 
-def length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
-    """By two judges, of whom it can be told; ``lengths`` (C,) are the characters of the answer of each row,
-    NaN where they are not known."""
-    found, items = {}, {}
+def estimate_length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
+    """Estimate the contrast of each pair of judges with enough items; ``lengths`` (C,): characters of each
+    row's answer, NaN if unknown."""
+    biases, items = {}, {}
     for first, second in combinations(range(len(grid.judges)), 2):
-        bias, of = _contrast(grid, lengths, first, second)
+        bias, count = _estimate_length_contrast(grid, lengths, first, second)
         if bias.value is not None:
             pair = grid.judges[first], grid.judges[second]
-            found[pair], items[pair] = bias, of
+            biases[pair], items[pair] = bias, count
     return {
-        pair: LengthContrast(Measured(*found[pair][:3], items[pair], None), one.p_adjusted)
-        for pair, one in adjusted(found).items()
+        pair: LengthContrast(Measured(*biases[pair][:3], items[pair], None), adjusted.p_adjusted)
+        for pair, adjusted in adjust_biases(biases).items()
     }
 
 
-def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tuple[Bias, int]:
-    """And over how many items."""
+def _estimate_length_contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tuple[Bias, int]:
+    """Estimate the contrast of two judges, and return it with the number of items."""
     both = grid.valid[:, first] & grid.valid[:, second] & np.isfinite(lengths)
     if not both.any():
         return UNKNOWN, 0
@@ -233,20 +237,19 @@ def _contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tupl
     start = np.empty(int(answer.max()) + 1, np.int64)
     start[answer[::-1]] = np.arange(len(answer))[::-1]  # of each answer the first row
     more = grid.values[grid.levels[both, first]] - grid.values[grid.levels[both, second]]
-    apart = np.bincount(answer, more) / np.bincount(answer)
+    gaps = np.bincount(answer, more) / np.bincount(answer)
     task, student = grid.task[both][start].astype(np.int64), grid.student[both][start]
     group = renumber_codes(task * len(grid.students) + student)
     cluster = renumber_codes(grid.cluster[both][start])
     longer = _center_by_group(np.log2(lengths[both][start] + 1), group)
-    apart = _center_by_group(apart, group)
-    both_ways, squares = np.bincount(cluster, longer * apart), np.bincount(cluster, longer**2)
+    gaps = _center_by_group(gaps, group)
+    both_ways, squares = np.bincount(cluster, longer * gaps), np.bincount(cluster, longer**2)
     items = int((squares > NEARLY).sum())
     if items < FEWEST_ITEMS:
         return UNKNOWN, items
     left = squares.sum() - squares
     without = ((both_ways.sum() - both_ways) / np.maximum(left, NEARLY))[squares > NEARLY]
-    error = float(np.sqrt(((without - without.mean()) ** 2).sum() * (items - 1) / items))
-    return bias_of(float(both_ways.sum() / squares.sum()), error, items - 1), items
+    return bias_from_error(float(both_ways.sum() / squares.sum()), jackknife_error(without), items - 1), items
 
 
 def _center_by_group(values: Floats, group: NDArray[np.integer[Any]]) -> Floats:
@@ -255,20 +258,21 @@ def _center_by_group(values: Floats, group: NDArray[np.integer[Any]]) -> Floats:
     return np.asarray(values - means[group], np.float64)
 
 
-def length_findings(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iterator[str]:
-    """A sentence for all whom the same judges exceed; both sides of a contrast are named."""
+def length_bias_sentences(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iterator[str]:
+    """State once which judges score longer answers higher than which others; both sides of a contrast are
+    named."""
     below: dict[str, dict[str, LengthContrast]] = {}
-    for (first, second), found in contrasts.items():
-        if found.is_named:
-            more, less = (first, second) if (found.more.value or 0.0) > 0 else (second, first)
-            below.setdefault(less, {})[more] = found
+    for (first, second), contrast in contrasts.items():
+        if contrast.is_named:
+            more, less = (first, second) if (contrast.more.value or 0.0) > 0 else (second, first)
+            below.setdefault(less, {})[more] = contrast
     sides: dict[tuple[str, ...], list[str]] = {}
     for less, exceeding in below.items():
         sides.setdefault(tuple(sorted(exceeding)), []).append(less)
     for above, less_than in sides.items():
         sizes = [below[less][more] for less in less_than for more in above]
-        gaps = sorted(abs(one.more.value or 0.0) for one in sizes)
-        who, others = " and ".join(above), " and ".join(less_than)
+        gaps = sorted(abs(contrast.more.value or 0.0) for contrast in sizes)
+        above_names, others = " and ".join(above), " and ".join(less_than)
         by = (
             sizes[0].size_text
             if len(sizes) == 1
@@ -277,6 +281,6 @@ def length_findings(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iter
         score = "scores" if len(above) == 1 else "score"
         does = "does" if len(less_than) == 1 else "do"
         yield (
-            f"{who} {score} answers of twice the length {by} higher than {others} {does}: "
+            f"{above_names} {score} answers of twice the length {by} higher than {others} {does}: "
             "either side may be the biased one."
         )

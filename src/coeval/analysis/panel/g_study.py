@@ -23,7 +23,13 @@ from coeval.analysis.intervals import LEVEL, Bounds, Floats
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_with_bounds
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import NEARLY
-from coeval.analysis.panel.mean_squares import COVERED, MeanSquares, judge_cells, mean_squares
+from coeval.analysis.panel.mean_squares import (
+    MeanSquares,
+    is_well_covered,
+    jackknife_error,
+    judge_score_array,
+    mean_squares,
+)
 
 # Groups of items, left out one after the other: more make the interval no narrower, and take longer.
 _MOST_BLOCKS = 50
@@ -34,7 +40,7 @@ _WHOLE, _ENDLESS = Bounds(-1.0, 1.0), Bounds(-np.inf, np.inf)
 
 
 class Component(Entity, frozen=True):
-    """Of single scores, from 0 to 1."""
+    """A variance component of single scores, from 0 to 1."""
 
     variance: Annotated[
         Measured, ShownAs("Its variance; below 0: an estimate too", kind="number", elsewhere=FILES)
@@ -46,6 +52,8 @@ class Component(Entity, frozen=True):
 
 
 class JudgeWorth(Entity, frozen=True):
+    """What a judge adds to the reliability of the panel."""
+
     worth: Annotated[
         Measured,
         ShownAs(
@@ -55,7 +63,7 @@ class JudgeWorth(Entity, frozen=True):
 
 
 class GStudy(Entity, frozen=True):
-    """Over ``items`` that all ``students`` and ``judges`` of a task have scores of."""
+    """A generalizability study over the ``items`` of which all ``students`` and ``judges`` have scores."""
 
     reliability: Annotated[
         Measured,
@@ -73,17 +81,18 @@ class GStudy(Entity, frozen=True):
     ] = None
 
 
-def part_names(components: Mapping[str, Component]) -> dict[str, Component]:
-    """By the names that people read: ``students × items``."""
-    return {name.replace("_", " × "): one for name, one in components.items()}
+def label_components(components: Mapping[str, Component]) -> dict[str, Component]:
+    """Return the components by the names that people read: ``students × items``."""
+    return {name.replace("_", " × "): component for name, component in components.items()}
 
 
 # --- Full blocks
 
 
 class Block(NamedTuple):
-    """A task's scores by item, student and judge, (n, S, k), without holes; ``cluster`` (n,) is that of each
-    item; ``students`` and ``judges`` are places in the grid. ``left_out``: items that lack some score."""
+    """A task's scores by item, student and judge, (n, S, k), without holes; ``cluster`` (n,): of each item;
+    ``students`` and ``judges``: indices in the grid; ``left_out``: the number of items that lack some
+    score."""
 
     cells: Floats
     cluster: NDArray[np.int64]
@@ -92,18 +101,16 @@ class Block(NamedTuple):
     left_out: int
 
 
-def full_block(grid: ScoreGrid, task: int) -> Block:
-    """The items that all students and judges of a task have scores of; left out first: students and judges
-    with less than half as many scores as the best covered one."""
-    cells, items = judge_cells(grid, task), np.unique(grid.item[grid.task == task])
+def select_full_block(grid: ScoreGrid, task: int) -> Block:
+    """Select the items that all students and judges of a task have scores of, after leaving out students and
+    judges with less than half as many scores as the best covered one."""
+    cells, items = judge_score_array(grid, task), np.unique(grid.item[grid.task == task])
     scored = np.isfinite(cells).any(axis=(1, 2))
     cells, items = cells[scored], items[scored]
-    there = np.isfinite(cells)
-    kept = []
-    for other in (2, 1):
-        counts = there.any(axis=other).sum(axis=0)
-        kept.append(np.flatnonzero((counts > 0) & (counts >= COVERED * counts.max(initial=0))))
-    students, judges = kept
+    is_scored = np.isfinite(cells)
+    students, judges = (
+        np.flatnonzero(is_well_covered(is_scored.any(axis=other).sum(axis=0))) for other in (2, 1)
+    )
     cells = cells[:, students][:, :, judges]
     whole = np.isfinite(cells).all(axis=(1, 2))
     return Block(cells[whole], grid.items.cluster[items][whole], students, judges, int((~whole).sum()))
@@ -112,74 +119,81 @@ def full_block(grid: ScoreGrid, task: int) -> Block:
 # --- The study
 
 
-def g_study(grid: ScoreGrid) -> GStudy | None:
-    """None where no task has two students, judges and items with all scores."""
-    every = (full_block(grid, task) for task in range(len(grid.tasks)))
-    blocks = [block for block in every if min(block.cells.shape) >= _FEWEST]
+def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
+    """Estimate variance components, reliability and each judge's worth; None if no task has two students,
+    judges and items with all scores."""
+    all_blocks = (select_full_block(grid, task) for task in range(len(grid.tasks)))
+    blocks = [block for block in all_blocks if min(block.cells.shape) >= _FEWEST]
     if not blocks:
         return None
     clusters = np.unique(np.concatenate([block.cluster for block in blocks]))
     groups = min(len(clusters), _MOST_BLOCKS)
-    of_cluster = np.random.default_rng(0).permutation(np.arange(len(clusters)) % groups)
-    group = [of_cluster[np.searchsorted(clusters, block.cluster)] for block in blocks]
-    squares = [mean_squares(block.cells, of, groups) for block, of in zip(blocks, group, strict=True)]
+    group_of_cluster = np.random.default_rng(0).permutation(np.arange(len(clusters)) % groups)
+    memberships = [group_of_cluster[np.searchsorted(clusters, block.cluster)] for block in blocks]
+    squares = [
+        mean_squares(block.cells, group, groups) for block, group in zip(blocks, memberships, strict=True)
+    ]
     weights = [len(block.cells) for block in blocks]
     items = sum(weights)
-    overall = overall_variances(blocks, squares)
+    overall = estimate_overall_variances(blocks, squares)
     reliability = overall.reliability
-    # The share that would not show again is a quotient of variances: its logarithm is next to normal.
+    # the share that would not show again is a quotient of variances: its logarithm is nearly normal
     with np.errstate(invalid="ignore", divide="ignore"):
-        lost = _measured(np.log(1 - reliability), items)
+        unreliability = _jackknife(np.log(1 - reliability), items)
     judges = np.unique(np.concatenate([block.judges for block in blocks]))
     return GStudy(
-        measured_with_bounds(float(reliability[0]), _bounds_of(lost), items, 0),
+        measured_with_bounds(float(reliability[0]), _reliability_bounds(unreliability), items, 0),
         {
-            name: _component(np.average([one.components[name] for one in squares], 0, weights), items)
+            name: _build_component(np.average([part.components[name] for part in squares], 0, weights), items)
             for name in squares[0].components
         },
         {
             grid.judges[judge]: JudgeWorth(
-                _measured(reliability - _without(blocks, group, groups, judge), items, _WHOLE)
+                _jackknife(
+                    reliability - _reliability_without(blocks, memberships, groups, judge), items, _WHOLE
+                )
             )
             for judge in judges
         },
         items,
         sum(block.left_out for block in blocks),
-        tuple(grid.students[place] for place in np.unique(np.concatenate([b.students for b in blocks]))),
-        tuple(grid.judges[place] for place in judges),
+        tuple(grid.students[code] for code in np.unique(np.concatenate([b.students for b in blocks]))),
+        tuple(grid.judges[code] for code in judges),
         overall.p,
     )
 
 
 class OverallVariances(NamedTuple):
-    """Of students' means over tasks, (R,): what is ``seen`` between students, and the errors over items by
-    these judges and over items and judges; ``degrees`` of freedom of the first two."""
+    """Variances (R,) of students' means over tasks: ``observed`` between students, and the errors over items
+    by these judges and over items and judges; ``degrees`` of freedom of the first two."""
 
-    seen: Floats
-    of_items: Floats
-    of_both: Floats
+    observed: Floats
+    over_items: Floats
+    over_both: Floats
     degrees: tuple[float, float]
 
     @property
     def reliability(self) -> Floats:
-        """(R,): Eρ²; NaN: fewer than two students, or they do not differ."""
-        found = np.full(len(self.seen), np.nan)
-        np.divide(np.maximum(self.of_both, 0.0), self.seen, out=found, where=self.seen > NEARLY**2)
-        return 1 - found
+        """Return Eρ² (R,); NaN if fewer than two students differ."""
+        unreliability = np.full(len(self.observed), np.nan)
+        np.divide(
+            np.maximum(self.over_both, 0.0), self.observed, out=unreliability, where=self.observed > NEARLY**2
+        )
+        return 1 - unreliability
 
     @property
     def p(self) -> float | None:
-        """How easily chance over items would set these students so far apart by these judges (F test)."""
-        seen, error = float(self.seen[0]), float(self.of_items[0])
-        return float(fdtrc(*self.degrees, seen / error)) if error > 0 else None
+        """Return the p-value of the F test that students do not differ over items, by these judges."""
+        observed, error = float(self.observed[0]), float(self.over_items[0])
+        return float(fdtrc(*self.degrees, observed / error)) if error > 0 else None
 
 
-def overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
-    """Of those students whom all tasks have; of fewer than two, nothing is seen.
+def estimate_overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
+    """Estimate the variances of the students that all tasks have; zeros for fewer than two.
 
     A judge keeps its view of a student from task to task, so what it adds is summed before it is squared.
     """
-    common = [place for place in blocks[0].students if all(place in block.students for block in blocks)]
+    common = [student for student in blocks[0].students if all(student in block.students for block in blocks)]
     replicates, s = len(squares[0].n), len(common)
     if s < _FEWEST:
         nothing = np.zeros(replicates)
@@ -187,14 +201,14 @@ def overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -
     scores, v_items, chance = np.zeros((replicates, s)), np.zeros(replicates), np.zeros(replicates)
     views = np.zeros((replicates, s, 1 + max(int(block.judges.max()) for block in blocks)))
     share, spent = 1 / len(blocks), 0.0
-    for block, one in zip(blocks, squares, strict=True):
-        means = one.means[:, np.searchsorted(block.students, common)]
+    for block, block_squares in zip(blocks, squares, strict=True):
+        means = block_squares.means[:, np.searchsorted(block.students, common)]
         k = means.shape[2]
         scores += share * means.mean(axis=2)
-        part = share**2 * one.students_items / (k * one.n)
+        part = share**2 * block_squares.students_items / (k * block_squares.n)
         v_items += part
-        spent += float(part[0]) ** 2 / float((s - 1) * (one.n[0] - 1))
-        chance += share**2 * one.residual / (k * one.n)
+        spent += float(part[0]) ** 2 / float((s - 1) * (block_squares.n[0] - 1))
+        chance += share**2 * block_squares.residual / (k * block_squares.n)
         means = means - means.mean(axis=1, keepdims=True)
         means -= means.mean(axis=2, keepdims=True)
         views[:, :, block.judges] += share * means / np.sqrt(k * (k - 1))
@@ -203,41 +217,42 @@ def overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -
     return OverallVariances(scores.var(axis=1, ddof=1), v_items, error, degrees)
 
 
-def _without(blocks: Sequence[Block], group: Sequence[NDArray[np.int64]], groups: int, judge: int) -> Floats:
-    """(R,): Eρ² without a judge; NaN where a task has one other only."""
-    left = []
+def _reliability_without(
+    blocks: Sequence[Block], group: Sequence[NDArray[np.int64]], groups: int, judge: int
+) -> Floats:
+    """Return Eρ² (R,) without a judge; NaN if some task has only one other."""
+    remaining = []
     for block in blocks:
         others = block.judges != judge
-        left.append(block._replace(cells=block.cells[:, :, others], judges=block.judges[others]))
-    if any(len(block.judges) < _FEWEST for block in left):
+        remaining.append(block._replace(cells=block.cells[:, :, others], judges=block.judges[others]))
+    if any(len(block.judges) < _FEWEST for block in remaining):
         return np.full(groups + 1, np.nan)
-    squares = [mean_squares(block.cells, of, groups) for block, of in zip(left, group, strict=True)]
-    return overall_variances(left, squares).reliability
+    squares = [mean_squares(block.cells, own, groups) for block, own in zip(remaining, group, strict=True)]
+    return estimate_overall_variances(remaining, squares).reliability
 
 
-def _bounds_of(lost: Measured) -> Bounds | None:
-    """Of Eρ², a share, by the logarithm of what it lacks to 1."""
-    if lost.low is None or lost.high is None:
+def _reliability_bounds(log_unreliability: Measured) -> Bounds | None:
+    """Return the bounds of Eρ², a share, from those of the logarithm of its complement."""
+    if log_unreliability.low is None or log_unreliability.high is None:
         return None
-    ends = 1 - np.exp(np.minimum([lost.high, lost.low], 0.0))
+    ends = 1 - np.exp(np.minimum([log_unreliability.high, log_unreliability.low], 0.0))
     return Bounds(float(ends[0]), float(ends[1]))
 
 
-def _component(values: Floats, items: int) -> Component:
-    found = _measured(values, items)
-    value, low, high = (None if one is None else max(one, 0.0) ** 0.5 for one in found[:3])
-    return Component(found, Measured(value, low, high, items, 0))
+def _build_component(values: Floats, items: int) -> Component:
+    variance = _jackknife(values, items)
+    value, low, high = (None if end is None else max(end, 0.0) ** 0.5 for end in variance[:3])
+    return Component(variance, Measured(value, low, high, items, 0))
 
 
-def _measured(values: Floats, items: int, ends: Bounds = _ENDLESS) -> Measured:
-    """Of an estimate and those without one group of items after the other, by t; its bounds lie within
-    ``ends``."""
+def _jackknife(values: Floats, items: int, ends: Bounds = _ENDLESS) -> Measured:
+    """Return an estimate with its t interval from the ``values`` that leave out one group of items each,
+    after the first; bounds lie within ``ends``."""
     value, left = float(values[0]), values[1:]
     groups = len(left)
     if groups < _FEWEST or not np.isfinite(left).all():
         return measured_with_bounds(value, None, items, 0)
-    error = float(np.sqrt(((left - left.mean()) ** 2).sum() * (groups - 1) / groups))
-    half = float(stdtrit(groups - 1, (1 + LEVEL) / 2)) * error
+    half = float(stdtrit(groups - 1, (1 + LEVEL) / 2)) * jackknife_error(left)
     return measured_with_bounds(
         value, Bounds(*np.clip([value - half, value + half], *ends).tolist()), items, 0
     )

@@ -1,7 +1,7 @@
-"""Whether a judge still judges as it did: an anchor set judged again, held against its first scores.
+"""Judge drift: an anchor set is judged again, and compared with its first scores.
 
-The anchor is what the judge gave in an earlier run, or what people gave. Items are the independent units, as
-in every comparison: an item's scores of all answers and factors are one mean before and one after.
+The anchor is what the judge gave in an earlier run, or what people gave. Items are the independent units,
+as in every comparison: an item's scores of all answers and factors are one mean before and one after.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from coeval.core.errors import UsageError
 _EQUAL = 1e-9
 
 
-class ScorePlace(NamedTuple):
-    """An answer's factor, and the item it belongs to."""
+class ScoreKey(NamedTuple):
+    """The key of a score: an answer, its factor, and the item it belongs to."""
 
     task: str
     item: str
@@ -30,12 +30,12 @@ class ScorePlace(NamedTuple):
     factor: str
 
 
-Scores: TypeAlias = Mapping[ScorePlace, float]
+Scores: TypeAlias = Mapping[ScoreKey, float]
 """From 0 to 1."""
 
 
 class FactorDrift(msgspec.Struct, frozen=True):
-    """One factor of a task: how many scores, the share that changed, and how far their mean moved."""
+    """The drift in one factor of a task: its scores, the share that changed, and the shift of their mean."""
 
     task: str
     factor: str
@@ -47,9 +47,9 @@ class FactorDrift(msgspec.Struct, frozen=True):
 class JudgeDrift(msgspec.Struct, frozen=True):
     """A judge's second scores against the anchor's.
 
-    ``flips`` is the share of scores that changed, ``shift`` the mean of the second less that of the first,
-    tasks counting alike; its ``minimum_detectable`` is the shift that this anchor shows four times in five.
-    ``missing`` anchor scores are missing from the new check. ``served`` are the models that replies named,
+    ``flips``: the share of scores that changed; ``shift``: the mean of the second less that of the first,
+    tasks counting alike; its ``minimum_detectable`` is the shift that this anchor shows four times in
+    five. ``missing``: anchor scores that the new check lacks. ``served``: the models that replies named,
     then and now.
     """
 
@@ -63,70 +63,72 @@ class JudgeDrift(msgspec.Struct, frozen=True):
     factors: tuple[FactorDrift, ...]
     served: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
-    def beyond(self, allowed: float) -> bool:
-        """Whether the shift is shown to be larger than ``allowed``, from 0 to 1, in either direction: its 95%
-        interval lies outside. False alarms: 5 % at ``allowed`` 0, 2.5 % at its edge else."""
+    def exceeds(self, allowed: float) -> bool:
+        """Check whether the shift is significantly larger than ``allowed`` (0 to 1) in either direction: its
+        95% interval lies outside. False alarms: 5% at ``allowed`` 0, 2.5% at its edge else."""
         return self.shift.low > allowed or self.shift.high < -allowed
 
 
-def judge_scores(reader: RunReader, judge: str) -> Scores:
-    """Return the scores that a judge gave in a run."""
+def read_judge_scores(reader: RunReader, judge: str) -> Scores:
+    """Read the scores that a judge gave in a run."""
     rows = reader.rows(
         "SELECT task, item, answer, metric, value FROM scores "
         "WHERE judge = ? AND value IS NOT NULL AND NOT failed ORDER BY ALL",
         [judge],
     )
-    return {ScorePlace(*place): float(value) for *place, value in rows}
+    return {ScoreKey(*key): float(value) for *key, value in rows}
 
 
-def served_by(reader: RunReader, judge: str) -> tuple[str, ...]:
-    """Return the models that the judge's replies named, where they were not the one asked for."""
+def read_served_models(reader: RunReader, judge: str) -> tuple[str, ...]:
+    """Read the models that the judge's replies named, if they were not the requested one."""
     sql = "SELECT DISTINCT served_by::VARCHAR FROM served WHERE role = 'judge' AND model = ? ORDER BY ALL"
     return tuple(name for (name,) in reader.rows(sql, [judge]) if name)
 
 
-def judge_drift(judge: str, anchor: Scores, again: Scores) -> JudgeDrift:
+def compare_with_anchor(judge: str, anchor: Scores, again: Scores) -> JudgeDrift:
     """Compare a judge's second scores with the anchor's, over the answers and factors that have both.
 
-    Raises UsageError: there are none.
+    Raises UsageError if there are none.
     """
-    places = sorted(anchor.keys() & again.keys())
-    if not places:
+    shared = sorted(anchor.keys() & again.keys())
+    if not shared:
         raise UsageError(f"{judge} gave no score that the anchor has too; see the errors of the check's run")
-    before = np.array([anchor[place] for place in places])
-    after = np.array([again[place] for place in places])
+    before = np.array([anchor[key] for key in shared])
+    after = np.array([again[key] for key in shared])
     changed = (np.abs(after - before) > _EQUAL).astype(np.float64)
-    items = np.unique([f"{place.task}\0{place.item}" for place in places], return_inverse=True)[1]
+    items = np.unique([f"{key.task}\0{key.item}" for key in shared], return_inverse=True)[1]
     return JudgeDrift(
         judge=judge,
         items=len(set(items.tolist())),
-        answers=len({(place.task, place.answer) for place in places}),
-        scores=len(places),
-        missing=len(anchor) - len(places),
+        answers=len({(key.task, key.answer) for key in shared}),
+        scores=len(shared),
+        missing=len(anchor) - len(shared),
         flips=clustered_mean(changed, items),
-        shift=paired_difference([*_strata(places, before, after)]),
-        factors=tuple(_factors(places, changed, after - before)),
+        shift=paired_difference([*_pair_items_by_task(shared, before, after)]),
+        factors=tuple(_compare_factors(shared, changed, after - before)),
     )
 
 
-def _strata(places: Sequence[ScorePlace], before: np.ndarray, after: np.ndarray) -> list[PairedScores]:
-    """Each task's items with their mean scores, before and after."""
+def _pair_items_by_task(
+    keys: Sequence[ScoreKey], before: np.ndarray, after: np.ndarray
+) -> list[PairedScores]:
+    """Pair each task's item means, before and after."""
     strata = []
-    for task in dict.fromkeys(place.task for place in places):
-        here = np.array([place.task == task for place in places])
-        named = [place.item for place in places if place.task == task]
-        _, item = np.unique(named, return_inverse=True)
+    for task in dict.fromkeys(key.task for key in keys):
+        in_task = np.array([key.task == task for key in keys])
+        item_ids = [key.item for key in keys if key.task == task]
+        _, item = np.unique(item_ids, return_inverse=True)
         size = np.bincount(item)
-        means = [np.bincount(item, values[here]) / size for values in (before, after)]
+        means = [np.bincount(item, values[in_task]) / size for values in (before, after)]
         strata.append(PairedScores(means[0], means[1], np.ones(len(size))))
     return strata
 
 
-def _factors(places: Sequence[ScorePlace], changed: np.ndarray, moved: np.ndarray) -> list[FactorDrift]:
-    kinds = [(place.task, place.factor) for place in places]
-    found = []
+def _compare_factors(keys: Sequence[ScoreKey], changed: np.ndarray, moved: np.ndarray) -> list[FactorDrift]:
+    kinds = [(key.task, key.factor) for key in keys]
+    drifts = []
     for task, factor in dict.fromkeys(kinds):
-        here = np.array([kind == (task, factor) for kind in kinds])
-        shift = float(moved[here].mean())
-        found.append(FactorDrift(task, factor, int(here.sum()), float(changed[here].mean()), shift))
-    return found
+        rows = np.array([kind == (task, factor) for kind in kinds])
+        shift = float(moved[rows].mean())
+        drifts.append(FactorDrift(task, factor, int(rows.sum()), float(changed[rows].mean()), shift))
+    return drifts

@@ -9,7 +9,7 @@ with students fixed, items and judges sampled. A pair's difference over n items 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,8 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.score_grid import ScoreGrid, TaskDesign
 
 # Share of what the best covered judge (or student) has, below which one would cost the others too much.
-COVERED = 0.5
-# Judges of whom a variance can be told at all; of two it is a guess, on one degree of freedom.
+_COVERED = 0.5
+# Judges of whom a variance can be estimated at all; with two it is a guess, on one degree of freedom.
 _FEWEST_JUDGES = 2
 # One item has no variance.
 _FEWEST_ITEMS = 2
@@ -28,9 +28,10 @@ _FEWEST_ITEMS = 2
 # --- Scores by item, student and judge
 
 
-def judge_cells(grid: ScoreGrid, task: int) -> Floats:
-    """(n, S, J), 0 to 1: the items of a task that have any score, its students and judges in the grid's
-    order; each cell a mean over factors by their weights, and over several answers. NaN: no score."""
+def judge_score_array(grid: ScoreGrid, task: int) -> Floats:
+    """Return judges' scores of a task, (n, S, J), 0 to 1: of items with any score, by student and judge in
+    the grid's order; each cell a mean over factors by their weights, and over several answers. NaN: no
+    score."""
     students, judges = len(grid.students), len(grid.judges)
     rows = grid.task == task
     items, item = np.unique(grid.item[rows], return_inverse=True)
@@ -49,7 +50,7 @@ def judge_cells(grid: ScoreGrid, task: int) -> Floats:
 
 
 def judged_share(design: TaskDesign) -> float:
-    """How much of an item's score judges give; checks give the rest."""
+    """Return the share of an item's score that judges give; checks give the rest."""
     if not design.judged_factors or not design.judges:
         return 0.0
     total = sum(design.weights.get(name, 0.0) for name in design.factors)
@@ -57,9 +58,9 @@ def judged_share(design: TaskDesign) -> float:
 
 
 class MeanSquares(NamedTuple):
-    """Of a full block of n items, S students and k judges: each sum of squares over its degrees of freedom,
-    (R,), of all items and then without each of R − 1 groups of them; NaN of a single item. ``means``
-    (R, S, k) are those of students and judges, ``n`` (R,) the items."""
+    """Mean squares of a complete block of n items, S students and k judges (three-way ANOVA), (R,): over all
+    items, and then without each of R − 1 groups of them; NaN with a single item. ``means`` (R, S, k): by
+    student and judge; ``n`` (R,): items."""
 
     items: Floats
     students: Floats
@@ -74,8 +75,8 @@ class MeanSquares(NamedTuple):
 
     @property
     def components(self) -> dict[str, Floats]:
-        """Variances, (R,), by what scatters, unbiased, so that one may lie below 0; ``students``: that of
-        their true means, which are no sample."""
+        """Return unbiased variances, (R,), by source, which may lie below 0; ``students``: that of their true
+        means, which are no sample."""
         _, s, k = self.means.shape
         rest, si, sj, ij = self.residual, self.students_items, self.students_judges, self.items_judges
         return {
@@ -92,12 +93,14 @@ class MeanSquares(NamedTuple):
 _ALL_AT_ONCE: NDArray[np.intp] = np.empty(0, np.intp)
 
 
-def mean_squares(cells: Floats, group: NDArray[np.intp] = _ALL_AT_ONCE, groups: int = 0) -> MeanSquares:
-    """Analyse the variance of a full block, (n, S, k) with two of each, three ways; ``group`` (n,) says which
-    of so many ``groups`` each item is left out with.
+def mean_squares(
+    cells: Floats, left_out_group: NDArray[np.intp] = _ALL_AT_ONCE, group_count: int = 0
+) -> MeanSquares:
+    """Compute the three-way ANOVA of a complete block, (n, S, k) with at least two of each.
 
-    A block with holes has no such table: leave out what has any first, or take `judge_scatter`, which
-    leaves out items by pair.
+    ``left_out_group`` (n,): with which of ``group_count`` groups each item is left out. A block with holes
+    has no such table: drop incomplete items first, or use `estimate_judge_scatter`, which drops items by
+    pair.
     """
     size, s, k = cells.shape
     y = cells - cells.mean()
@@ -110,12 +113,12 @@ def mean_squares(cells: Floats, group: NDArray[np.intp] = _ALL_AT_ONCE, groups: 
         ],
         axis=1,
     )
-    each = np.concatenate([of_items, y.reshape(size, s * k), np.ones((size, 1))], axis=1)
-    by_group = np.zeros((groups, each.shape[1]))
-    if groups:
-        np.add.at(by_group, group, each)
-    whole = each.sum(axis=0)[None]
-    total = np.concatenate([whole, whole - by_group])
+    per_item = np.concatenate([of_items, y.reshape(size, s * k), np.ones((size, 1))], axis=1)
+    by_group = np.zeros((group_count, per_item.shape[1]))
+    if group_count:
+        np.add.at(by_group, left_out_group, per_item)
+    total_of_all = per_item.sum(axis=0)[None]
+    total = np.concatenate([total_of_all, total_of_all - by_group])
     cell, si, ij, i = total[:, :4].T
     n = np.where(total[:, -1] < _FEWEST_ITEMS, np.nan, total[:, -1])
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -136,28 +139,28 @@ def mean_squares(cells: Floats, group: NDArray[np.intp] = _ALL_AT_ONCE, groups: 
         )
 
 
-def _squares(values: Floats) -> float:
+def _sum_squares(values: Floats) -> float:
     return float((values**2).sum())
 
 
 # --- What judges add to the error of a mean
 
 
-class ByJudge(NamedTuple):
-    """``values`` (n, J): of one task, what each judge gave each item, NaN where it gave nothing: a student's
-    scores, or the differences of two. ``share``: how much of the item's score judges give; checks give the
-    rest, and 0 is a task that checks score alone."""
+class JudgeValues(NamedTuple):
+    """Values (n, J) in one task, by item and judge, NaN if missing: a student's scores, or the differences of
+    two students. ``share``: the share of an item's score that judges give; 0 if checks score the task
+    alone."""
 
     values: Floats
     share: float = 1.0
 
 
 class JudgeScatter(NamedTuple):
-    """What a mean over items varies by with the judges it is of, times the number of these.
+    """How a mean over items varies with its judges, times their number.
 
-    ``between``: the variance of the judges' own means, in which ``within`` is chance, what items of a judge
-    scatter; of two students in one task ``2 MS_SJ/n`` and ``2 MS_SIJ/n``. ``judges``: the fewest of any task;
-    each part with its degrees of freedom.
+    ``between``: the variance of the judges' own means, of which ``within`` is chance, the scatter of a
+    judge's items; for two students in one task ``2 MS_SJ/n`` and ``2 MS_SIJ/n``. ``judges``: the fewest of
+    any task.
     """
 
     between: float
@@ -168,100 +171,111 @@ class JudgeScatter(NamedTuple):
 
     @property
     def variance(self) -> float:
-        """That of the mean over these judges, if judges are sampled: never below 0."""
+        """Return what sampling judges adds to the variance of the mean over them, never below 0."""
         return max(self.between - self.within, 0.0) / self.judges
 
 
-class JudgeSpread(NamedTuple):
-    """The standard error over items and judges, and its degrees of freedom."""
+class Spread(NamedTuple):
+    """A standard error and its degrees of freedom."""
 
     error: float
     degrees: float
 
 
-def judge_scatter(tasks: Sequence[ByJudge]) -> JudgeScatter | None:
-    """Of a mean over tasks, which count alike; None where a task has one judge only, or no item that two
-    judges scored.
+def estimate_judge_scatter(tasks: Sequence[JudgeValues]) -> JudgeScatter | None:
+    """Estimate the judge scatter of a mean over tasks, which count alike; None if a task has one judge only,
+    or no item that two judges scored.
 
-    Holes: in each task judges who scored less than half as many items as the best covered one are left out,
-    then items that any of the others has not scored. A judge keeps its leaning from task to task, so what
-    it adds in several tasks is summed before it is squared; judges of different tasks are independent.
+    In each task, judges who scored less than half as many items as the best covered one are left out, then
+    items that any of the others has not scored. A judge keeps its leaning from task to task, so what it
+    adds in several tasks is summed before it is squared; judges of different tasks are independent.
     """
     judged = [task for task in tasks if task.share > 0]
-    blocks = [_block(task.values) for task in judged]
-    if not blocks or any(len(values) == 0 or len(who) < _FEWEST_JUDGES for values, who in blocks):
+    blocks = [_select_complete_block(task.values) for task in judged]
+    if not blocks or any(
+        len(values) == 0 or len(judge_codes) < _FEWEST_JUDGES for values, judge_codes in blocks
+    ):
         return None
-    fewest = min(len(who) for _, who in blocks)
-    moved = np.zeros(max(task.values.shape[1] for task in judged))
-    chance = freedom = 0.0
-    for task, (values, who) in zip(judged, blocks, strict=True):
+    fewest = min(len(judge_codes) for _, judge_codes in blocks)
+    judge_shifts = np.zeros(max(task.values.shape[1] for task in judged))
+    chance = degrees = 0.0
+    for task, (values, judge_codes) in zip(judged, blocks, strict=True):
         (n, k), share = values.shape, task.share / len(tasks)
-        by_judge = values.mean(axis=0)
-        moved[who] += share * (by_judge - by_judge.mean()) / np.sqrt(k * (k - 1))
+        judge_means = values.mean(axis=0)
+        judge_shifts[judge_codes] += share * (judge_means - judge_means.mean()) / np.sqrt(k * (k - 1))
         if n > 1:
-            rest = values - values.mean(axis=1, keepdims=True) - by_judge + by_judge.mean()
-            chance += share**2 * _squares(rest) / ((n - 1) * (k - 1)) / (n * k)
-            freedom += (n - 1) * (k - 1)
-    return JudgeScatter(_squares(moved) * fewest, chance * fewest, fewest, fewest - 1, freedom)
+            residuals = values - values.mean(axis=1, keepdims=True) - judge_means + judge_means.mean()
+            chance += share**2 * _sum_squares(residuals) / ((n - 1) * (k - 1)) / (n * k)
+            degrees += (n - 1) * (k - 1)
+    return JudgeScatter(_sum_squares(judge_shifts) * fewest, chance * fewest, fewest, fewest - 1, degrees)
 
 
-def _block(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
-    """The items that all judges kept have scored, (n, k), and the places of these judges, (k,)."""
-    there = np.isfinite(values)
-    counts = there.sum(axis=0)
-    kept = (counts > 0) & (counts >= COVERED * counts.max(initial=0))
-    return values[there[:, kept].all(axis=1)][:, kept], np.flatnonzero(kept)
+def _select_complete_block(values: Floats) -> tuple[Floats, NDArray[np.intp]]:
+    """Return the well covered judges' scores of the items that all of them scored, (n, k), and the indices of
+    these judges, (k,)."""
+    scored = np.isfinite(values)
+    kept = is_well_covered(scored.sum(axis=0))
+    return values[scored[:, kept].all(axis=1)][:, kept], np.flatnonzero(kept)
 
 
-def own_means(tasks: Sequence[ByJudge]) -> Floats:
-    """(J,): what each judge by itself gave, the mean over the tasks in which it scored anything; NaN:
-    nothing."""
+def is_well_covered(counts: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+    """Mark the judges (or students) with at least half as many scores as the best covered one."""
+    return np.asarray((counts > 0) & (counts >= _COVERED * counts.max(initial=0)), np.bool_)
+
+
+def jackknife_error(estimates: Floats) -> float:
+    """Return the standard error by estimates that each leave out one group of items."""
+    groups = len(estimates)
+    return float(np.sqrt(((estimates - estimates.mean()) ** 2).sum() * (groups - 1) / groups))
+
+
+def means_by_judge(tasks: Sequence[JudgeValues]) -> Floats:
+    """Return each judge's own mean (J,) over the tasks in which it scored anything; NaN if in none."""
     judged = [task.values for task in tasks if task.share > 0]
     if not judged:
         return np.empty(0)
     sums = np.array([np.nansum(values, axis=0) for values in judged])
     counts = np.array([np.isfinite(values).sum(axis=0) for values in judged])
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = sums / counts
-        found: Floats = np.nansum(means, axis=0) / (counts > 0).sum(axis=0)
-    return found
+        means: Floats = np.nansum(sums / counts, axis=0) / (counts > 0).sum(axis=0)
+    return means
 
 
-def pooled_scatter(scatters: Sequence[JudgeScatter | None], things: int) -> JudgeScatter | None:
-    """The mean of several, each of ``things`` sharing their judges: of all pairs of S students ``S − 1``, so
-    that ``between`` follows from MS_SJ over all of them; of S students' own means, which share each judge's
-    severity, 1. None where no one is known."""
-    known = [one for one in scatters if one is not None]
-    if not known:
+def average_scatters(scatters: Sequence[JudgeScatter | None], sharing: int) -> JudgeScatter | None:
+    """Average the scatters that are known, each of ``sharing`` that share their judges: for all pairs of S
+    students ``S − 1``, so that ``between`` follows from MS_SJ over all of them; for S students' own means,
+    which share each judge's severity, 1. None if none is known."""
+    scatters_known = [scatter for scatter in scatters if scatter is not None]
+    if not scatters_known:
         return None
-    fewest = min(one.judges for one in known)
-    within = float(np.mean([one.degrees_within for one in known]))
+    fewest = min(scatter.judges for scatter in scatters_known)
+    within = float(np.mean([scatter.degrees_within for scatter in scatters_known]))
     return JudgeScatter(
-        float(np.mean([one.between for one in known])),
-        float(np.mean([one.within for one in known])),
+        float(np.mean([scatter.between for scatter in scatters_known])),
+        float(np.mean([scatter.within for scatter in scatters_known])),
         fewest,
-        things * (fewest - 1),
-        things * within,
+        sharing * (fewest - 1),
+        sharing * within,
     )
 
 
-def judge_spread(v_items: float, degrees: float, scatter: JudgeScatter) -> JudgeSpread:
-    """Add what judges add to the variance of a mean over items, ``v_items`` with its degrees of freedom.
+def spread_over_judges(item_variance: float, degrees: float, scatter: JudgeScatter) -> Spread:
+    """Return the standard error over items and judges of a mean with ``item_variance`` over items.
 
-    ``v = v_items + max(between − within, 0)/k``, for a pair ``v_items + max(MS_SJ − MS_SIJ, 0) · 2/(n k)``;
-    Satterthwaite's degrees of freedom (1946) of its three mean squares, at least k − 1. Where ``between`` has
-    few, f, its square says too little and the formula too many: it is then taken (f + 2)/f times, which
-    lowers them to f at most.
+    ``v = item_variance + max(between − within, 0)/k``, for a pair ``… + max(MS_SJ − MS_SIJ, 0) · 2/(n
+    k)``; Satterthwaite's degrees of freedom (1946) of its three mean squares, at least k − 1. If
+    ``between`` has few, f, its square says too little and the formula too many: it is then taken (f + 2)/f
+    times, which lowers them to f at most.
     """
     k, f = scatter.judges, scatter.degrees_between
-    v = v_items + scatter.variance
+    v = item_variance + scatter.variance
     of_judges = (scatter.between / k) ** 2 / f
-    spent = v_items**2 / max(degrees, 1.0) + of_judges
+    spent = item_variance**2 / max(degrees, 1.0) + of_judges
     if scatter.degrees_within:
         spent += (scatter.within / k) ** 2 / scatter.degrees_within
-    found = v**2 / spent if spent > 0 else degrees
+    degrees_of_both = v**2 / spent if spent > 0 else degrees
     # E[MS²] = σ⁴(f + 2)/f; without it 7.8% of leads by 3 judges are false, with it 5%
     # (evidence/judge_sample.py)
     careful = v**2 / (spent + of_judges * 2 / f) if spent > 0 else degrees
-    found = min(found, max(careful, f))
-    return JudgeSpread(float(np.sqrt(v)), max(found, k - 1.0))
+    degrees_of_both = min(degrees_of_both, max(careful, f))
+    return Spread(float(np.sqrt(v)), max(degrees_of_both, k - 1.0))

@@ -1,5 +1,5 @@
-"""What the measures of a panel take from a run, beside its scores: lengths of answers, families of models,
-and what a judge was asked more than once.
+"""Measures of a panel that need more of a run than its scores: lengths of answers, families of models, and
+judgments that a judge gave more than once.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from coeval.analysis.panel.bias_ledger import (
     Bias,
     JudgeBiases,
     LengthContrast,
-    bias_of,
-    judge_biases,
-    length_contrasts,
-    severities,
+    adjust_bias_ledger,
+    bias_from_error,
+    estimate_length_contrasts,
+    estimate_severities,
 )
-from coeval.analysis.panel.mean_squares import COVERED
+from coeval.analysis.panel.mean_squares import is_well_covered, jackknife_error
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import CHECK, model_of
 
@@ -58,69 +58,73 @@ from coeval.core.records import CHECK, model_of
 
 # Of two families one is the judge's own, and the other alone would have to show what is usual.
 FEWEST_FAMILIES = 3
-# As three families leave three judges of theirs: t allows for how little it says (evidence/leaning.py: an
+# Three families leave it to three judges of theirs: t allows for how little it says (evidence/leaning.py: an
 # honest one of them is named in at most 5% of runs, one that gives 15 points more in 17%).
 _FEWEST_DEGREES = 1
 # Of items, left out one after the other: more only take longer.
 _MOST_BLOCKS = 50
-# Lent to a mean on either side, of a score: or else those of nothing but full marks were infinite.
+# Of a score, added to a mean at either end: or else the quantile of nothing but full marks were infinite.
 _HALF = 0.5
 
 _Units = NDArray[np.int64]
 
 
-class JudgeViews(NamedTuple):
-    """``views`` (B + 1, S, J): quantiles of a student's scores less their mean over judges, NaN where a judge
-    scored none; the first of all items, then without one block of them after the other. ``slopes`` (S, J):
-    what a step of one is worth in score."""
+class JudgeResiduals(NamedTuple):
+    """How judges see each student, in quantiles. ``values`` (B + 1, S, J): a student's mean quantile by each
+    judge less the mean over judges, NaN if a judge scored none; first over all items, then without each of B
+    blocks of them. ``slopes`` (S, J): what a step of one quantile is worth in score."""
 
-    views: Floats
+    values: Floats
     slopes: Floats
 
 
-def kin_favours(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
-    """By judge and name, ``family`` and ``self``; what cannot be estimated is left out.
-
-    ``families`` are those of students and judges.
-    """
-    found: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
+def estimate_family_biases(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
+    """Estimate by judge the biases ``family`` and ``self``, as far as possible; ``families``: of students and
+    judges."""
+    biases: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
     shape = len(grid.students), len(grid.judges)
     pairs = list(product(grid.students, grid.judges))
     family = {name: families.get(name, name) for name in (*grid.students, *grid.judges)}
     own = np.array([model_of(student) == judge for student, judge in pairs], bool).reshape(shape)
-    related = own | np.array([family[one] == family[other] for one, other in pairs], bool).reshape(shape)
-    if not related.any() or (seen := judge_views(grid)) is None:
-        return found
+    same_family = [family[student] == family[judge] for student, judge in pairs]
+    related = own | np.array(same_family, bool).reshape(shape)
+    if not related.any() or (residuals := estimate_judge_residuals(grid)) is None:
+        return biases
     names = sorted({family[student] for student in grid.students})
     units = np.array([names.index(family[student]) for student in grid.students], np.int64)
-    for place, judge in enumerate(grid.judges):
-        if (favour := _favour(seen, units, related, place)) is not None:
-            found[judge]["family"] = favour
-        if own[:, place].any() and (favour := _of_own(seen, units, related, own, place)) is not None:
-            found[judge]["self"] = favour
-    return found
+    for code, judge in enumerate(grid.judges):
+        if (bias := _estimate_bias(residuals, units, related, code)) is not None:
+            biases[judge]["family"] = bias
+        if own[:, code].any() and (bias := _estimate_self_bias(residuals, units, related, own, code)):
+            biases[judge]["self"] = bias
+    return biases
 
 
-def _of_own(
-    seen: JudgeViews, units: _Units, related: NDArray[np.bool_], own: NDArray[np.bool_], place: int
+def _estimate_self_bias(
+    residuals: JudgeResiduals,
+    units: _Units,
+    related: NDArray[np.bool_],
+    own: NDArray[np.bool_],
+    judge_index: int,
 ) -> Bias | None:
-    """Against strangers, without the judge's relatives; where all are relatives, against each of these."""
-    mine, kin = own[:, place], related[:, place] & ~own[:, place]
-    if related[:, place].all():
-        apart = np.where(mine, 0, 1 + np.arange(len(units)))
-        found = _favour(seen, apart, own, place)
-        return None if found is None else Bias(found.value, None, None, None, found.usual)
-    judged = related.copy()
-    judged[:, place] = mine
-    return _favour(seen, np.where(kin, -1, units), judged, place)
+    """Estimate a judge's bias for its own answers against students of other families; if all students are of
+    its family, against each of the others."""
+    mine, kin = own[:, judge_index], related[:, judge_index] & ~own[:, judge_index]
+    if related[:, judge_index].all():
+        separate = np.where(mine, 0, 1 + np.arange(len(units)))
+        bias = _estimate_bias(residuals, separate, own, judge_index)
+        return None if bias is None else Bias(bias.value, None, None, None, bias.usual)
+    related_or_own = related.copy()
+    related_or_own[:, judge_index] = mine
+    return _estimate_bias(residuals, np.where(kin, -1, units), related_or_own, judge_index)
 
 
-# --- Views
+# --- Residuals of judges
 
 
-def judge_views(grid: ScoreGrid) -> JudgeViews | None:
-    """None where no two judges scored the same answers to `FEWEST_ITEMS` items."""
-    common = _common(grid)
+def estimate_judge_residuals(grid: ScoreGrid) -> JudgeResiduals | None:
+    """Estimate the residuals; None if no two judges scored the same answers to `FEWEST_ITEMS` items."""
+    common = _mark_common_scores(grid)
     several = common.sum(axis=1) > 1
     clusters, cluster = np.unique(grid.cluster[several], return_inverse=True)
     if len(clusters) < FEWEST_ITEMS:
@@ -132,97 +136,102 @@ def judge_views(grid: ScoreGrid) -> JudgeViews | None:
     cell = np.ravel_multi_index((block, grid.task[several], grid.student[several]), shape)
     size, valid, values = int(np.prod(shape)), common[several], grid.values[grid.levels[several]]
     count, total = (
-        np.stack([np.bincount(cell, of, size).reshape(shape) for of in weights.T], axis=-1)
+        np.stack([np.bincount(cell, column, size).reshape(shape) for column in weights.T], axis=-1)
         for weights in (valid.astype(np.float64), valid * values)
     )
-    count, total = (np.concatenate([of.sum(axis=0)[None], of.sum(axis=0) - of]) for of in (count, total))
+    count, total = (
+        np.concatenate([by_block.sum(axis=0)[None], by_block.sum(axis=0) - by_block])
+        for by_block in (count, total)
+    )
     means = (total + _HALF) / (count + 2 * _HALF)
-    there = (count > 0).all(axis=0)
-    there &= there.sum(axis=2, keepdims=True) > 1
-    views = np.full((blocks + 1, students, judges), np.nan)
+    scored = (count > 0).all(axis=0)
+    scored &= scored.sum(axis=2, keepdims=True) > 1
+    residuals = np.full((blocks + 1, students, judges), np.nan)
     for student in range(students):
-        views[:, student] = _between(ndtri(means[:, :, student]), there[:, student], count[0, :, student])
-    return JudgeViews(views, _slopes(means[0], there))
+        quantiles = ndtri(means[:, :, student])
+        residuals[:, student] = _judge_effects(quantiles, scored[:, student], count[0, :, student])
+    return JudgeResiduals(residuals, _score_per_quantile(means[0], scored))
 
 
-def _slopes(means: Floats, there: NDArray[np.bool_]) -> Floats:
-    density = np.exp(-(ndtri(means) ** 2) / 2) / np.sqrt(2 * np.pi) * there
-    return np.asarray(density.sum(axis=0) / np.maximum(there.sum(axis=0), 1), np.float64)
+def _score_per_quantile(means: Floats, scored: NDArray[np.bool_]) -> Floats:
+    density = np.exp(-(ndtri(means) ** 2) / 2) / np.sqrt(2 * np.pi) * scored
+    return np.asarray(density.sum(axis=0) / np.maximum(scored.sum(axis=0), 1), np.float64)
 
 
-def _common(grid: ScoreGrid) -> NDArray[np.bool_]:
-    """(C, J): the scores of rows that all judges of a task scored, but those who scored few."""
-    found = np.zeros_like(grid.valid)
+def _mark_common_scores(grid: ScoreGrid) -> NDArray[np.bool_]:
+    """Mark the scores (C, J) of rows that all well covered judges of a task scored."""
+    common = np.zeros_like(grid.valid)
     for task in range(len(grid.tasks)):
         rows = np.flatnonzero(grid.task == task)
         valid = grid.valid[rows]
-        counts = valid.sum(axis=0)
-        judges = (counts > 0) & (counts >= COVERED * counts.max(initial=0))
-        found[rows] = valid & judges & valid[:, judges].all(axis=1, keepdims=True)
-    return found
+        judges = is_well_covered(valid.sum(axis=0))
+        common[rows] = valid & judges & valid[:, judges].all(axis=1, keepdims=True)
+    return common
 
 
-def _between(y: Floats, there: NDArray[np.bool_], count: Codes) -> Floats:
-    """(B, J), mean 0: what judges add to a student over its tasks, each of which has a level of its own.
+def _judge_effects(y: Floats, scored: NDArray[np.bool_], count: Codes) -> Floats:
+    """Estimate what each judge adds to a student's quantiles ``y`` (B, T, J), given each task's own level.
 
-    Parameters
-    ----------
-    y : (B, T, J)
-    there, count : (T, J)
+    Returns (B, J), with mean 0. ``scored`` and ``count`` are (T, J).
     """
-    weight = there * count.max(axis=1, keepdims=True)
+    weight = scored * count.max(axis=1, keepdims=True)
     shares = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1)
     level = (y * shares).sum(axis=2, keepdims=True)
     normal = np.diag(weight.sum(axis=0)) - weight.T @ shares
-    found = ((y - level) * weight).sum(axis=1) @ np.linalg.pinv(normal, hermitian=True)
-    found[:, ~there.any(axis=0)] = np.nan
-    return np.asarray(found, np.float64)
+    effects = ((y - level) * weight).sum(axis=1) @ np.linalg.pinv(normal, hermitian=True)
+    effects[:, ~scored.any(axis=0)] = np.nan
+    return np.asarray(effects, np.float64)
 
 
-# --- Favours
+# --- Biases by family
 
 
-def _favour(seen: JudgeViews, units: _Units, kin: NDArray[np.bool_], place: int) -> Bias | None:
-    """Of a judge's ``place``; ``kin`` (S, J) says whose answers are whose, ``units`` (S,) which students are
-    one, -1 those that are left out."""
+def _estimate_bias(
+    residuals: JudgeResiduals, units: _Units, kin: NDArray[np.bool_], judge_index: int
+) -> Bias | None:
+    """Estimate how much more a judge gives to its kin than the other judges do.
+
+    ``kin`` (S, J): the answers that may be favoured; ``units`` (S,): students with one number are one unit,
+    and those with −1 are left out.
+    """
     used = np.unique(units[units >= 0])
-    views = np.stack([_mean(seen.views[:, units == unit]) for unit in used], axis=1)
+    means = np.stack([_mean_over_students(residuals.values[:, units == unit]) for unit in used], axis=1)
     is_kin = np.stack([kin[units == unit].any(axis=0) for unit in used])
-    there = np.isfinite(views[0])
-    mine = is_kin[:, place] & there[:, place]
-    if not mine.any() or not (there[:, place] & ~mine).any():
+    scored = np.isfinite(means[0])
+    mine = is_kin[:, judge_index] & scored[:, judge_index]
+    if not mine.any() or not (scored[:, judge_index] & ~mine).any():
         return None
-    judges = [place, *(j for j in range(kin.shape[1]) if j != place and (is_kin & there)[:, j].any())]
-    # The others' favours are estimated as well, or else an honest judge would have the opposite of them;
-    # where that leaves nothing to tell, they are taken not to favour anybody, and there is no verdict.
-    for favoured in (judges, [place]):
-        fit = _fit(views, there, [is_kin[:, j] for j in favoured], favoured)
+    others = (j for j in range(kin.shape[1]) if j != judge_index and (is_kin & scored)[:, j].any())
+    judges = [judge_index, *others]
+    # The others' biases are estimated as well, or else an honest judge would seem to have the opposite of
+    # them; if that leaves too few cells, they are assumed to have none, and there is no verdict.
+    for favoured in (judges, [judge_index]):
+        fit = _fit_bias(means, scored, [is_kin[:, j] for j in favoured], favoured)
         if fit is not None:
             break
     else:
         return None
-    slope = float(seen.slopes[kin[:, place] & (units >= 0), place].mean())
+    slope = float(residuals.slopes[kin[:, judge_index] & (units >= 0), judge_index].mean())
     value, usual = fit.value * slope, None if fit.scatter is None else fit.scatter * slope
     figure = Bias(value, None, None, None, usual)
     alone = len(favoured) < len(judges)
     if fit.scatter is None or fit.scatter * slope < NEARLY or len(used) < FEWEST_FAMILIES or alone:
         return figure
-    of_cells = bias_of(value, fit.scatter * fit.leverage * slope, fit.degrees)
-    of_items = bias_of(value, fit.item_error * slope, len(seen.views) - 2)
-    return max((of_cells, of_items), key=lambda one: one.p or 0.0)._replace(usual=usual)
+    over_cells = bias_from_error(value, fit.scatter * fit.leverage * slope, fit.degrees)
+    over_items = bias_from_error(value, fit.item_error * slope, len(residuals.values) - 2)
+    return max((over_cells, over_items), key=lambda bias: bias.p or 0.0)._replace(usual=usual)
 
 
-def _mean(views: Floats) -> Floats:
-    """(B, J) of (B, students, J), over the students that a judge scored."""
-    there = np.isfinite(views)
-    counts = there.sum(axis=1)
+def _mean_over_students(residuals: Floats) -> Floats:
+    """Average (B, students, J) over the students that a judge scored: (B, J)."""
+    scored = np.isfinite(residuals)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(there, views, 0.0).sum(axis=1) / counts, np.float64)
+        return np.asarray(np.where(scored, residuals, 0.0).sum(axis=1) / scored.sum(axis=1), np.float64)
 
 
 class _CellFit(NamedTuple):
-    """A favour in quantiles. ``scatter``: the standard deviation of a cell, None where too few degrees of
-    freedom are left; ``leverage``: the favour's standard error in units of it."""
+    """A bias in quantiles. ``scatter``: the standard deviation of a cell, None if too few degrees of freedom
+    are left; ``leverage``: the standard error of the bias in units of it."""
 
     value: float
     scatter: float | None
@@ -231,28 +240,28 @@ class _CellFit(NamedTuple):
     item_error: float
 
 
-def _fit(
-    views: Floats, there: NDArray[np.bool_], kin: Sequence[NDArray[np.bool_]], judges: Sequence[int]
+def _fit_bias(
+    residuals: Floats, scored: NDArray[np.bool_], kin: Sequence[NDArray[np.bool_]], judges: Sequence[int]
 ) -> _CellFit | None:
-    """The favour of the first of ``judges``; None where the cells do not tell it from the others'."""
-    unit, judge = np.nonzero(there)
-    families, panel = there.shape
+    """Fit the biases of ``judges`` to their ``kin`` (a mask of units each) and return the first judge's; None
+    if the ``scored`` cells do not separate it from the others'."""
+    unit, judge = np.nonzero(scored)
+    families, panel = scored.shape
     columns = [np.eye(families)[unit], np.eye(panel)[judge]]
-    columns += [((judge == j) & of[unit])[:, None] * 1.0 for j, of in zip(judges, kin, strict=True)]
+    columns += [((judge == j) & own[unit])[:, None] * 1.0 for j, own in zip(judges, kin, strict=True)]
     x = np.concatenate(columns, axis=1)
     at = families + panel
     rank = int(np.linalg.matrix_rank(x))
     if rank == int(np.linalg.matrix_rank(np.delete(x, at, axis=1))):
         return None
     inverse = np.linalg.pinv(x)
-    y = views[:, unit, judge]
+    y = residuals[:, unit, judge]
     values = y @ inverse[at]
     degrees = len(unit) - rank
     rest = y[0] - x @ (inverse @ y[0])
     scatter = float(np.sqrt(rest @ rest / degrees)) if degrees >= _FEWEST_DEGREES else None
-    blocks = len(values) - 1
-    error = float(np.sqrt(((values[1:] - values[1:].mean()) ** 2).sum() * (blocks - 1) / blocks))
-    return _CellFit(float(values[0]), scatter, float(np.sqrt(inverse[at] @ inverse[at])), degrees, error)
+    leverage = float(np.sqrt(inverse[at] @ inverse[at]))
+    return _CellFit(float(values[0]), scatter, leverage, degrees, jackknife_error(values[1:]))
 
 
 # --- Agreement of a judge with itself
@@ -262,9 +271,9 @@ def _fit(
 # are kept, and a model may be listed as a judge under two names.
 
 
-class RequestedTwice(NamedTuple):
-    """E levels (places in a scale), each of a ``judge`` (its place), about a datapoint (``item``), in answer
-    to a ``question``: equal numbers are the same words put to the same model."""
+class RepeatedJudgments(NamedTuple):
+    """E levels (indices in a scale), with the indices of ``judge`` and ``item``, and the number of the
+    ``question``: equal numbers are the same words put to the same model."""
 
     item: Codes
     judge: Codes
@@ -272,36 +281,37 @@ class RequestedTwice(NamedTuple):
     level: Codes
 
 
-def consistency(
+def measure_consistency(
     judges: Sequence[str],
-    requested: RequestedTwice,
+    repeated: RepeatedJudgments,
     reweighting: Reweighting,
     scale: LevelScale = DEFAULT_LEVELS,
 ) -> dict[str, PairAgreement | None]:
-    """By judge, over the pairs of repeats; of a question that was put N times these are N(N − 1)/2. None
-    where nothing was asked twice."""
-    found: dict[str, PairAgreement | None] = {}
-    for place, judge in enumerate(judges):
-        mine = np.isin(requested.question, requested.question[requested.judge == place])
-        of_judge = RequestedTwice(*(column[mine] for column in requested))
-        found[judge] = _of_judge(judge, of_judge, reweighting, scale) if len(of_judge.item) else None
-    return found
+    """Measure each judge's agreement with itself over the pairs of repeats: N(N − 1)/2 for a question put N
+    times. None for a judge that was asked nothing twice."""
+    agreements: dict[str, PairAgreement | None] = {}
+    for code, judge in enumerate(judges):
+        mine = np.isin(repeated.question, repeated.question[repeated.judge == code])
+        own = RepeatedJudgments(*(column[mine] for column in repeated))
+        agreements[judge] = _judge_consistency(judge, own, reweighting, scale) if len(own.item) else None
+    return agreements
 
 
-def _of_judge(
-    judge: str, requested: RequestedTwice, reweighting: Reweighting, scale: LevelScale
+def _judge_consistency(
+    judge: str, repeated: RepeatedJudgments, reweighting: Reweighting, scale: LevelScale
 ) -> PairAgreement | None:
+    """Measure the agreement of one judge's ``repeated`` levels; None if no question was put twice."""
     levels = len(scale.values)
-    _, first, question = np.unique(requested.question, return_index=True, return_inverse=True)
+    _, first, question = np.unique(repeated.question, return_index=True, return_inverse=True)
     counts = np.zeros((len(first), levels))
-    np.add.at(counts, (question, requested.level), 1)
-    of_questions: Floats = (counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(levels)) / 2
+    np.add.at(counts, (question, repeated.level), 1)
+    pairs: Floats = (counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(levels)) / 2
     several = counts.sum(axis=1) > 1
     if not several.any():
         return None
-    item = requested.item[first]
+    item = repeated.item[first]
     tables = np.zeros((reweighting.blocks, levels, levels))
-    np.add.at(tables, reweighting.block[item], of_questions)
+    np.add.at(tables, reweighting.block[item], pairs)
     shared = np.zeros(reweighting.items, bool)
     shared[item[several]] = True
     return measure_judge_pair(
@@ -330,7 +340,8 @@ _KNOWN = {
 
 
 def model_family(name: str) -> str:
-    """
+    """Return the family of a model by its name.
+
     >>> model_family("meta-llama/Llama-3.1-8B"), model_family("gpt-4o-mini"), model_family("sim-large")
     ('llama', 'gpt', 'sim')
     """
@@ -339,19 +350,18 @@ def model_family(name: str) -> str:
         if re.search(pattern, folded):
             return family
     last = folded.rstrip("/").rpartition("/")[2]
-    found = re.match(r"[^-:_.\d]+", last)
-    return found[0] if found else last
+    match = re.match(r"[^-:_.\d]+", last)
+    return match[0] if match else last
 
 
 def model_families(names: Iterable[str], reported: Mapping[str, str]) -> dict[str, str]:
-    """By name; ``reported``: what a configuration says of some of them."""
+    """Return model families by name; ``reported``: those that a configuration declares."""
     return {name: model_family(reported.get(name, name)) for name in names}
 
 
-def family_of_one(name: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
-    """The one of two models that is the judge or teacher ``name``, or alone is of its family: such a judge's
-    scores are left out where the two are compared without families. None where it is of neither family, or
-    of both."""
+def related_model(name: str, first: str, second: str, families: Mapping[str, str]) -> str | None:
+    """Return the one of two models that is the judge or teacher ``name``, or alone is of its family: such a
+    judge is left out when the two are compared without families. None if it is of neither family, or both."""
     if first == second:
         return None
     if name in (first, second):
@@ -360,49 +370,52 @@ def family_of_one(name: str, first: str, second: str, families: Mapping[str, str
     return related[0] if len(related) == 1 else None
 
 
-def biases_of(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
-    """By judge."""
-    return judge_biases(bias_ledger(grid, families_of(reader, grid)))
+def read_judge_biases(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
+    """Estimate the biases of each judge of a run, with adjusted p-values."""
+    return adjust_bias_ledger(bias_ledger(grid, read_model_families(reader, grid)))
 
 
 def bias_ledger(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
-    """By judge and name of a bias; ``families`` are those of students and judges."""
-    favours = kin_favours(grid, families)
-    return {judge: {"severity": bias, **favours[judge]} for judge, bias in severities(grid).items()}
+    """Estimate the biases of each judge, by name; ``families``: of students and judges."""
+    by_family = estimate_family_biases(grid, families)
+    return {
+        judge: {"severity": bias, **by_family[judge]} for judge, bias in estimate_severities(grid).items()
+    }
 
 
-def contrasts_of(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], LengthContrast]:
-    """By pair of judges."""
-    return length_contrasts(grid, _lengths(reader, grid))
+def read_length_contrasts(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], LengthContrast]:
+    """Estimate the length contrast of each pair of judges of a run."""
+    return estimate_length_contrasts(grid, _read_answer_lengths(reader, grid))
 
 
-def families_of(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
-    """Of teachers, students and judges, as the configuration tells them or their names do."""
+def read_model_families(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
+    """Return the families of teachers, students and judges, as declared in the configuration or by name."""
     reported = reader.planned.families if reader.planned is not None else {}
     return model_families((*grid.teachers, *grid.students, *grid.judges), reported)
 
 
-def _lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
-    """(C,): characters of the answer of each row; NaN where it is not known."""
+def _read_answer_lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
+    """Read the length in characters of each row's answer, (C,); NaN if it is not on record."""
     columns = reader.columns(_LENGTHS, [list(grid.tasks), list(grid.students)])
     samples = int(grid.answers_per_item.max(initial=1))
-    found = np.full((len(grid.items.ids), len(grid.students), samples), np.nan)
-    counts = columns["sample"] < samples
-    found[tuple(columns[name][counts] for name in ("item", "student", "sample"))] = columns["length"][counts]
+    lengths = np.full((len(grid.items.ids), len(grid.students), samples), np.nan)
+    in_grid = columns["sample"] < samples
+    cells = tuple(columns[name][in_grid] for name in ("item", "student", "sample"))
+    lengths[cells] = columns["length"][in_grid]
     sample = np.zeros(1, np.int64) if grid.sample is None else grid.sample
-    return np.asarray(found[grid.item, grid.student, sample], np.float64)
+    return np.asarray(lengths[grid.item, grid.student, sample], np.float64)
 
 
-def consistency_of(
+def read_judge_consistency(
     reader: RunReader, grid: ScoreGrid, reweighting: Reweighting
 ) -> dict[str, PairAgreement | None]:
-    """By judge: how far it agrees with itself, where it was asked the same more than once."""
+    """Measure how far each judge agrees with itself if it was asked the same more than once, else None."""
     [(again,)] = reader.rows(f"SELECT count(*) FROM ({_AGAIN})")  # noqa: S608
     if not again:
         return dict.fromkeys(grid.judges)
     columns = reader.columns(_REPEATED, [list(grid.tasks), list(grid.judges), grid.scale.tolist()])
-    requested = RequestedTwice(*(columns[name] for name in RequestedTwice._fields))
-    return consistency(grid.judges, requested, reweighting, level_scale(grid))
+    repeated = RepeatedJudgments(*(columns[name] for name in RepeatedJudgments._fields))
+    return measure_consistency(grid.judges, repeated, reweighting, level_scale(grid))
 
 
 # Datapoints are numbered as in the grid: by their ids.

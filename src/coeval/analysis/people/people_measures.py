@@ -23,7 +23,7 @@ from coeval.analysis.people.labelled_rows import (
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import format_figure, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
-from coeval.store.human_labels import HUMAN, damaged_labels, read_labels
+from coeval.store.human_labels import HUMAN, count_damaged_labels, read_labels
 
 
 class PeopleMeasures(Record, frozen=True):
@@ -81,7 +81,7 @@ def people_measures(
     Raises StoreError: labels or answers cannot be read.
     """
     every = [label for label in read_labels(reader.run.path).values() if label.response_id]
-    given = [label for label in every if label.given]
+    given = [label for label in every if label.is_given]
     if not given:
         return None
     texts = ShownTexts(reader, {label.response_id for label in given}, grid)
@@ -96,7 +96,7 @@ def people_measures(
         hand_picked=len(fitting) - len(drawn),
         stale=len(given) - len(current),
         unfit=len(current) - len(fitting),
-        damaged=damaged_labels(reader.run.path),
+        damaged=count_damaged_labels(reader.run.path),
         later=later,
         people=tuple(sorted({label.person for label in given})),
         scales=human_scales(grid, rows),

@@ -30,7 +30,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
 from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, output_tasks, sample_of
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_of
 from coeval.store.rundir import refuse_foreign
 
 # --- Tables of an ``eval-framework`` folder
@@ -279,7 +279,7 @@ class OutputReader(Reader):
 
     def __init__(self, folder: str | Path) -> None:
         path = Path(folder)
-        found = output_tasks(path)
+        found = list_output_tasks(path)
         sampled = {task.name for task in found if task.parent != path}
         self._tasks = [task for task in found if task.parent != path or task.name not in sampled]
         self._beside = [task for task in found if task not in self._tasks] if found != [path] else []

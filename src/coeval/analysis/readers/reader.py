@@ -28,7 +28,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
 from coeval.core.records import counting_sql, good_sql
 from coeval.core.text import join_names, pluralize
-from coeval.store.jsonl import store_error, torn_tail
+from coeval.store.jsonl import read_torn_tail, store_error
 from coeval.store.rundir import PAIRS
 
 # Bytes: the default of DuckDB's ``maximum_object_size``, of which it holds two.
@@ -376,7 +376,7 @@ class Reader:
             f"SELECT no_record_of, count(*) FROM {_raw(stage)} WHERE no_record_of IS NOT NULL "  # noqa: S608
             "GROUP BY ALL ORDER BY ALL"
         ):
-            torn = int(bool(torn_tail(Path(file))))
+            torn = int(bool(read_torn_tail(Path(file))))
             yield Damage(self._called(Path(file)), torn, count - torn)
 
     def _lines(self, stage: Stage, files: Sequence[str]) -> str:

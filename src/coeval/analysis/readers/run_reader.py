@@ -58,9 +58,9 @@ from coeval.core.records import (
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import pluralize
-from coeval.store.jsonl import read_json_if_whole, whole_lines
-from coeval.store.legacy import declared_attributes, is_legacy, read_legacy
-from coeval.store.record_index import known_records
+from coeval.store.jsonl import read_json_if_whole, read_whole_lines
+from coeval.store.legacy import is_legacy, read_declared_attributes, read_legacy
+from coeval.store.record_index import index_good_records
 from coeval.store.rundir import PAIRS, RunDir
 
 # --- Tables of a run's JSONL files
@@ -392,7 +392,7 @@ class RunReader(Reader):
         """Every line of them, in the order of the files."""
         read = make_decoder(ItemText)
         for path in self.run.files("data_generation"):
-            for line in whole_lines(path):
+            for line in read_whole_lines(path):
                 try:
                     text = read(line.text)
                 except Undecodable:
@@ -413,7 +413,7 @@ class RunReader(Reader):
                 if isinstance(record, kind) and whose in needed:
                     yield record
             return
-        index = known_records(self.run.files(phase), phase)
+        index = index_good_records(self.run.files(phase), phase)
         for key in index:
             of = item_part(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
             if of in needed:
@@ -466,7 +466,7 @@ class RunReader(Reader):
 
     def target_attributes(self, task: str) -> dict[str, list[str]]:
         """The attribute space that phase 1 declared for a task; empty where there is no file."""
-        return declared_attributes(self.run, task)
+        return read_declared_attributes(self.run, task)
 
     def notes(self) -> tuple[str, ...]:
         notes = super().notes() + filtered_note(dict(self.rows(FILTERED_SQL)))

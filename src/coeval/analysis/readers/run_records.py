@@ -12,8 +12,8 @@ from coeval.core.foreign import make_decoder
 from coeval.core.html_table import Columns, record_columns
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.core.text import pluralize
-from coeval.store.jsonl import whole_lines
-from coeval.store.record_index import known_records
+from coeval.store.jsonl import read_whole_lines
+from coeval.store.record_index import index_good_records
 from coeval.store.rundir import PAIRS, ErrorLine, RunDir
 
 R = TypeVar("R", bound=Record | Preference, covariant=True)
@@ -34,7 +34,7 @@ class Records(Generic[R]):
 
     def __init__(self, folder: RunDir, phase: str) -> None:
         self._kind: type[R] = RECORD_KINDS[phase]
-        self._index = known_records(folder.files(phase), phase)
+        self._index = index_good_records(folder.files(phase), phase)
 
     def __iter__(self) -> Iterator[R]:
         return (self._index.load(key, self._kind) for key in self._index)
@@ -59,7 +59,7 @@ class Records(Generic[R]):
 def read_errors(errors: Path) -> Iterator[ErrorLine]:
     """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
     read = make_decoder(ErrorLine)
-    for line in whole_lines(errors):
+    for line in read_whole_lines(errors):
         with suppress(Undecodable):
             yield read(line.text)
 

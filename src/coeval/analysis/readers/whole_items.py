@@ -29,7 +29,7 @@ from coeval.core.records import (
     keep_valid_values,
     response_id,
 )
-from coeval.store.jsonl import whole_lines
+from coeval.store.jsonl import read_whole_lines
 from coeval.store.legacy import is_legacy, read_legacy
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 from coeval.store.record_index import RecordFiles, RecordPart
@@ -521,7 +521,7 @@ def _verdict(judgment: _GivenJudgment) -> ShownJudgment:
 def _verdicts(file: Path) -> dict[str, _Verdicts]:
     read = make_decoder(_Verdicts)
     found = {}
-    for line in whole_lines(file):
+    for line in read_whole_lines(file):
         try:
             verdicts = read(line.text)
         except Undecodable:

@@ -22,14 +22,14 @@ from coeval.analysis.training.checkpoint_scores import (
     JudgedBy,
     LeftOutRun,
     RunFacts,
-    choose_runs,
+    choose_task_runs,
 )
-from coeval.analysis.training.sample_figures import SampleFigure, TaskFigures, task_figures
+from coeval.analysis.training.sample_figures import SampleFigure, TaskFigures, compute_task_figures
 from coeval.core.errors import UsageError
 from coeval.core.text import join_names
 from coeval.store.jsonl import store_error, write_json_atomic
-from coeval.store.output_folder import task_folders
-from coeval.store.rundir import now, refuse_foreign
+from coeval.store.output_folder import list_task_folders
+from coeval.store.rundir import refuse_foreign, utc_now
 
 # --- Checkpoint folders of a training run
 
@@ -44,7 +44,7 @@ class EvaluatedStep(NamedTuple):
     folder: Path
 
 
-def evaluated_steps(
+def find_evaluated_steps(
     root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None, base: int | None = None
 ) -> tuple[EvaluatedStep, ...]:
     """The checkpoints below ``root`` whose folders hold results, by step; ``steps``: of these only.
@@ -74,7 +74,7 @@ def evaluated_steps(
     found: dict[int, Path] = {}
     for path in paths:
         step_of = needed.fullmatch(path.relative_to(root).as_posix())
-        if step_of is None or not task_folders(path):
+        if step_of is None or not list_task_folders(path):
             continue
         step = int(step_of[1])
         if step in found:
@@ -122,21 +122,21 @@ class TaskAggregate(SampleFigure, frozen=True, kw_only=True):
     written_at: str
 
 
-class Aggregated(NamedTuple):
+class CheckpointAggregate(NamedTuple):
     """A checkpoint's tasks over their samples, and by task why there is no figure; ``items``: by task, the
     scores behind conclusions, of the first metric that items have scores in; ``facts``: how its samples were
     made and judged."""
 
     checkpoint: EvaluatedStep
     tasks: dict[str, TaskAggregate]
-    without: dict[str, tuple[str, ...]]
+    unscored: dict[str, tuple[str, ...]]
     items: dict[str, ItemColumn]
     facts: dict[str, RunFacts]
 
 
-def aggregate(
+def aggregate_checkpoint(
     checkpoint: EvaluatedStep, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
-) -> Aggregated:
+) -> CheckpointAggregate:
     """Put the samples of a checkpoint's tasks together, without writing anything.
 
     Parameters
@@ -149,33 +149,36 @@ def aggregate(
     StoreError
         a file cannot be read at all.
     """
-    every = choose_runs(checkpoint.folder, tasks, expected)
+    every = choose_task_runs(checkpoint.folder, tasks, expected)
     without = {runs.task: runs.notes for runs in every if not runs.runs}
     found: dict[str, TaskFigures] = {}
     if chosen := [runs for runs in every if runs.runs]:
         with OutputReader(checkpoint.folder) as reader:
-            found = {one.runs.task: one for one in task_figures(reader, chosen).values()}
-    return Aggregated(
+            found = {one.runs.task: one for one in compute_task_figures(reader, chosen).values()}
+    return CheckpointAggregate(
         checkpoint,
-        {task: _aggregate(checkpoint.step, one) for task, one in found.items()},
+        {task: _build_task_aggregate(checkpoint.step, one) for task, one in found.items()},
         without,
         {task: next(iter(one.items.values())) for task, one in found.items() if one.items},
         {task: one.runs.facts[0] for task, one in found.items()},
     )
 
 
-def aggregates_of(root: Path, expected: Mapping[str, int]) -> list[Aggregated]:
-    """`aggregate` of every checkpoint below ``root``, by step, for the tasks of which so many samples were
-    ``expected``; none where nothing is scored.
+def aggregate_all_checkpoints(root: Path, expected: Mapping[str, int]) -> list[CheckpointAggregate]:
+    """Aggregate every checkpoint below ``root``, by step, for the tasks and sample counts in ``expected``;
+    empty if nothing is scored.
 
-    Raises UsageError: two folders are of one step; StoreError: a file cannot be read at all.
+    Raises UsageError if two folders are of one step; StoreError if a file cannot be read at all.
     """
     if not any(root.glob(f"{PATTERN.replace(STEP, '*')}/run_*/*/summary.json")):
         return []
-    return [aggregate(checkpoint, list(expected), expected) for checkpoint in evaluated_steps(root)]
+    return [
+        aggregate_checkpoint(checkpoint, list(expected), expected)
+        for checkpoint in find_evaluated_steps(root)
+    ]
 
 
-def write_aggregates(found: Aggregated) -> list[Path]:
+def write_aggregates(found: CheckpointAggregate) -> list[Path]:
     """``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole.
 
     Raises StoreError: a file cannot be written.
@@ -193,7 +196,7 @@ def write_aggregates(found: Aggregated) -> list[Path]:
     return written
 
 
-def _aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
+def _build_task_aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
     runs, expected = figures.runs, figures.runs.expected
     made = runs.facts[0].inference
     return TaskAggregate(
@@ -204,7 +207,7 @@ def _aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
         metric=figures.headline,
         judge=runs.judge,
         sampling={} if made is None else made.sampling,
-        how=runs.how,
+        how=runs.recipe_hashes,
         runs=runs.runs,
         expected_runs=expected,
         left_out=runs.left_out,
@@ -213,5 +216,5 @@ def _aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
         notes=runs.notes,
         metrics=figures.metrics,
         coeval_version=__version__,
-        written_at=now(),
+        written_at=utc_now(),
     )

@@ -17,7 +17,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
 from coeval.store.jsonl import read_json_if_whole
-from coeval.store.output_folder import output_tasks, sample_of
+from coeval.store.output_folder import list_output_tasks, sample_of
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -57,17 +57,17 @@ class RunFacts(msgspec.Struct, frozen=True):
     judge: _Requested | None = None
 
     @property
-    def made(self) -> str:
+    def answering_hash(self) -> str:
         """A hash of how its answers were made, but for the seed and the checkpoint."""
-        return _how(self.inference, _NOT_SAMPLING)
+        return _hash_settings(self.inference, _NOT_SAMPLING)
 
     @property
-    def judged(self) -> str:
+    def judging_hash(self) -> str:
         """A hash of who judged them and how, but for the seed; empty where rules score them."""
-        return _how(self.judge, {"seed"}) if self.judge is not None else ""
+        return _hash_settings(self.judge, {"seed"}) if self.judge is not None else ""
 
     @property
-    def not_made(self) -> int:
+    def unfinished(self) -> int:
         """Answers and judgments that were not requested yet."""
         return self.missing.get(_MISSING, 0)
 
@@ -103,20 +103,22 @@ class ChosenRuns(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
     @property
-    def scored_as(self) -> str:
+    def recorded_task(self) -> str:
         """The task as its records name it, which a folder may be unable to."""
         return self.facts[0].task or self.task
 
     @property
-    def how(self) -> tuple[str, str]:
+    def recipe_hashes(self) -> tuple[str, str]:
         """How the answers were made, and how they were judged."""
-        return self.facts[0].made, self.facts[0].judged
+        return self.facts[0].answering_hash, self.facts[0].judging_hash
 
     @property
     def judge(self) -> JudgedBy | None:
         requested = self.facts[0].judge
         return (
-            None if requested is None else JudgedBy(requested.model, requested.sampling, self.facts[0].judged)
+            None
+            if requested is None
+            else JudgedBy(requested.model, requested.sampling, self.facts[0].judging_hash)
         )
 
     @property
@@ -125,7 +127,7 @@ class ChosenRuns(msgspec.Struct, frozen=True):
         return sum(count for fact in self.facts for count in fact.missing.values())
 
 
-def choose_runs(
+def choose_task_runs(
     folder: Path, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
 ) -> list[ChosenRuns]:
     """Of a checkpoint's output folder, by task; a task without any sample that counts has none in ``runs``.
@@ -140,50 +142,52 @@ def choose_runs(
         its ``summary_agg.json`` says
     """
     of_task: dict[str, list[Path]] = {}
-    for path in output_tasks(folder):
+    for path in list_output_tasks(folder):
         if tasks is None or path.name in tasks:
             of_task.setdefault(path.name, []).append(path)
     found = []
     for task, paths in sorted(of_task.items()):
-        before = read_json_if_whole(folder / task / AGGREGATE, _Aggregated) if expected is None else None
+        before = read_json_if_whole(folder / task / AGGREGATE, _ExpectedRuns) if expected is None else None
         number = before.expected_runs if before is not None else (expected or {}).get(task)
         # where there are ``run_<k>/``, what lies beside them is no sample of theirs
         samples = [path for path in paths if path.parent != folder] or paths
-        found.append(_chosen(task, samples, number, of_task.keys() - {task}))
+        found.append(_choose_runs_of_task(task, samples, number, of_task.keys() - {task}))
     return found
 
 
 AGGREGATE = "summary_agg.json"
 
 
-class _Aggregated(msgspec.Struct, frozen=True):
+class _ExpectedRuns(msgspec.Struct, frozen=True):
     expected_runs: int | None = None
 
 
-def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: AbstractSet[str]) -> ChosenRuns:
+def _choose_runs_of_task(
+    task: str, paths: Sequence[Path], expected: int | None, others: AbstractSet[str]
+) -> ChosenRuns:
     read: dict[int, RunFacts] = {}
     out: dict[int, str] = {}
     gone = {sample_of(path) for path in paths if not has_scores(path)}
     for path in paths:
         run = sample_of(path)
-        found = _facts(path)
+        found = _read_facts(path)
         if isinstance(found, str):
             out[run] = found
         elif found.task in others:
-            out[run] = _of_another(found)
+            out[run] = _other_task_reason(found)
         elif expected is not None and run >= expected:
             out[run] = f"{pluralize(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
         elif run in gone and len(gone) < len(paths):
             out[run] = "its scores.jsonl is missing"
         else:
             read[run] = found
-    finished = [run for run, facts in read.items() if not facts.not_made]
+    finished = [run for run, facts in read.items() if not facts.unfinished]
     if finished:
         for run in read.keys() - set(finished):
-            out[run] = f"unfinished: {read[run].not_made:,} answers or judgments are not there yet"
-    kept = _alike({run: facts for run, facts in read.items() if run not in out}, out)
+            out[run] = f"unfinished: {read[run].unfinished:,} answers or judgments are not there yet"
+    kept = _keep_largest_group({run: facts for run, facts in read.items() if run not in out}, out)
     notes = [f"run_{run} is left out: {why}" for run, why in sorted(out.items())]
-    notes += _shortcomings(kept)
+    notes += _incomplete_notes(kept)
     notes += [f"run_{run}: {_GONE}" for run in kept if run in gone]
     if expected is not None and len(kept) < expected:
         notes.append(f"{len(kept)} of the {expected} samples that were asked for are there")
@@ -197,7 +201,7 @@ def _chosen(task: str, paths: Sequence[Path], expected: int | None, others: Abst
     )
 
 
-def _facts(path: Path) -> RunFacts | str:
+def _read_facts(path: Path) -> RunFacts | str:
     """What a sample came to, or why it cannot count."""
     try:
         found = task_summary(path, RunFacts)
@@ -212,72 +216,76 @@ def _facts(path: Path) -> RunFacts | str:
     return found
 
 
-def _alike(read: dict[int, RunFacts], out: dict[int, str]) -> dict[int, RunFacts]:
+def _keep_largest_group(read: dict[int, RunFacts], out: dict[int, str]) -> dict[int, RunFacts]:
     """The largest group of samples that were made and judged alike; the others go ``out``."""
     if not read:
         return {}
-    groups = Counter(_group(facts) for facts in read.values())  # in order of their first samples
+    groups = Counter(_recipe_key(facts) for facts in read.values())  # in order of their first samples
     [(most, _)] = groups.most_common(1)
-    kept = {run: facts for run, facts in read.items() if _group(facts) == most}
+    kept = {run: facts for run, facts in read.items() if _recipe_key(facts) == most}
     first = next(iter(kept.values()))
-    out |= {run: _other(facts, first) for run, facts in read.items() if run not in kept}
+    out |= {run: _describe_difference(facts, first) for run, facts in read.items() if run not in kept}
     return kept
 
 
-def _group(facts: RunFacts) -> tuple[str, str, str, str]:
-    return facts.task, facts.model, facts.made, facts.judged
+def _recipe_key(facts: RunFacts) -> tuple[str, str, str, str]:
+    return facts.task, facts.model, facts.answering_hash, facts.judging_hash
 
 
-def _other(facts: RunFacts, first: RunFacts) -> str:
+def _describe_difference(facts: RunFacts, first: RunFacts) -> str:
     if facts.task != first.task:
-        return _of_another(facts)
+        return _other_task_reason(facts)
     if facts.model != first.model:
         return f"answered by {facts.model}, the others by {first.model}"
-    if names := made_otherwise(facts, first):
+    if names := describe_sampling_change(facts, first):
         return f"made with other sampling ({names})"
-    return judged_otherwise(facts, first, ", the others by ")
+    return describe_judging_change(facts, first, ", the others by ")
 
 
-def _of_another(facts: RunFacts) -> str:
+def _other_task_reason(facts: RunFacts) -> str:
     return f"its summary.json is of the task {facts.task}"
 
 
-def judged_otherwise(a: RunFacts, b: RunFacts, joined: str = " and by ") -> str:
+def describe_judging_change(a: RunFacts, b: RunFacts, joined: str = " and by ") -> str:
     """How b's answers were judged otherwise than a's, in words; empty where they were judged alike."""
-    if a.judged == b.judged:
+    if a.judging_hash == b.judging_hash:
         return ""
     one, other = ("rules" if facts.judge is None else facts.judge.model for facts in (a, b))
     if one != other:
         return f"judged by {one}{joined}{other}"
-    return f"judged by {one} with other settings ({join_names(_differing(a.judge, b.judge))})"
+    return f"judged by {one} with other settings ({join_names(_changed_settings(a.judge, b.judge))})"
 
 
-def made_otherwise(a: RunFacts, b: RunFacts) -> str:
+def describe_sampling_change(a: RunFacts, b: RunFacts) -> str:
     """In which settings the sampling of b's answers differs from a's; empty where in none."""
-    return "" if a.made == b.made else join_names(_differing(a.inference, b.inference))
+    return (
+        ""
+        if a.answering_hash == b.answering_hash
+        else join_names(_changed_settings(a.inference, b.inference))
+    )
 
 
-def _differing(one: _Requested | None, other: _Requested | None) -> Iterator[str]:
-    mine, theirs = (_what(requested, _NOT_SAMPLING) for requested in (one, other))
+def _changed_settings(one: _Requested | None, other: _Requested | None) -> Iterator[str]:
+    mine, theirs = (_request_settings(requested, _NOT_SAMPLING) for requested in (one, other))
     for name in sorted(mine.keys() | theirs.keys()):
         if mine.get(name) != theirs.get(name):
             yield name
 
 
-def _shortcomings(kept: dict[int, RunFacts]) -> Iterator[str]:
+def _incomplete_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
     for run, facts in kept.items():
-        if facts.not_made:
-            yield f"run_{run} is unfinished: {facts.not_made:,} answers or judgments are not there yet"
+        if facts.unfinished:
+            yield f"run_{run} is unfinished: {facts.unfinished:,} answers or judgments are not there yet"
         if failures := facts.failures or facts.n_failed:
             reasons = join_names(f"{count:,} {reason}" for reason, count in failures.items())
             yield f"run_{run}: without a value, of {facts.n_expected:,} {facts.counted}: {reasons}"
 
 
-def _how(requested: _Requested | None, without: set[str]) -> str:
-    return digest(canonical_json(_what(requested, without)))
+def _hash_settings(requested: _Requested | None, without: set[str]) -> str:
+    return digest(canonical_json(_request_settings(requested, without)))
 
 
-def _what(requested: _Requested | None, without: set[str]) -> dict[str, str]:
+def _request_settings(requested: _Requested | None, without: set[str]) -> dict[str, str]:
     """The parts of the recipe by their names, and the sampling as it was sent."""
     if requested is None:
         return {}
@@ -297,11 +305,11 @@ def _what(requested: _Requested | None, without: set[str]) -> dict[str, str]:
 _MOST_LACKING = 0.1
 
 
-def sample_notes(reader: Reader) -> Iterator[str]:
+def uncounted_sample_notes(reader: Reader) -> Iterator[str]:
     """Say which samples with a figure do not count, and of which that do the items' scores are gone."""
     scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
-    for runs in choose_runs(reader.folder):
-        task = runs.scored_as if runs.runs else runs.task
+    for runs in choose_task_runs(reader.folder):
+        task = runs.recorded_task if runs.runs else runs.task
         for left in runs.left_out:
             if (task, left.run) in scored:
                 yield f"run_{left.run} {task} is left out: {left.why}"
@@ -349,9 +357,9 @@ class CommonItems(NamedTuple):
     notes: tuple[str, ...]
 
 
-def read_items(reader: OutputReader, runs: ChosenRuns) -> dict[str, ItemColumn]:
+def read_item_columns(reader: OutputReader, runs: ChosenRuns) -> dict[str, ItemColumn]:
     """The items' scores in each of the task's metrics that has any, the benchmark's first one first."""
-    task = runs.scored_as
+    task = runs.recorded_task
     rows = {metric: columns for metric, *columns in reader.rows(_ITEMS, [task, list(runs.runs), task])}
     found: dict[str, ItemColumn] = {}
     for one in reader.metrics:
@@ -378,14 +386,16 @@ GROUP BY ALL
 """
 
 
-def of_one_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
+def keep_main_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
     """The columns by step whose metric is the most common one."""
     names = [(column.metric, column.unit) for column in columns.values()]
     most = max(dict.fromkeys(names), key=names.count, default=None)
     return {step: one for step, one in columns.items() if (one.metric, one.unit) == most}
 
 
-def common_items(columns: Mapping[int, ItemColumn], lacking_at_most: float = _MOST_LACKING) -> CommonItems:
+def select_common_items(
+    columns: Mapping[int, ItemColumn], lacking_at_most: float = _MOST_LACKING
+) -> CommonItems:
     """The items that all checkpoints of one metric share; a checkpoint that lacks a larger share of what
     others have is left out. Items are the same where id and question are.
 

@@ -20,17 +20,17 @@ from coeval.analysis.comparison.family import FamilyMember, PairDifference, adju
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import LEVEL, Floats, Scale
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.training.aggregate import PATTERN, evaluated_steps
+from coeval.analysis.training.aggregate import PATTERN, find_evaluated_steps
 from coeval.analysis.training.checkpoint_scores import (
     ChosenRuns,
     ItemColumn,
-    choose_runs,
-    common_items,
+    choose_task_runs,
+    select_common_items,
 )
 from coeval.core.errors import UsageError
 from coeval.core.figures import figure_with_interval
 from coeval.core.text import join_names
-from coeval.store.output_folder import output_tasks
+from coeval.store.output_folder import list_output_tasks
 
 # --- Contents of a judge's folder, and what two judges share
 
@@ -79,7 +79,7 @@ class _SharedStep(NamedTuple):
     same_answers: float | None
 
 
-def _judged_steps(
+def _read_judged_steps(
     folder: Path, tasks: Sequence[str] | None, steps: Sequence[int] | None, pattern: str
 ) -> _JudgedSteps:
     """All that was judged in an output folder, or in those of the checkpoints below the folder.
@@ -88,16 +88,16 @@ def _judged_steps(
     at all.
     """
     places: Sequence[tuple[int | None, Path]] = (
-        [(None, folder)] if output_tasks(folder) else evaluated_steps(folder, pattern, steps)
+        [(None, folder)] if list_output_tasks(folder) else find_evaluated_steps(folder, pattern, steps)
     )
     read: _JudgedSteps = {}
     for step, place in places:
-        chosen = [runs for runs in choose_runs(place, tasks) if runs.runs and runs.judge is not None]
+        chosen = [runs for runs in choose_task_runs(place, tasks) if runs.runs and runs.judge is not None]
         if not chosen:
             continue
         with OutputReader(place) as reader:
             for runs in chosen:
-                if (one := _read(reader, runs)) is not None:
+                if (one := _read_judged_step(reader, runs)) is not None:
                     read.setdefault(runs.task, {})[step] = one
     return read
 
@@ -112,9 +112,9 @@ LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item,
 """
 
 
-def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
+def _read_judged_step(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     """None where no answer has a score."""
-    task = runs.scored_as
+    task = runs.recorded_task
     place = (task, reader.headlines().get(task))
     headline = next((one for one in reader.metrics if (one.task, one.metric) == place), None)
     if headline is None:
@@ -124,12 +124,12 @@ def _read(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
         headline.metric,
         headline.unit,
         None if runs.judge is None else runs.judge.model,
-        runs.how[1],
+        runs.recipe_hashes[1],
         {(item, content, sample): _ScoredAnswer(*answer) for item, content, sample, *answer in rows},
     )
 
 
-def _shared_steps(
+def _match_steps(
     a: Mapping[int | None, _JudgedStep], b: Mapping[int | None, _JudgedStep]
 ) -> tuple[list[_SharedStep], list[str]]:
     """The steps that both judged, in order, and notes of what does not fit."""
@@ -148,21 +148,23 @@ def _shared_steps(
         else:
             if of_a.judged == of_b.judged:
                 alike.append(f"{where}both were judged by {of_a.judge} in the same way")
-            found.append(_shared(step, of_a, of_b, both))
+            found.append(_compare_step(step, of_a, of_b, both))
     return found, notes + alike[:1]
 
 
-def _shared(step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_AnswerKey]) -> _SharedStep:
+def _compare_step(
+    step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_AnswerKey]
+) -> _SharedStep:
     known = [key for key in both if a.answers[key].words and b.answers[key].words]
     same = sum(a.answers[key].words == b.answers[key].words for key in known)
-    columns = (_column(a, both), _column(b, both))
-    common = common_items(dict(enumerate(columns)))
+    columns = (_item_means(a, both), _item_means(b, both))
+    common = select_common_items(dict(enumerate(columns)))
     of_a, of_b = common.scores.T
     one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
     return _SharedStep(columns, step, one, common.scale, same / len(known) if known else None)
 
 
-def _column(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
+def _item_means(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
     """The means of the items over these answers."""
     of_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
     for key in answers:
@@ -235,7 +237,7 @@ def compare_judges(
     if len(judges) < 2:
         raise UsageError("give two judges or more, each as NAME=DIR")
     notes: list[str] = []
-    read = {label: _judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
+    read = {label: _read_judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
     found: list[TaskJudges] = []
     for a, b in combinations(judges, 2):
         of_two: dict[str, Sequence[_SharedStep]] = {}
@@ -243,11 +245,11 @@ def compare_judges(
             if lacking := [label for label in (a, b) if task not in read[label]]:
                 notes.append(f"{task}: nothing was judged in the folder of {join_names(lacking)}")
                 continue
-            shared, of_task = _shared_steps(read[a][task], read[b][task])
+            shared, of_task = _match_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
                 of_two[task] = shared
-        found += _task_judges({a: read[a], b: read[b]}, of_two)
+        found += _compare_tasks({a: read[a], b: read[b]}, of_two)
     if not found:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
@@ -260,10 +262,10 @@ _FEWEST = 3
 _RESAMPLES = 1000
 
 
-def _ranks(steps: Sequence[_SharedStep]) -> RankCorrelation | None:
+def _correlate_ranks(steps: Sequence[_SharedStep]) -> RankCorrelation | None:
     """Over the items that both scored at all steps; None of an output folder, which is one step."""
     count = len(steps)
-    both = common_items(dict(enumerate(step.columns[which] for which in (0, 1) for step in steps)))
+    both = select_common_items(dict(enumerate(step.columns[which] for which in (0, 1) for step in steps)))
     here = [at for at in range(count) if at in both.steps and count + at in both.steps]
     items = len(both.scores)
     if len(here) < _FEWEST or items < 2:
@@ -287,7 +289,7 @@ def kendall_tau_b(a: Floats, b: Floats) -> float | None:
     return float((of_a * of_b).sum() / untied) if untied else None
 
 
-def _task_judges(
+def _compare_tasks(
     read: Mapping[str, _JudgedSteps], tasks: Mapping[str, Sequence[_SharedStep]]
 ) -> Iterator[TaskJudges]:
     """All steps and tasks of two judges tested as one family, and the sentences that follow."""
@@ -307,7 +309,7 @@ def _task_judges(
         )
         first, other = (of[task][shared[0].step] for of in (of_a, of_b))
         judges = (first.judge, other.judge)
-        found = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _ranks(shared), ())
+        found = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _correlate_ranks(shared), ())
         yield msgspec.structs.replace(found, sentences=tuple(_sentences(found)))
 
 

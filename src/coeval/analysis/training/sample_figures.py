@@ -18,7 +18,12 @@ from coeval.analysis.pairwise.rates import draws, rate
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import SampleMetric
 from coeval.analysis.run_results import MetricScore
-from coeval.analysis.training.checkpoint_scores import ChosenRuns, ItemColumn, choose_runs, read_items
+from coeval.analysis.training.checkpoint_scores import (
+    ChosenRuns,
+    ItemColumn,
+    choose_task_runs,
+    read_item_columns,
+)
 from coeval.core.figures import share_of_scale
 
 
@@ -58,30 +63,34 @@ class TaskFigures(NamedTuple):
         return next(iter(self.metrics))
 
 
-def task_figures(reader: OutputReader, chosen: Sequence[ChosenRuns] | None = None) -> dict[str, TaskFigures]:
+def compute_task_figures(
+    reader: OutputReader, chosen: Sequence[ChosenRuns] | None = None
+) -> dict[str, TaskFigures]:
     """By task as its records name it, those that have a figure.
 
     Parameters
     ----------
-    chosen : the samples that count; None: those that `choose_runs` chooses
+    chosen : the samples that count; None: those that `choose_task_runs` chooses
     """
     found = {}
-    for runs in choose_runs(reader.folder) if chosen is None else chosen:
+    for runs in choose_task_runs(reader.folder) if chosen is None else chosen:
         if runs.runs:
-            items = read_items(reader, runs)
+            items = read_item_columns(reader, runs)
             counted = [
-                one for one in reader.metrics if one.task == runs.scored_as and one.sample in runs.runs
+                one for one in reader.metrics if one.task == runs.recorded_task and one.sample in runs.runs
             ]
             figures = {
                 name: figure
                 for name in dict.fromkeys(one.metric for one in counted)
-                if (figure := _figure([one for one in counted if one.metric == name], items.get(name)))
+                if (
+                    figure := _compute_figure([one for one in counted if one.metric == name], items.get(name))
+                )
             }
-            found[runs.scored_as] = TaskFigures(runs, figures, items)
+            found[runs.recorded_task] = TaskFigures(runs, figures, items)
     return found
 
 
-def metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures]) -> tuple[MetricScore, ...]:
+def list_metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures]) -> tuple[MetricScore, ...]:
     """The metrics of a folder by task, over the samples that count; those without a value too."""
     of_metric: dict[str, dict[tuple[str, str], list[SampleMetric]]] = {}
     for one in reader.metrics:
@@ -89,13 +98,13 @@ def metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures]) -> t
         if found is None or one.sample in found.runs.runs:
             of_metric.setdefault(one.task, {}).setdefault((one.model, one.metric), []).append(one)
     return tuple(
-        _metric_score(samples, figures[task].metrics.get(metric) if task in figures else None)
+        _build_metric_score(samples, figures[task].metrics.get(metric) if task in figures else None)
         for task, metrics in of_metric.items()
         for (_, metric), samples in metrics.items()
     )
 
 
-def _metric_score(samples: Sequence[SampleMetric], figure: SampleFigure | None) -> MetricScore:
+def _build_metric_score(samples: Sequence[SampleMetric], figure: SampleFigure | None) -> MetricScore:
     first = samples[0]
     low, high = (figure.ci95 if figure is not None else None) or (None, None)
     several = figure is not None and figure.n_runs > 1
@@ -122,21 +131,21 @@ def mean_over_tasks(headlines: Iterable[tuple[float, str]]) -> float:
     return fmean(share_of_scale(value, unit) for value, unit in headlines)
 
 
-def _figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -> SampleFigure | None:
+def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -> SampleFigure | None:
     """None where no sample has a value."""
     per_run = tuple(metric.value for metric in metrics if metric.value is not None)
     if not per_run:
         return None
     unit, runs = metrics[0].unit, len(per_run)
     mean, std = fmean(per_run), stdev(per_run) if runs > 1 else None
-    bounds, error, n = _own_bounds(metrics), None, max(metric.n for metric in metrics)
+    bounds, error, n = _average_sample_bounds(metrics), None, max(metric.n for metric in metrics)
     if items is not None:
         scale = scale_of(unit)
         wide = Scale(min(scale.least, items.least), max(scale.most, items.most))
         place, means = np.arange(len(items.sums)), items.values
         error, n = clustered_error(means, place, items.totals), len(place)
         if bounds is None or runs > 1:
-            bounds = _bootstrapped(items) if _is_ratio(items, unit) else None
+            bounds = _bootstrap_ratio_bounds(items) if _is_ratio(items, unit) else None
             if bounds is None:
                 interval = clustered_mean(means, place, wide, items.totals)
                 if interval.low is not None and interval.high is not None:
@@ -160,7 +169,7 @@ def _is_ratio(items: ItemColumn, unit: str) -> bool:
     return unit == "percent" and len(items.sums) > 1 and len(np.unique(items.totals)) > 1
 
 
-def _bootstrapped(items: ItemColumn) -> tuple[float, float]:
+def _bootstrap_ratio_bounds(items: ItemColumn) -> tuple[float, float]:
     """The interval that the benchmark itself gives such a rate (`coeval.analysis.pairwise.rates`): its
     prompts are resampled, each with the verdicts of all samples."""
     drawn = draws(len(items.sums), np.random.default_rng(0))
@@ -169,7 +178,7 @@ def _bootstrapped(items: ItemColumn) -> tuple[float, float]:
     return found.low_95, found.high_95
 
 
-def _own_bounds(metrics: Sequence[SampleMetric]) -> tuple[float, float] | None:
+def _average_sample_bounds(metrics: Sequence[SampleMetric]) -> tuple[float, float] | None:
     """The mean of the samples' own intervals: their errors are those of the same prompts, so they add up."""
     lows = [metric.low for metric in metrics if metric.low is not None]
     highs = [metric.high for metric in metrics if metric.high is not None]

@@ -13,9 +13,9 @@ from coeval.analysis.comparison.paired_difference import Difference, PairedScore
 from coeval.analysis.intervals import SHARE, Floats, Scale, mean_over_strata, scale_of
 from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
-    common_items,
-    judged_otherwise,
-    made_otherwise,
+    describe_judging_change,
+    describe_sampling_change,
+    select_common_items,
 )
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
@@ -58,27 +58,27 @@ class CheckpointMatrix(NamedTuple):
         shares = np.mean([part.mean(axis=0) for part in self.strata], axis=0)
         return tuple(self.scale.scores(shares).tolist())
 
-    def interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
+    def mean_interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
         """The 95% interval of a checkpoint's mean over items, in the metric's unit."""
-        found = mean_over_strata([part[:, self.at(checkpoint)] for part in self.strata])
-        shown = self.means[self.at(checkpoint)]
+        found = mean_over_strata([part[:, self.column_of(checkpoint)] for part in self.strata])
+        shown = self.means[self.column_of(checkpoint)]
         low, high = (shown if each is None else self.scale.scores(each) for each in (found.low, found.high))
         return min(low, shown), max(high, shown)
 
-    def at(self, checkpoint: TrainedCheckpoint) -> int:
+    def column_of(self, checkpoint: TrainedCheckpoint) -> int:
         return self.checkpoints.index(checkpoint)
 
-    def steps(self, run: str) -> list[int]:
+    def steps_of_run(self, run: str) -> list[int]:
         return [one.step for one in self.checkpoints if one.run == run]
 
     def difference(self, a: TrainedCheckpoint, b: TrainedCheckpoint, family: int = 1) -> Difference:
         """b − a, paired by item, as a share of the scale."""
-        of_a, of_b = self.at(a), self.at(b)
+        of_a, of_b = self.column_of(a), self.column_of(b)
         pairs = [PairedScores(part[:, of_a], part[:, of_b], np.ones(len(part))) for part in self.strata]
         return paired_difference(pairs, family)
 
 
-class RunsTogether(NamedTuple):
+class MatchedRuns(NamedTuple):
     """``shared``: over the tasks first, where there are several; ``notes`` say what could not be put side by
     side, and why; ``left_out``: checkpoints that lack a task or too many items, or were made otherwise."""
 
@@ -87,7 +87,7 @@ class RunsTogether(NamedTuple):
     left_out: tuple[TrainedCheckpoint, ...] = ()
 
 
-def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
+def match_runs(runs: Sequence[TrainingRun]) -> MatchedRuns:
     """The tasks that all of these runs have, scored by the same metric and judged alike."""
     found: list[CheckpointMatrix] = []
     notes: list[str] = []
@@ -96,13 +96,13 @@ def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
         if lacking := [run.label for run in runs if run.label not in curves]:
             notes.append(f"{task} is not compared: {join_names(lacking)} lacks it")
             continue
-        if why := _apart(curves):
+        if why := _why_incomparable(curves):
             notes.append(f"{task} is not compared: {why}")
             continue
-        notes += _sampled_apart(task, curves)
-        if (shared := _of_task(task, curves, notes)) is not None:
+        notes += _sampling_notes(task, curves)
+        if (shared := _build_task_matrix(task, curves, notes)) is not None:
             found.append(shared)
-    over = _over_tasks(found)
+    over = _average_over_tasks(found)
     if over is not None:
         for one in dict.fromkeys(one for each in found for one in each.checkpoints):
             if one not in over.checkpoints:
@@ -111,10 +111,10 @@ def side_by_side_runs(runs: Sequence[TrainingRun]) -> RunsTogether:
     every = [TrainedCheckpoint(run.label, step) for run in runs for step in run.steps] if found else []
     main = found if over is None else [over]
     out = [one for one in every if not any(one in each.checkpoints for each in main)]
-    return RunsTogether(together, tuple(dict.fromkeys(notes)), tuple(out))
+    return MatchedRuns(together, tuple(dict.fromkeys(notes)), tuple(out))
 
 
-def _apart(curves: dict[str, TaskCurve]) -> str:
+def _why_incomparable(curves: dict[str, TaskCurve]) -> str:
     """Why the scores of some two runs are no measure of the same thing."""
     for (a, one), (b, other) in combinations(curves.items(), 2):
         if not (one.columns and other.columns):
@@ -122,31 +122,31 @@ def _apart(curves: dict[str, TaskCurve]) -> str:
         [mine, *_], [theirs, *_] = one.columns.values(), other.columns.values()
         if (mine.metric, mine.unit) != (theirs.metric, theirs.unit):
             return f"its metric is {mine.metric} in {a} and {theirs.metric} in {b}"
-        if how := judged_otherwise(one.facts, other.facts):
+        if how := describe_judging_change(one.facts, other.facts):
             return f"{a} and {b} are {how}; judge both alike, with --judge-only or --no-inference"
     return ""
 
 
-def _sampled_apart(task: str, curves: dict[str, TaskCurve]) -> Iterator[str]:
+def _sampling_notes(task: str, curves: dict[str, TaskCurve]) -> Iterator[str]:
     for (a, one), (b, other) in combinations(curves.items(), 2):
-        if how := made_otherwise(one.facts, other.facts):
+        if how := describe_sampling_change(one.facts, other.facts):
             yield f"{task}: {a} and {b} were sampled differently ({how}): the difference is also one of that"
 
 
-def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> CheckpointMatrix | None:
+def _build_task_matrix(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> CheckpointMatrix | None:
     columns: dict[int, ItemColumn] = {}
     checkpoints: list[TrainedCheckpoint] = []
     figures: list[float] = []
     for run, curve in curves.items():
         alike = {point.step: point.mean for point in curve.points if point.step in curve.alike}
         own = {step: column for step, column in curve.columns.items() if step in alike}
-        for step in common_items(own).steps if own else ():
+        for step in select_common_items(own).steps if own else ():
             columns[len(checkpoints)] = own[step]
             checkpoints.append(TrainedCheckpoint(run, step))
             figures.append(alike[step])
     if not columns:
         return None
-    common = common_items(columns, 1.0)
+    common = select_common_items(columns, 1.0)
     if len(common.scores) < 2:
         notes.append(f"{task} is not compared: the runs share {pluralize(len(common.scores), 'item')} of it")
         return None
@@ -165,7 +165,7 @@ def _of_task(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> Check
     )
 
 
-def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
+def _average_over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
     """The mean over tasks, as a share of each one's scale, of the checkpoints that are in all of them."""
     if len(tasks) < 2:
         return None
@@ -176,7 +176,7 @@ def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
         return None
     shares = []
     for each in tasks:
-        places = [each.at(one) for one in everywhere]
+        places = [each.column_of(one) for one in everywhere]
         shares.append(scale_of(each.unit).shares(each.scale.scores(each.strata[0][:, places])))
     # longer than from 0 to 1 where items of some task score beyond it, as in HealthBench
     least = min(SHARE.least, *(float(part.min()) for part in shares))
@@ -186,7 +186,8 @@ def _over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
     figures = None
     if all(each.figures is not None for each in tasks):
         figures = tuple(
-            mean_over_tasks((each.means[each.at(one)], each.unit) for each in tasks) for one in everywhere
+            mean_over_tasks((each.means[each.column_of(one)], each.unit) for each in tasks)
+            for one in everywhere
         )
     judges = next((each.judges for each in tasks if each.judges is not None), None)
     return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures, judges)

@@ -24,8 +24,8 @@ from coeval.analysis.comparison.family import (
 )
 from coeval.analysis.comparison.paired_difference import Difference, holm_adjust, single_judge_estimate
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, side_by_side_runs
-from coeval.analysis.training.training_curves import TrainingRun, training_curves
+from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, match_runs
+from coeval.analysis.training.training_curves import TrainingRun, read_training_curves
 from coeval.core.errors import UsageError
 from coeval.core.figures import metric_text
 from coeval.core.shown_names import short_paths
@@ -116,7 +116,7 @@ class SweepComparison(msgspec.Struct, frozen=True):
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
-    def by_task(self) -> Iterator[list[CheckpointDifference]]:
+    def group_by_task(self) -> Iterator[list[CheckpointDifference]]:
         """The differences of each pair of runs in each task, by step."""
         for _, found in groupby(self.differences, key=lambda one: (one.task, one.a.run, one.b.run)):
             yield list(found)
@@ -135,7 +135,7 @@ def read_sweeps(
             "of one: coeval sweep plot"
         )
     labels = short_paths(folders)
-    return training_curves({labels[str(folder)]: folder for folder in folders}, tasks, steps)
+    return read_training_curves({labels[str(folder)]: folder for folder in folders}, tasks, steps)
 
 
 def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
@@ -155,24 +155,24 @@ def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
 
 def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
     """Choose among all checkpoints of one or several runs, and hold the runs against each other."""
-    together = side_by_side_runs(runs)
-    each = [together] if together.shared else [side_by_side_runs([run]) for run in runs]
+    together = match_runs(runs)
+    each = [together] if together.shared else [match_runs([run]) for run in runs]
     shared = [one for found in each for one in found.shared]
     notes = [*together.notes, *(note for found in each for note in found.notes)]
-    only_in = _only_in(runs)
+    only_in = _unshared_steps(runs)
     for label, steps in only_in.items():
-        notes.append(f"only {label} has {_steps(steps)}: no other run is compared with it there")
+        notes.append(f"only {label} has {_steps_text(steps)}: no other run is compared with it there")
     found = SweepComparison(
         folders={run.label: str(run.folder) for run in runs},
         overall=tuple(
-            OverallMean(each.run, each.step, mean, one.interval(each), one.items)
+            OverallMean(each.run, each.step, mean, one.mean_interval(each), one.items)
             for one in shared
             if one.task is None
             for each, mean in zip(one.checkpoints, one.means, strict=True)
         ),
-        choices=tuple(chosen for one in shared if (chosen := choose(one)) is not None),
-        changes=_tested([change for one in shared for change in changes(one)]),
-        differences=_tested([gap for one in together.shared for gap in differences(one)]),
+        choices=tuple(chosen for one in shared if (chosen := choose_checkpoint(one)) is not None),
+        changes=_adjust_differences([change for one in shared for change in changes(one)]),
+        differences=_adjust_differences([gap for one in together.shared for gap in differences(one)]),
         only_in=only_in,
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
@@ -181,7 +181,7 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
     return msgspec.structs.replace(found, sentences=tuple(_sentences(found, left_out)))
 
 
-def _only_in(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
+def _unshared_steps(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
     steps = {run.label: set(run.steps) for run in runs}
     found = {}
     for label, own in steps.items() if len(runs) > 1 else ():
@@ -194,7 +194,7 @@ def _only_in(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
 # --- The best checkpoint and those tied with it
 
 
-def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
+def choose_checkpoint(shared: CheckpointMatrix) -> CheckpointChoice | None:
     """The highest mean, and those that paired tests do not tell from it; None where there is no choice."""
     count, means = len(shared.checkpoints), shared.means
     if count < 2 or shared.items < 2:
@@ -216,7 +216,7 @@ def choose(shared: CheckpointMatrix) -> CheckpointChoice | None:
         unit=shared.unit,
         best=best,
         mean=max(means),
-        peers=tuple(sorted(peers, key=lambda one: -means[shared.at(one)])),
+        peers=tuple(sorted(peers, key=lambda one: -means[shared.column_of(one)])),
         n_items=shared.items,
         of=count,
         verdict="tied" if peers else lead_verdict(0.0, None, shared.judges),
@@ -235,7 +235,7 @@ class _ComparedCheckpoints(NamedTuple):
 
 def changes(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
     for run in dict.fromkeys(one.run for one in shared.checkpoints):
-        for steps in pairwise(sorted(shared.steps(run))[-2:]):
+        for steps in pairwise(sorted(shared.steps_of_run(run))[-2:]):
             before, last = (TrainedCheckpoint(run, step) for step in steps)
             yield _ComparedCheckpoints(shared, before, last, shared.difference(before, last))
 
@@ -245,12 +245,12 @@ def differences(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
     pairs = [
         (TrainedCheckpoint(a, step), TrainedCheckpoint(b, step))
         for a, b in combinations(runs, 2)
-        for step in sorted({*shared.steps(a)} & {*shared.steps(b)})
+        for step in sorted({*shared.steps_of_run(a)} & {*shared.steps_of_run(b)})
     ]
     return (_ComparedCheckpoints(shared, a, b, shared.difference(a, b, len(pairs))) for a, b in pairs)
 
 
-def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDifference, ...]:
+def _adjust_differences(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDifference, ...]:
     """Tested as one family: what is over tasks, and single tasks as a branch of their own."""
     members = [
         FamilyMember(
@@ -268,8 +268,8 @@ def _tested(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDiffere
             b=b,
             task=shared.task,
             unit=shared.unit,
-            mean_a=shared.means[shared.at(a)],
-            mean_b=shared.means[shared.at(b)],
+            mean_a=shared.means[shared.column_of(a)],
+            mean_b=shared.means[shared.column_of(b)],
             identical=found.identical,
         )
         for (shared, a, b, found), tested in zip(compared, adjust_family(members), strict=True)
@@ -286,25 +286,25 @@ def _sentences(found: SweepComparison, left_out: Sequence[TrainedCheckpoint]) ->
     for chosen in main:
         yield ship_sentence(chosen, several=several)
     if main and left_out:
-        names = [checkpoint_text(one, several=several) for one in left_out]
+        names = [checkpoint_label(one, several=several) for one in left_out]
         why = "Not compared, since items or tasks are missing or were made otherwise"
         texts = (f"{why}: {join_names(names, most)}." for most in range(_MOST_NAMED, 0, -1))
-        yield _fitting(texts) or f"{why}: {pluralize(len(names), 'checkpoint')}."
+        yield _first_short_enough(texts) or f"{why}: {pluralize(len(names), 'checkpoint')}."
     tasks = {one.task for one in main}
     for task in dict.fromkeys(one.task for one in main):
         if said := rising_sentence([one for one in found.changes if one.task == task], several=several):
             yield said
-    for rows in found.by_task():
+    for rows in found.group_by_task():
         if rows[0].task in tasks:
-            yield runs_sentence(rows)
+            yield run_difference_sentence(rows)
 
 
-def checkpoint_text(one: TrainedCheckpoint, *, several: bool) -> str:
+def checkpoint_label(one: TrainedCheckpoint, *, several: bool) -> str:
     """``step 160``, or ``run_a step 160`` of several runs"""
     return f"{one.run} step {one.step}" if several else f"step {one.step}"
 
 
-def where_text(task: str | None) -> str:
+def task_phrase(task: str | None) -> str:
     """``overall`` or ``on ifeval``"""
     return "overall" if task is None else f"on {task}"
 
@@ -314,27 +314,27 @@ def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
 
     ``Ship step 160, 88.3 overall: it leads the 7 others.``
     """
-    name = checkpoint_text(one.best, several=several)
-    where = f"{metric_text(one.mean, one.unit)} {where_text(one.task)}"
+    name = checkpoint_label(one.best, several=several)
+    where = f"{metric_text(one.mean, one.unit)} {task_phrase(one.task)}"
     if not one.peers:
         others = f"the {one.of - 1} others" if one.of > 2 else "the other"
         return f"Ship {name}, {where}: it {one.verdict.replace('leads', f'leads {others}')}."
     texts = (
         f"Ship {name}, {where}, or a checkpoint tied with it: {peers}."
         for most in range(_MOST_NAMED, 0, -1)
-        if (peers := peers_text(one, several=several, most=most))
+        if (peers := list_peers(one, several=several, most=most))
     )
-    return _fitting(texts) or (
+    return _first_short_enough(texts) or (
         f"Ship {name}, {where}, or one of the {pluralize(len(one.peers), 'checkpoint')} tied with it."
     )
 
 
-def _fitting(texts: Iterable[str]) -> str:
+def _first_short_enough(texts: Iterable[str]) -> str:
     """The first that is no longer than a sentence may be; empty where none is."""
     return next((text for text in texts if len(text) <= _LONGEST), "")
 
 
-def peers_text(one: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED) -> str:
+def list_peers(one: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED) -> str:
     """The checkpoints tied with the best, the highest first, by run: ``steps 140, 180``"""
     shown = one.peers[:most]
     by_run: dict[str, list[str]] = {}
@@ -355,7 +355,7 @@ def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> 
     """
     if not found:
         return ""
-    where = "" if found[0].task is None else f" {where_text(found[0].task)}"
+    where = "" if found[0].task is None else f" {task_phrase(found[0].task)}"
     if not several:
         one = found[0]
         gap = f"step {one.b.step} − step {one.a.step} is {format_difference(one, one.unit)} points"
@@ -363,19 +363,19 @@ def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> 
     parts = [f"{one.b.run} {one.trend} ({format_difference(one, one.unit)} points)" for one in found]
     head = f"Last step against the one before{where}"
     rising = sum(one.trend == "rising" for one in found)
-    return _fitting(f"{head}: {join_names(parts, most)}." for most in range(len(parts), 0, -1)) or (
-        f"{head}: {rising} of {pluralize(len(found), 'run')} still rising."
-    )
+    return _first_short_enough(
+        f"{head}: {join_names(parts, most)}." for most in range(len(parts), 0, -1)
+    ) or (f"{head}: {rising} of {pluralize(len(found), 'run')} still rising.")
 
 
-def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
+def run_difference_sentence(rows: Sequence[CheckpointDifference]) -> str:
     """At how many equal steps one run is ahead of the other; ``rows``: of one pair and task, by step."""
     a, b, task, steps = rows[0].a.run, rows[0].b.run, rows[0].task, [row.b.step for row in rows]
     ahead = {
         b: [row.significant and row.difference > 0 for row in rows],
         a: [row.significant and row.difference < 0 for row in rows],
     }
-    where = "" if task is None else f" {where_text(task)}"
+    where = "" if task is None else f" {task_phrase(task)}"
     largest = max(rows, key=lambda row: abs(row.difference))
     by = f"{format_difference(largest, largest.unit)} points"
     gap = f"{b} − {a} is {by} at step {largest.b.step}, the largest gap"
@@ -385,15 +385,15 @@ def runs_sentence(rows: Sequence[CheckpointDifference]) -> str:
         if all(row.identical for row in rows):
             return f"{a} and {b} have identical scores at {every}{where}."
         return f"{a} and {b} are tied at {every}{where}: {gap}."
-    also = f", {worse} at {_spans(steps, ahead[worse])}" if any(ahead[worse]) else ""
+    also = f", {worse} at {_step_ranges_text(steps, ahead[worse])}" if any(ahead[worse]) else ""
     verdict = next(row.verdict for row in rows if row.significant)
-    head = f"{better} {verdict} at {_spans(steps, ahead[better])}{also}{where}"
-    return _fitting([f"{head}: {gap}.", f"{head}."]) or (
+    head = f"{better} {verdict} at {_step_ranges_text(steps, ahead[better])}{also}{where}"
+    return _first_short_enough([f"{head}: {gap}.", f"{head}."]) or (
         f"{better} {verdict} at {pluralize(sum(ahead[better]), 'step')}{where}."
     )
 
 
-def _spans(steps: Sequence[int], which: Sequence[bool]) -> str:
+def _step_ranges_text(steps: Sequence[int], which: Sequence[bool]) -> str:
     """``steps 200–500, 800``: those that are marked, neighbours together."""
     spans: list[list[int]] = []
     for at, (step, marked) in enumerate(zip(steps, which, strict=True)):
@@ -405,6 +405,6 @@ def _spans(steps: Sequence[int], which: Sequence[bool]) -> str:
     return f"step{'s' * (sum(which) > 1)} {join_names(texts)}"
 
 
-def _steps(steps: Iterable[int]) -> str:
+def _steps_text(steps: Iterable[int]) -> str:
     shown = [str(step) for step in steps]
     return f"step{'s' * (len(shown) > 1)} {join_names(shown)}"

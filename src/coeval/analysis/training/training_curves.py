@@ -15,17 +15,17 @@ from coeval.analysis.comparison.family import FamilyMember, PairDifference, adju
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.training.aggregate import (
     PATTERN,
-    Aggregated,
+    CheckpointAggregate,
     TaskAggregate,
-    aggregate,
-    evaluated_steps,
+    aggregate_checkpoint,
+    find_evaluated_steps,
 )
 from coeval.analysis.training.checkpoint_scores import (
     CommonItems,
     ItemColumn,
     RunFacts,
-    common_items,
-    of_one_metric,
+    keep_main_metric,
+    select_common_items,
 )
 from coeval.core.errors import UsageError
 from coeval.core.figures import gap_text
@@ -46,7 +46,7 @@ class FirstBetter(msgspec.Struct, frozen=True):
     sentence: str
 
 
-def first_better(found: CommonItems, base: int | None = None) -> FirstBetter | None:
+def find_first_better(found: CommonItems, base: int | None = None) -> FirstBetter | None:
     """Test each checkpoint against ``base``, by default the first; None where there is nothing to test."""
     base = found.steps[0] if base is None and found.steps else base
     if base not in found.steps or len(found.steps) < 2 or len(found.scores) < 2:
@@ -127,7 +127,7 @@ class TrainingRun:
         return sorted({step for curve in self.curves.values() for step in curve.steps})
 
 
-def training_curves(
+def read_training_curves(
     runs: Mapping[str, Path],
     tasks: Sequence[str] | None = None,
     steps: Collection[int] | None = None,
@@ -152,8 +152,10 @@ def training_curves(
     """
     found = []
     for label, root in runs.items():
-        checkpoints = evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps, base)
-        of_run = training_run(label, root, [aggregate(one, tasks) for one in checkpoints], tasks, base)
+        checkpoints = find_evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps, base)
+        of_run = build_training_run(
+            label, root, [aggregate_checkpoint(one, tasks) for one in checkpoints], tasks, base
+        )
         if not of_run.curves:
             raise UsageError(f"{root} holds no scores of {join_names(tasks or ()) or 'any task'} yet")
         if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
@@ -163,29 +165,30 @@ def training_curves(
     return tuple(found)
 
 
-def training_run(
+def build_training_run(
     label: str,
     root: Path,
-    found: Sequence[Aggregated],
+    found: Sequence[CheckpointAggregate],
     tasks: Sequence[str] | None = None,
     base: int | None = None,
 ) -> TrainingRun:
-    """The curves of checkpoints that were put together, as `training_curves`; none where none has a score."""
-    named = tasks or sorted({task for one in found for task in (*one.tasks, *one.without)})
+    """Build the curves of aggregated checkpoints, as `read_training_curves` does; none if no checkpoint has a
+    score."""
+    named = tasks or sorted({task for one in found for task in (*one.tasks, *one.unscored)})
     stops = {task: [one for one in found if task in one.tasks] for task in named}
     notes = [
         f"step {one.checkpoint.step} {task}: {note}"
         for one in found
-        for task, why in one.without.items()
+        for task, why in one.unscored.items()
         for note in why
     ]
     notes += [f"{root} holds no scores of {task}" for task, at in stops.items() if not at]
-    curves = {task: _curve(task, at, base) for task, at in stops.items() if at}
+    curves = {task: _build_task_curve(task, at, base) for task, at in stops.items() if at}
     folders = {one.checkpoint.step: one.checkpoint.folder for one in found}
     return TrainingRun(label, root, folders, curves, tuple(notes))
 
 
-def _curve(task: str, found: Sequence[Aggregated], base: int | None) -> TaskCurve:
+def _build_task_curve(task: str, found: Sequence[CheckpointAggregate], base: int | None) -> TaskCurve:
     points = [one.tasks[task] for one in found]
     [((metric, unit), _)] = Counter((point.metric, point.unit) for point in points).most_common(1)
     notes = [
@@ -195,15 +198,15 @@ def _curve(task: str, found: Sequence[Aggregated], base: int | None) -> TaskCurv
     ]
     points = [point for point in points if (point.metric, point.unit) == (metric, unit)]
     [(usual, _)] = Counter(point.how for point in points).most_common(1)
-    notes += [note for point in points for note in _notes(point, usual)]
+    notes += [note for point in points for note in _point_notes(point, usual)]
     drawn = {point.step for point in points}
     items = {one.checkpoint.step: one.items[task] for one in found if task in one.items}
-    columns = of_one_metric({step: column for step, column in items.items() if step in drawn})
+    columns = keep_main_metric({step: column for step, column in items.items() if step in drawn})
     alike = frozenset(point.step for point in points if point.how == usual)
     better = None
     if compared := {step: column for step, column in columns.items() if step in alike}:
-        common = common_items(compared)
-        better = first_better(common, base)
+        common = select_common_items(compared)
+        better = find_first_better(common, base)
         notes += common.notes
         if base is not None and base not in common.steps:
             notes.append(f"nothing is held against step {base}, which no conclusion counts")
@@ -222,13 +225,13 @@ def _curve(task: str, found: Sequence[Aggregated], base: int | None) -> TaskCurv
     )
 
 
-def _notes(point: TaskAggregate, usual: tuple[str, str]) -> Iterator[str]:
+def _point_notes(point: TaskAggregate, usual: tuple[str, str]) -> Iterator[str]:
     yield from (f"step {point.step}: {note}" for note in point.notes)
     if point.how != usual:
-        yield f"step {point.step} is {_otherwise(point, usual)}: no conclusion counts it"
+        yield f"step {point.step} is {_describe_unlike_point(point, usual)}: no conclusion counts it"
 
 
-def _otherwise(point: TaskAggregate, usual: tuple[str, str]) -> str:
+def _describe_unlike_point(point: TaskAggregate, usual: tuple[str, str]) -> str:
     if point.how[1] != usual[1]:
         who = "rules" if point.judge is None else point.judge.model
         return f"judged by {who} otherwise than most checkpoints"

@@ -35,7 +35,7 @@ from coeval.core.foreign import decode
 from coeval.core.regular_files import open_file
 from coeval.models.transport.network import SourceFailed, download
 from coeval.store.jsonl import read_json_if_whole, write_json_atomic
-from coeval.store.output_folder import cache_folder, file_name_of
+from coeval.store.output_folder import cache_folder, safe_file_name
 
 # What could not be had is tried again once an hour, not at every start.
 AGAIN_AFTER_S = 3600.0
@@ -332,7 +332,7 @@ def fetch_from_hub(repository: str, file: str) -> Path:
     """
     hub = HUBS["huggingface"]
     path = hub.path.format(repo=repository, revision="main", path=file)
-    target = cache_folder() / "given" / file_name_of(repository) / file
+    target = cache_folder() / "given" / safe_file_name(repository) / file
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_suffix(".partial")
     download(f"{os.environ.get(hub.variable) or hub.url}/{path}", partial, None, lambda _: None)

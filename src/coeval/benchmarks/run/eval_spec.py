@@ -29,7 +29,7 @@ from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, make_r
 from coeval.engine.probing import Probing
 from coeval.models.batch.job_list import Batching, BatchMode
 from coeval.models.catalog import HOSTS
-from coeval.store.output_folder import SHARDS, task_folders
+from coeval.store.output_folder import SHARDS, list_task_folders
 
 Mode: TypeAlias = Literal["all", "inference", "judge", "conclude"]
 
@@ -308,7 +308,7 @@ def _other_model_error(claim: _Claim, needed: str, evaluation: EvalSpec) -> Usag
 
 
 def _find_claims(output: Path) -> Iterator[_Claim]:
-    for folder in task_folders(output):
+    for folder in list_task_folders(output):
         answers = ((path, read_first_answer(path)) for path in sorted(folder.glob("responses*.jsonl")))
         claims = [
             _Claim(path, answer.model, answer.model == answer.source)

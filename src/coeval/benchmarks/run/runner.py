@@ -50,7 +50,7 @@ from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import Http, SharedHosts
 from coeval.pricing.price_book import PriceBook
 from coeval.store.output_folder import JUDGMENTS
-from coeval.store.record_index import usage_on_record
+from coeval.store.record_index import sum_recorded_usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,7 @@ def _read_recorded_usage(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> 
         if spec is None:
             continue
         model = evaluation.tested_as if spec is tested else spec.model
-        by_model = usage_on_record(path for folder in folders for path in sorted(folder.glob(files)))
+        by_model = sum_recorded_usage(path for folder in folders for path in sorted(folder.glob(files)))
         if (usage := by_model.get(model)) is not None:
             earlier = recorded.get(spec.name)
             recorded[spec.name] = usage if earlier is None else earlier + usage

@@ -24,7 +24,7 @@ from coeval.core.records import Completion, Kept, Message, Request, choose_count
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest, join_names, pluralize
 from coeval.engine.model_work import ModelWork, RoleModel, answer_text, differing_parts
-from coeval.store.jsonl import Appender, cut_torn_tail, store_error, torn_tail, whole_lines
+from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_whole_lines, store_error
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir
 
@@ -228,7 +228,7 @@ class TaskFolder:
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
         """Hold the folder's lock; the UsageError names the process that has it."""
-        with RunDir(self.path).locked():
+        with RunDir(self.path).hold_lock():
             yield
 
     def switch_recipe(self, tested: RoleModel) -> str | None:
@@ -280,7 +280,7 @@ class TaskFolder:
         for part in sorted(self.path.glob(f"{SHARDS}/*/")):
             lock = RunDir(part)
             try:
-                with lock.locked():
+                with lock.hold_lock():
                     for file in sorted(part.glob("responses*.jsonl")):
                         self._merge_file(file)
                         file.unlink()
@@ -300,7 +300,7 @@ class TaskFolder:
         own = read_first_answer(self.responses)
         same = own is None or own.recipe == first.recipe
         target = self.responses if same else self._aside_path(first.model, first.recipe)
-        if torn_tail(target):
+        if read_torn_tail(target):
             cut_torn_tail(target)
         present = self._read_records(target, Answer)
         appender = Appender(target)
@@ -370,7 +370,7 @@ def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
 def _yield_records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
     """Yield a file's records; None for a damaged line: it is owed again, like one never written."""
     read = make_decoder(kind)
-    for _, line in whole_lines(path):
+    for _, line in read_whole_lines(path):
         try:
             yield read(line)
         except Undecodable:

@@ -36,7 +36,7 @@ from coeval.core.errors import MODEL_FAILURE_KINDS, CoevalError, describe_error
 from coeval.core.model import WINDOW
 from coeval.core.records import is_good
 from coeval.engine.model_work import Asking, RoleModel
-from coeval.store.record_index import attempts_of
+from coeval.store.record_index import count_attempts
 
 log = logging.getLogger("coeval")
 
@@ -105,7 +105,7 @@ class TaskRun:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
         return [
-            AnswerWork(asking, self.tested, item.id, attempts_of(earlier), self.label, item, weight)
+            AnswerWork(asking, self.tested, item.id, count_attempts(earlier), self.label, item, weight)
             for item in self.items
             if why_missing(earlier := self.answers.get(item.id)) is not None
         ]
@@ -126,7 +126,7 @@ class TaskRun:
                 role_model=self.judge,
                 asking=asking,
                 key=needed.id,
-                tried=attempts_of(record),
+                tried=count_attempts(record),
                 item=item.id,
                 needed=needed,
                 alone=n_owed[item.id] == 1,

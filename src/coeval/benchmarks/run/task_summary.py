@@ -29,7 +29,7 @@ from coeval.engine.model_work import Recipe
 from coeval.engine.session import write_log
 from coeval.models.batch.job_list import PendingJob
 from coeval.store.jsonl import write_json_atomic, write_lines
-from coeval.store.rundir import now
+from coeval.store.rundir import utc_now
 
 # --- Reasons why figures are not comparable with published ones
 
@@ -244,7 +244,7 @@ def summarise(
         tables=scored.tables if scored is not None else {},
         assets=dict(assets),
         coeval_version=__version__,
-        written_at=now(),
+        written_at=utc_now(),
     )
 
 

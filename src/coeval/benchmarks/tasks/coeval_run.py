@@ -64,7 +64,7 @@ from coeval.pipeline.plan.task_setup import build_judge_form
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
-from coeval.store.jsonl import read_json, whole_lines
+from coeval.store.jsonl import read_json, read_whole_lines
 from coeval.store.rundir import RunDir
 
 ONLY_LABELS = "its answers are compared with labels; no judge was asked"
@@ -416,7 +416,7 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
 
 def _read_datapoints(run: RunDir) -> Iterator[Datapoint]:
     for path in run.files("data_generation"):
-        for _, line in whole_lines(path):
+        for _, line in read_whole_lines(path):
             try:
                 yield decode(line, Datapoint)
             except Undecodable as error:

@@ -25,7 +25,7 @@ from coeval.core.text import join_names, pluralize
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import MissingRecords, find_missing_records
 from coeval.store.jsonl import write_bytes_atomic
-from coeval.store.output_folder import existing_results, existing_run
+from coeval.store.output_folder import require_results, require_run
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def analyze(
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
     name, word = _split_analysis_and_folder(what, word)
-    folder = existing_results(require_folder(word, run, "analyze"))
+    folder = require_results(require_folder(word, run, "analyze"))
     if name == "export-benchmark":
         _export_items(folder, out, report_format)
         return
@@ -237,7 +237,7 @@ def _print_or_write_measures(
 
 def _export_items(folder: Path, out: Path | None, report_format: ReportFormat | None) -> None:
     """Write a run's items as a data set."""
-    run = existing_run(folder)
+    run = require_run(folder)
     if out is None:
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
     if report_format is not None:

@@ -27,7 +27,7 @@ from coeval.core.settings import read_settings
 from coeval.core.text import join_names
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys
-from coeval.models.local.callables import find_callable
+from coeval.models.local.callables import require_callable_file
 from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.names import find_name_problem
@@ -129,7 +129,7 @@ def _make_from_items(kind: InitKind, source: str, flags: InitFlags, target: Path
         if not file or not function:
             raise UsageError(f"{source}: name the function too, as in app.py:answer")
         if file.endswith(".py"):
-            find_callable(source)  # which loads nothing
+            require_callable_file(source)  # which loads nothing
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))

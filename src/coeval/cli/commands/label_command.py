@@ -17,7 +17,7 @@ from coeval.reports.label_session import LabelRequest, LabelSession, recorded_le
 from coeval.reports.label_sheet import check_new_sheet, read_sheet, write_sheet
 from coeval.reports.view.label_app import make_label_app
 from coeval.reports.view.view_app import ViewToken
-from coeval.store.output_folder import existing_run, output_tasks
+from coeval.store.output_folder import list_output_tasks, require_run
 
 
 def label(
@@ -75,13 +75,13 @@ def label(
     if item and (n is not None or among):
         raise UsageError("--item picks answers by hand; leave out --n and --among, which draw them")
     path = require_folder(word, run, "label")
-    if output_tasks(path):
+    if list_output_tasks(path):
         raise UsageError(
             f"{path} has no rubric to label by. To turn its answers into a run: coeval "
             f"export {quote(str(path))} --to csv --out tables, then coeval init answers tables/scores.csv "
             "--prompt prompt --response text (docs/exchange.md)"
         )
-    folder = existing_run(path)
+    folder = require_run(path)
 
     if sheet is not None:  # before anything is drawn
         check_new_sheet(sheet, recorded_levels(folder, by))

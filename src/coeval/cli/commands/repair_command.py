@@ -21,7 +21,7 @@ from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, RepairOptions, RepairReport
 from coeval.pipeline.upkeep.repair import repair as repair_run
 from coeval.reports.content import make_columns
-from coeval.store.output_folder import existing_run
+from coeval.store.output_folder import require_run
 from coeval.store.rundir import RunDir
 
 # Some four lines of a terminal: enough to see where a line is damaged.
@@ -57,7 +57,7 @@ def repair(
       coeval repair --run ./runs/quickstart
     """
     phases = PHASES if phase is None else (_parse_phase(phase),)
-    folder = existing_run(require_folder(word, run, "repair"), whole=dry_run)
+    folder = require_run(require_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)

@@ -13,7 +13,7 @@ from coeval.analysis.breakdown import breakdown
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
 from coeval.analysis.load import need_run
 from coeval.analysis.training.sweep_comparison import compare_runs
-from coeval.analysis.training.training_curves import training_curves
+from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, RunFolder, RunWord, require_folder
 from coeval.cli.views import results_view
@@ -24,7 +24,7 @@ from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
 from coeval.reports.result_tables import paper_table, read_results, sweep_paper_table
 from coeval.reports.writers.markup import as_latex, as_markdown
-from coeval.store.output_folder import existing_results, is_sweep
+from coeval.store.output_folder import is_sweep, require_results
 from coeval.store.rundir import RunDir
 
 ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
@@ -63,7 +63,7 @@ def results(
     if paper:
         print_paper_table(require_folder(word, run, "results"), latex=as_latex)
         return
-    folder = existing_results(require_folder(word, run, "results"))
+    folder = require_results(require_folder(word, run, "results"))
     parts = None
     if by is not None:
         with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (run_reader, _):
@@ -88,10 +88,10 @@ def print_paper_table(folder: Path, *, latex: bool) -> None:
     """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep. Raises
     UsageError: the folder is none of these."""
     sweep = is_sweep(folder)
-    folder = folder if sweep else existing_results(folder)
+    folder = folder if sweep else require_results(folder)
 
     if sweep:
-        [run] = training_curves({folder.name: folder})
+        [run] = read_training_curves({folder.name: folder})
         table = sweep_paper_table(run, compare_runs([run]))
     else:
         with open_folder_reader(folder, shown=True) as (reader, notes):

@@ -16,7 +16,7 @@ from coeval.cli.command_names import RunFolder, RunWord, require_folder
 from coeval.cli.views.answer_view import AnswerView, answer_lines
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_run_reader
-from coeval.store.output_folder import existing_run
+from coeval.store.output_folder import require_run
 
 # What fits on a screen with its answers and judgments.
 _DEFAULT_LIMIT = 10
@@ -78,7 +78,7 @@ def show(
     """
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
-    folder = existing_run(require_folder(word, run, "show"))
+    folder = require_run(require_folder(word, run, "show"))
 
     most = min(filter(None, (worst, limit)), default=None if as_json or identity else _DEFAULT_LIMIT)
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"

@@ -28,8 +28,8 @@ from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
 from coeval.pipeline.start.session_start import read_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
-from coeval.store.output_folder import existing_results, output_tasks
-from coeval.store.record_index import usage_on_record
+from coeval.store.output_folder import list_output_tasks, require_results
+from coeval.store.record_index import sum_recorded_usage
 from coeval.store.rundir import RunDir
 
 
@@ -74,7 +74,7 @@ def status(
     \b
     Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
     """
-    path = existing_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
+    path = require_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
     _check_flags(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
@@ -153,10 +153,10 @@ def _settle_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer: int
 def _lock_all(path: Path) -> Iterator[None]:
     """Hold the locks of a run, or of an output folder and its tasks, as eval-framework does. Raises
     UsageError: another process is at work there."""
-    tasks = [] if RunDir(path).is_run() else output_tasks(path)
+    tasks = [] if RunDir(path).is_run() else list_output_tasks(path)
     with ExitStack() as stack:
         for folder in dict.fromkeys((path, *tasks)):
-            stack.enter_context(RunDir(folder).locked())
+            stack.enter_context(RunDir(folder).hold_lock())
         yield
 
 
@@ -166,7 +166,7 @@ def _read_evaluation_usage(output: Path) -> dict[str, Usage]:
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
     for pattern, named in (("responses*.jsonl", str), ("judgments.*.jsonl", judge_name)):
-        for called, usage in usage_on_record(sorted(output.rglob(pattern))).items():
+        for called, usage in sum_recorded_usage(sorted(output.rglob(pattern))).items():
             name = next((name for name in (named(called), called) if name in accounts), None)
             if name is not None:
                 recorded[name] = recorded[name] + usage if name in recorded else usage

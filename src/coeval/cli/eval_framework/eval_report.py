@@ -151,11 +151,13 @@ def read_sample_figures(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
     if not folder_by_task:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.sample_figures import task_figures
+    from coeval.analysis.training.sample_figures import compute_task_figures
 
     with OutputReader(next(iter(folder_by_task.values()))) as reader:
         return {
-            task: figures.metrics for task, figures in task_figures(reader).items() if task in folder_by_task
+            task: figures.metrics
+            for task, figures in compute_task_figures(reader).items()
+            if task in folder_by_task
         }
 
 

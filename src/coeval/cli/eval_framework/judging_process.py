@@ -22,7 +22,7 @@ from coeval.core.options import Frontend
 from coeval.engine.session import await_unless_interrupted, write_log
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, Throttle, read_throttle
-from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, read_order, written
+from coeval.sweeps.judging_run import ConcludeOrder, JudgingMessage, conclude_orders, encode_line, read_order
 
 
 def main() -> None:
@@ -58,7 +58,7 @@ async def _read_orders(lines: asyncio.Queue[bytes], interrupt: asyncio.Event) ->
 def _write_message(message: JudgingMessage) -> None:
     """Write a message to the starting process; if that is gone, standard input has ended too."""
     try:
-        os.write(1, written(message))
+        os.write(1, encode_line(message))
     except BrokenPipeError:
         return
 

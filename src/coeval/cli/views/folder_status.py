@@ -179,7 +179,7 @@ def status_of(path: Path) -> FolderStatus:
         with OutputReader(path) as reader:
             phases, status = _phases_of_output(reader), reader.status()
         return _status(folder, phases, None, StateShown(status if pid is None else "running", pid))
-    if said := folder.half_replaced():  # whatever has moved, the account stays
+    if said := folder.describe_half_replaced():  # whatever has moved, the account stays
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
         return _status(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(said,))
@@ -313,7 +313,7 @@ def show_status(path: Path, console: Console) -> None:
         say(console, f"{path}: results of eval-framework; {state}", "bold")
         with OutputReader(path) as reader:
             _show_phases("task", _phases_of_output(reader), console)
-    elif said := folder.half_replaced():
+    elif said := folder.describe_half_replaced():
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, said)
     else:

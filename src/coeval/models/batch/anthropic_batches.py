@@ -32,7 +32,7 @@ from coeval.models.batch.batch_api import (
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.anthropic_messages import status_of_error
-from coeval.store.jsonl import whole_lines
+from coeval.store.jsonl import read_whole_lines
 
 _PATH = "/v1/messages/batches"
 _BEGIN, _END = b'{"requests":[', b"]}"
@@ -183,7 +183,7 @@ class MessageBatches:
         try:
             found = download_results(self._http, self._results_of(batch), into, _reply)
             reported = {line.custom_id async for line in found if isinstance(line, BatchReply)}
-            sent = (_read_custom_id(line.text).custom_id for line in whole_lines(job.lines))
+            sent = (_read_custom_id(line.text).custom_id for line in read_whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)
         finally:
             rmtree(into)

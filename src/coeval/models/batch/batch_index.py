@@ -20,7 +20,14 @@ from coeval.core.records import Completion, Purpose, Usage
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.job_list import HostRefusals, JobList
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
-from coeval.store.jsonl import Appender, cut_torn_tail, line_at, store_error, torn_tail, whole_lines
+from coeval.store.jsonl import (
+    Appender,
+    cut_torn_tail,
+    read_line_at,
+    read_torn_tail,
+    read_whole_lines,
+    store_error,
+)
 from coeval.store.record_index import OFFSET_BITS
 
 if TYPE_CHECKING:
@@ -188,7 +195,7 @@ class BatchIndex:
         live = self._live_file
         known.add(live)
         if live.exists():
-            if torn_tail(live):
+            if read_torn_tail(live):
                 cut_torn_tail(live)
             for _ in self._index(live):
                 pass
@@ -218,7 +225,7 @@ class BatchIndex:
     def _read(self, place: int) -> BatchOutcome:
         path = self._files[place >> OFFSET_BITS]
         try:
-            return decode(line_at(path, place & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
+            return decode(read_line_at(path, place & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
             raise StoreError(f"{path} is damaged ({error}); what it held will be asked for again") from error
 
@@ -261,7 +268,7 @@ class BatchIndex:
         place = len(self._files) << OFFSET_BITS
         self._files.append(path)
         read = make_decoder(BatchOutcome)
-        for line in whole_lines(path):
+        for line in read_whole_lines(path):
             try:
                 outcome = read(line.text)
             except Undecodable as error:

@@ -34,7 +34,7 @@ from coeval.models.batch.batch_index import (
 )
 from coeval.models.batch.job_list import Batching, BatchMode, PendingJob
 from coeval.models.pacing.limits import LONGEST_HOLD_S
-from coeval.store.jsonl import replaced_whole
+from coeval.store.jsonl import replace_file
 
 # --- Results of a batch job
 
@@ -114,7 +114,7 @@ class JobResults:
         into.mkdir()
         tally, count = _Tally(await self._index.waiting_of(job.tag), set()), 0
         try:
-            with replaced_whole(results_file(folder, job.tag)) as file:
+            with replace_file(results_file(folder, job.tag)) as file:
                 async for reply in self._source.api.collect(job.id or "", into):
                     count += 1
                     if not count % _BREATH:
@@ -144,7 +144,7 @@ class JobResults:
 
     def write_one(self, outcome: BatchOutcome) -> None:
         """Write down what came of the only request of a job."""
-        with replaced_whole(results_file(self._index.folder, self._job.tag)) as file:
+        with replace_file(results_file(self._index.folder, self._job.tag)) as file:
             file.write(_ENCODE(outcome) + b"\n")
 
     async def take_in(self) -> int:

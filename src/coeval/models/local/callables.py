@@ -29,11 +29,11 @@ _GIVEN: dict[str, Callable[..., Any]] = {}
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
-TAKEN = ("messages", "system", "seed", "settings", "schema")
+NAMED_ARGUMENTS = ("messages", "system", "seed", "settings", "schema")
 """What a function is given by name where its signature has it, beside the prompt."""
 
 
-def given_callable(function: Callable[..., Any]) -> str:
+def register_callable(function: Callable[..., Any]) -> str:
     """Remember a function that was given from Python; the place that a configuration names it by. Others of
     the same name are told apart by a number after ``#``."""
     kind = function if hasattr(function, "__qualname__") else type(function)
@@ -54,10 +54,10 @@ def _is_free(place: str, function: Callable[..., Any]) -> bool:
     return one is not None and one == other and not one.co_freevars
 
 
-def source_hash(place: str) -> str:
+def hash_source(place: str) -> str:
     """Hash the source of a function: its file, or the function alone where it was given from Python.
 
-    Empty where there is none: `find_callable` tells who would call it, and who reads a run needs no code.
+    Empty where there is none: reading a run needs no code, and a start calls `require_callable_file`.
     """
     if (given := _GIVEN.get(place)) is not None:
         text = f"{_code_text(given) or place.partition('#')[0]}{_values_text(given)}"
@@ -70,7 +70,7 @@ def source_hash(place: str) -> str:
         return ""
 
 
-def scripts_hash(argv: Sequence[str]) -> str:
+def hash_scripts(argv: Sequence[str]) -> str:
     """Hash the files that a program is started with, itself where it is named by a relative path; empty where
     there are none. An interpreter that is installed is none of them."""
     own = (word for n, word in enumerate(map(str, argv)) if n or not Path(word).is_absolute())
@@ -134,7 +134,7 @@ def _value_text(value: Any) -> str:
         return type(value).__qualname__
 
 
-def find_callable(place: str) -> None:
+def require_callable_file(place: str) -> None:
     """Raise UsageError where there is no such file or module; nothing of a file is run."""
     if place not in _GIVEN:
         _source(place)
@@ -242,19 +242,19 @@ class Answerer(NamedTuple):
         by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
         has_prompt = not parameters or (
             parameters[0].kind in (*by_position, inspect.Parameter.VAR_POSITIONAL)
-            and parameters[0].name not in TAKEN
+            and parameters[0].name not in NAMED_ARGUMENTS
         )
         others = parameters[1:] if has_prompt else parameters
         named = {p.name for p in others if p.kind in (*by_position[1:], inspect.Parameter.KEYWORD_ONLY)}
         everything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in others)
-        taken = TAKEN if everything else tuple(name for name in TAKEN if name in named)
+        taken = NAMED_ARGUMENTS if everything else tuple(name for name in NAMED_ARGUMENTS if name in named)
         if "prompt" in named:
             taken = (*taken, "prompt")
         unknown = [p.name for p in others if p.name in named - {*taken} and p.default is p.empty]
         if unknown:
             raise UsageError(
                 f"callable {place} takes {', '.join(unknown)}, which no request has; it is given the prompt, "
-                f"and by name {', '.join(TAKEN)}"
+                f"and by name {', '.join(NAMED_ARGUMENTS)}"
             )
         if has_prompt and not taken:
             return cls(lambda request: function(_prompt(request, alone=True)), waits)
@@ -274,7 +274,7 @@ class Raised:
         self.error = error
 
 
-def outcome_of(call: Callable[[Request], Any], request: Request) -> Any:
+def call_safely(call: Callable[[Request], Any], request: Request) -> Any:
     """Call a function in a thread; what it returned, or raised, be it an exit."""
     try:
         return call(request)
@@ -306,7 +306,7 @@ def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
 # --- Answers
 
 
-def answer_of(value: object, said_by: str, *, structured: bool = False) -> Completion:
+def parse_own_answer(value: object, said_by: str, *, structured: bool = False) -> Completion:
     """The answer in what a function returned: a text, or an object with ``text``, and perhaps ``usage``
     (``input_tokens``, ``output_tokens``) and ``cost_usd``. ``structured``: a schema was asked for, and a
     mapping without ``text`` is the answer itself, to be written as JSON.

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 
 
-def watch(lines: Iterable[str]) -> None:
+def watch_groups(lines: Iterable[str]) -> None:
     """Follow the groups that begin and end; kill what is left at the end."""
     groups: set[int] = set()
     for line in lines:
@@ -64,4 +64,4 @@ class CommandGuard:
 
 
 if __name__ == "__main__":
-    watch(sys.stdin)
+    watch_groups(sys.stdin)

@@ -25,7 +25,7 @@ from coeval.core.foreign import decode, decode_utf8
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.shown_url import strip_credentials
-from coeval.models.local.callables import answer_of, request_parts
+from coeval.models.local.callables import parse_own_answer, request_parts
 from coeval.models.local.command_guard import CommandGuard
 from coeval.models.local.function_model import OwnCode
 from coeval.models.pacing.admission import Admission
@@ -130,7 +130,7 @@ class CommandModel(OwnCode):
                 self._about(program, f"ended with exit code {program.code}"), retry_advised=False
             )
         text = self._text(program, said[: -1 if said.endswith(b"\n") else None], cut=cut)
-        answer = answer_of(text, self._place)
+        answer = parse_own_answer(text, self._place)
         return msgspec.structs.replace(answer, truncated=answer.truncated or cut)
 
     async def _next_line(self, program: _Program, request: Request) -> Completion:
@@ -163,7 +163,7 @@ class CommandModel(OwnCode):
                 self._redactor.redact_message(f"{self._place} answered with an error: {reply['error']}"),
                 retry_advised=False,
             )
-        return answer_of(reply, self._place)
+        return parse_own_answer(reply, self._place)
 
     def _text(self, program: _Program, said: bytes, *, cut: bool) -> str:
         try:

@@ -34,7 +34,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import strip_credentials
-from coeval.models.local.callables import Answerer, Raised, answer_of, load_callable, outcome_of
+from coeval.models.local.callables import Answerer, Raised, call_safely, load_callable, parse_own_answer
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import LONGEST_HOLD_S
 from coeval.models.transport.call import Fault, Tries, read_retry_wait_s
@@ -204,7 +204,7 @@ class FunctionModel(OwnCode):
         if outcome is _LATE:
             raise self._late(self._place)
         return msgspec.structs.replace(
-            answer_of(outcome, self._place, structured=request.schema is not None), latency_s=latency_s
+            parse_own_answer(outcome, self._place, structured=request.schema is not None), latency_s=latency_s
         )
 
     async def _awaited(self, request: Request) -> Completion:
@@ -217,7 +217,7 @@ class FunctionModel(OwnCode):
             if limit.expired():
                 raise self._late(self._place) from None
             raise self._fault(error, self._place) from error
-        answer = answer_of(value, self._place, structured=request.schema is not None)
+        answer = parse_own_answer(value, self._place, structured=request.schema is not None)
         return msgspec.structs.replace(answer, latency_s=time.perf_counter() - began)
 
 
@@ -273,7 +273,7 @@ class CallThreads:
         while (job := self._queue.get()) is not None:
             answered, request, timer = job
             began = time.perf_counter()
-            outcome = outcome_of(self._call, request)
+            outcome = call_safely(self._call, request)
             took = time.perf_counter() - began
             with suppress(RuntimeError):  # the run has ended
                 loop.call_soon_threadsafe(self._ended, loop, answered, timer, (outcome, took))

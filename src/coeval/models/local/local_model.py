@@ -36,9 +36,9 @@ from coeval.models.local.local_transformers import (
     LocalRequest,
     Prompt,
     TransformersEngine,
-    completion,
-    drawing,
-    prompt,
+    encode_prompt,
+    make_completion,
+    read_drawing,
 )
 from coeval.models.pacing.admission import Admission
 from coeval.models.pacing.limits import Limiter
@@ -83,7 +83,7 @@ class VllmEngine:
         engine = self._llm.llm_engine
         for local_request in jobs:
             try:
-                requested = prompt(self._tokenizer, local_request, self._context)
+                requested = encode_prompt(self._tokenizer, local_request, self._context)
             except BadRequest as error:
                 ended.append((local_request, error))
                 continue
@@ -117,7 +117,7 @@ def _read(output: Any) -> Completion:
     answer = output.outputs[0]
     usage = Usage(len(output.prompt_token_ids or ()), len(answer.token_ids))
     cut = answer.finish_reason == "length"
-    return completion(answer.text, "length" if cut else "stop", usage, _logprobs(answer))
+    return make_completion(answer.text, "length" if cut else "stop", usage, _logprobs(answer))
 
 
 def _logprobs(answer: Any) -> tuple[TokenLogprob, ...]:
@@ -225,14 +225,16 @@ class LocalModel(Model):
     async def open(self) -> None:
         """Load the weights; the first time they are downloaded. Raises UsageError where they cannot be."""
         loop = asyncio.get_running_loop()
-        self._engine = await loop.run_in_executor(self._thread, load, self._spec, self._runtime)
+        self._engine = await loop.run_in_executor(self._thread, load_engine, self._spec, self._runtime)
         self._working = loop.create_task(self._work(self._engine))
 
     async def complete(self, request: Request) -> Completion:
         """Answer, together with the other requests that wait; those of a larger rank first."""
         if self._working is None or self._working.done():
             raise ModelStopped(f"local model {self.name} is not loaded (any more)")
-        local_request = LocalRequest(request, drawing(request), asyncio.get_running_loop().create_future())
+        local_request = LocalRequest(
+            request, read_drawing(request), asyncio.get_running_loop().create_future()
+        )
         heapq.heappush(self._waiting, (-request.rank, next(self._order), local_request))
         self._arrived.set()
         return await local_request.answer
@@ -266,7 +268,7 @@ class LocalModel(Model):
             await asyncio.wait({step})
             error = step.exception()
             ended = (
-                [(local_request, fault(error, self.name)) for local_request in inside]
+                [(local_request, make_step_fault(error, self.name)) for local_request in inside]
                 if error
                 else step.result()
             )
@@ -295,7 +297,7 @@ def _tell(local_request: LocalRequest, outcome: Completion | ModelError) -> None
         local_request.answer.set_result(msgspec.structs.replace(outcome, latency_s=latency_s))
 
 
-def fault(error: BaseException, name: str) -> ServerFault:
+def make_step_fault(error: BaseException, name: str) -> ServerFault:
     """What a step that broke means for each request in it."""
     return ServerFault(f"local model {name}: {type(error).__name__}: {error}", retry_advised=False)
 
@@ -314,14 +316,14 @@ def find_runtime(spec: ModelSpec) -> Runtime:
     Raises UsageError: its folder is not there or holds no model, a library is not installed, or the device is
     not there.
     """
-    weights = located(spec)
-    library = installed(spec.name)
+    weights = locate_weights(spec)
+    library = find_library(spec.name)
     if spec.options.get(FOUR_BITS) and find_spec("bitsandbytes") is None:
         raise UsageError(
             f"local model {spec.name}: {FOUR_BITS} needs bitsandbytes, which is not installed: "
             "pip install '.[quantized]' in CoEval's folder, or pip install bitsandbytes"
         )
-    device = chosen_device(spec.options.get("device", "auto"), spec.name)
+    device = choose_device(spec.options.get("device", "auto"), spec.name)
     # vLLM's usual build has no kernels for the processor.
     library = "transformers" if device == "cpu" else library
     placed = device != "cpu" or spec.options.get(FOUR_BITS)
@@ -333,7 +335,7 @@ def find_runtime(spec: ModelSpec) -> Runtime:
     return Runtime(weights, library, device)
 
 
-def located(spec: ModelSpec) -> str:
+def locate_weights(spec: ModelSpec) -> str:
     """Where the weights are: a path with ``~`` resolved, or a name on the hub as it is."""
     path = Path(spec.model).expanduser()
     if path.is_dir() and not any((path / name).is_file() for name in _CONFIGURATIONS):
@@ -354,7 +356,7 @@ def _is_path(model: str) -> bool:
     return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model
 
 
-def installed(name: str) -> Library:
+def find_library(name: str) -> Library:
     """The library that runs a local model. Raises UsageError with what to install where there is none."""
     if find_spec("vllm") is not None:
         return "vllm"
@@ -366,7 +368,7 @@ def installed(name: str) -> Library:
     )
 
 
-def chosen_device(needed: Any, name: str) -> str:
+def choose_device(needed: Any, name: str) -> str:
     """``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for a device that is not there."""
     from torch import cuda
 
@@ -393,7 +395,7 @@ def chosen_device(needed: Any, name: str) -> str:
     return pinned[0]
 
 
-def load(spec: ModelSpec, runtime: Runtime) -> Engine:
+def load_engine(spec: ModelSpec, runtime: Runtime) -> Engine:
     """The engine with the model's weights in it. Raises UsageError where there are none to load."""
     library, device = runtime.library, runtime.device
     try:

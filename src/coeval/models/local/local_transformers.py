@@ -82,7 +82,7 @@ class Engine(Protocol):
 _KNOWN = {*TYPED_PARAMETERS, "max_completion_tokens", "max_new_tokens"}
 
 
-def drawing(request: Request) -> Drawing:
+def read_drawing(request: Request) -> Drawing:
     """How an answer to the request is drawn. Raises BadRequest for parameters that it cannot heed."""
     needed = request.sampling.to_dict()
     strange = sorted(needed.keys() - _KNOWN)
@@ -100,7 +100,7 @@ def drawing(request: Request) -> Drawing:
         raise BadRequest(f"a local model cannot heed its sampling parameters: {error}") from error
 
 
-def completion(
+def make_completion(
     text: str, finish: Literal["stop", "length"], usage: Usage, logprobs: tuple[TokenLogprob, ...] = ()
 ) -> Completion:
     """An answer as every dialect gives it: reasoning apart, cut ones marked."""
@@ -116,7 +116,7 @@ class Prompt(NamedTuple):
     limit: int
 
 
-def prompt(tokenizer: Any, local_request: LocalRequest, context: int | None) -> Prompt:
+def encode_prompt(tokenizer: Any, local_request: LocalRequest, context: int | None) -> Prompt:
     """Raises BadRequest where the prompt cannot be written, or fills the model's context."""
     tokens = _encoded(tokenizer, local_request.request.messages)
     limit = local_request.drawing.max_tokens or USUAL_TOKENS
@@ -209,7 +209,7 @@ class TransformersEngine:
         prompts: list[Prompt] = []
         for local_request in jobs:
             try:
-                prompts.append(prompt(self._tokenizer, local_request, self._context))
+                prompts.append(encode_prompt(self._tokenizer, local_request, self._context))
             except BadRequest as error:
                 ended.append((local_request, error))
         return ended + self._answered(prompts)
@@ -403,4 +403,4 @@ def _completion(tokenizer: Any, rows: Rows, row: int, prompt_tokens: int) -> Com
     cuts = [text.find(stop) for stop in rows.drawings[row].stop]
     text = text[: min((cut for cut in cuts if cut >= 0), default=len(text))]
     usage = Usage(prompt_tokens, len(tokens))
-    return completion(text, rows.finish[row] or "length", usage, tuple(rows.reported[row]))
+    return make_completion(text, rows.finish[row] or "length", usage, tuple(rows.reported[row]))

@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 from coeval.core.errors import ConfigError
 from coeval.core.shown_url import HIDDEN
-from coeval.models.local.callables import given_callable
+from coeval.models.local.callables import register_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, find_resume_folder, keep_mappings
 from coeval.pipeline.config.findings import Finding, KeyPath, LineIndex, Location, Problem, build_config_error
@@ -72,7 +72,7 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
             case None | str():
                 return value
         if callable(value) and path[-1:] == ("callable",):
-            return given_callable(value)
+            return register_callable(value)
         number = _to_plain_number(value)
         if number is None:
             report(

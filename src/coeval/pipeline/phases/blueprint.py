@@ -21,8 +21,8 @@ from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, pa
 from coeval.pipeline.plan.task_setup import TaskBlueprint, role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.jsonl import read_json, write_json_atomic
-from coeval.store.record_index import NOT_TRIED, Index, RequestAttempts, attempts_of
-from coeval.store.rundir import RunDir, now
+from coeval.store.record_index import NOT_TRIED, Index, RequestAttempts, count_attempts
+from coeval.store.rundir import RunDir, utc_now
 
 Kind: TypeAlias = Literal["target", "nuanced", "rubric"]
 PROPOSALS = "proposals.jsonl"
@@ -90,7 +90,7 @@ class ProposalWork(ModelWork[Proposal]):
             "teacher_model_id": self.role_model.name,
             "kind": self.kind,
             "recipe": self.role_model.recipe.hash,
-            "proposed_at": now(),
+            "proposed_at": utc_now(),
         }
 
 
@@ -113,7 +113,7 @@ class Blueprint:
         self._proposals.read(
             paths,
             Proposal,
-            lambda proposal: _ProposalEntry(is_good(proposal), attempts_of(proposal), proposal.recipe),
+            lambda proposal: _ProposalEntry(is_good(proposal), count_attempts(proposal), proposal.recipe),
         )
 
     def path(self, record: Kept) -> Path:

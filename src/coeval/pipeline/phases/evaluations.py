@@ -44,7 +44,7 @@ from coeval.pipeline.plan.recipes import (
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
 from coeval.pipeline.samples import Sample
-from coeval.store.rundir import now
+from coeval.store.rundir import utc_now
 
 # --- Prepared items
 
@@ -113,7 +113,7 @@ class ResponseWork(ModelWork[Response]):
             "input": item.prompt,
             "recipe": self.role_model.recipe.hash,
             "input_hash": self.prepared.requested,
-            "generated_at": now(),
+            "generated_at": utc_now(),
         }
 
 
@@ -148,7 +148,7 @@ class Judged:
             "recipe": recipe,
             "input_hash": self.input_hash if made_from is None else made_from,
             "scores": {},
-            "evaluated_at": now(),
+            "evaluated_at": utc_now(),
         }
 
 
@@ -342,7 +342,7 @@ class ItemWork(ModelWork[Datapoint]):
             "teacher_model_id": self.role_model.name,
             "sampled_target_attributes": self.sample.target,
             "recipe": item_recipe(self.role_model.recipe.hash, self.sample.target, self.sample.nuance),
-            "generated_at": now(),
+            "generated_at": utc_now(),
             **stored,
         }
 
@@ -391,7 +391,7 @@ class PairWork(ModelWork[Preference]):
             "judge_model_id": self.role_model.name,
             "recipe": self.role_model.recipe.hash,
             "input_hash": compared_input(self.first.input_hash, self.second.input_hash),
-            "evaluated_at": now(),
+            "evaluated_at": utc_now(),
         }
 
 

@@ -28,7 +28,7 @@ from coeval.pipeline.phases.item_file import (
     source_of,
 )
 from coeval.pipeline.plan.run_plan import Plan
-from coeval.store.jsonl import replaced_whole
+from coeval.store.jsonl import replace_file
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir, move_to_replaced
 from coeval.tables.documents import CutDocuments, read_documents
@@ -177,7 +177,7 @@ class Supply:
             if answers.rewritten:
                 if answers.changed:
                     move_to_replaced(folder, [answers.path])
-                with replaced_whole(answers.path) as target:
+                with replace_file(answers.path) as target:
                     target.writelines(answers.lines)
         for file in self.files:
             if file.rewritten:
@@ -186,7 +186,7 @@ class Supply:
                 taken = file.origin is not None and place.exists()
                 if taken and not b"".join(file.lines).startswith(read_file_bytes(place)):
                     move_to_replaced(folder, [place])
-                with replaced_whole(place) as target:
+                with replace_file(place) as target:
                     target.writelines(file.lines)
                 if file.origin is not None:
                     write_origin(folder, (task, teacher), file.origin)

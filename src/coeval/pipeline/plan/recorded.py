@@ -51,7 +51,7 @@ from coeval.store.record_index import (
     RecordPart,
     RequestAttempts,
     ResponsePart,
-    attempts_of,
+    count_attempts,
 )
 from coeval.store.rundir import PAIRS, RunDir
 
@@ -168,7 +168,7 @@ class RecordNotes:
                     indexes.about[row] = part.input_hash
                 if part.filtered:
                     indexes.filtered[row] = part.filtered
-                entry = self._entry(good, base_recipe(part.recipe), attempts_of(part), fresh=True)
+                entry = self._entry(good, base_recipe(part.recipe), count_attempts(part), fresh=True)
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.items.files.damage(position)
@@ -200,7 +200,7 @@ class RecordNotes:
                         inputs[row] = judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
-                column.put(row, self._entry(good, part.recipe, attempts_of(part), fresh, how), position)
+                column.put(row, self._entry(good, part.recipe, count_attempts(part), fresh, how), position)
             except Undecodable:
                 indexes.responses.files.damage(position)
 
@@ -228,7 +228,16 @@ class RecordNotes:
                 status = "outdated" if outdated else part.status
                 said, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
                 valued = _valued(part)
-                alike = (said, valued, part.recipe, part.task_id, status, attempts_of(part), fresh, labelled)
+                alike = (
+                    said,
+                    valued,
+                    part.recipe,
+                    part.task_id,
+                    status,
+                    count_attempts(part),
+                    fresh,
+                    labelled,
+                )
                 if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
                     entry = alike_before[alike] = self._evaluation_entry(part, valued, outdated, fresh)
                 column.put(row, entry, position)
@@ -258,7 +267,7 @@ class RecordNotes:
                         continue
                     fresh = False
                     good = good and made_from not in older[end].get(row, ())
-                column.put(row, self._entry(good, part.recipe, attempts_of(part), fresh), position)
+                column.put(row, self._entry(good, part.recipe, count_attempts(part), fresh), position)
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
@@ -291,7 +300,7 @@ class RecordNotes:
         if valued is None or keep_valid_levels(scores) != scores:
             factors, self._indexes.doubtful = (), True
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
-        return EvaluationEntry(good, part.recipe, attempts_of(part), fresh, scored=scored)
+        return EvaluationEntry(good, part.recipe, count_attempts(part), fresh, scored=scored)
 
     def _judge(self, part: RecordPart) -> bool:
         """Whether a record is good; one that is neither that nor failed is in doubt."""

@@ -15,13 +15,13 @@ from coeval.analysis.load import load
 from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.training.checkpoint_scores import sample_notes
+from coeval.analysis.training.checkpoint_scores import uncounted_sample_notes
 from coeval.core.errors import CoevalError, ConfigError, StoreError, Undecodable
 from coeval.core.foreign import decode
 from coeval.pipeline.plan.what_counts import planned_names
 from coeval.pipeline.start.inherit import copy_if_absent
-from coeval.store.jsonl import append_lines, whole_lines
-from coeval.store.rundir import RunDir, now
+from coeval.store.jsonl import append_lines, read_whole_lines
+from coeval.store.rundir import RunDir, utc_now
 
 
 class FolderReading(NamedTuple):
@@ -46,7 +46,7 @@ def open_folder_reader(folder: Path, *, shown: bool = False) -> Iterator[FolderR
             yield FolderReading(reader, notes)
     else:
         with load(folder) as results:
-            yield FolderReading(results, tuple(sample_notes(results)))
+            yield FolderReading(results, tuple(uncounted_sample_notes(results)))
 
 
 @contextmanager
@@ -187,7 +187,7 @@ class RecordedLooks:
             "SELECT count(*), count(DISTINCT (task, item)) FROM "
             "(SELECT task, item FROM scores WHERE value IS NOT NULL UNION ALL SELECT task, item FROM labels)"
         )
-        return Look(now(), int(scores), int(items), _planned_items(self._reader.planned))
+        return Look(utc_now(), int(scores), int(items), _planned_items(self._reader.planned))
 
     @cached_property
     def _earlier(self) -> list[Look]:
@@ -221,7 +221,7 @@ def _planned_items(planned: Planned | None) -> int:
 def _recorded(folder: RunDir) -> list[Look]:
     """In their order; lines that are none count as none. Two who looked at once recorded one look."""
     found: dict[tuple[int, int], Look] = {}
-    for _, text in whole_lines(folder.looks):
+    for _, text in read_whole_lines(folder.looks):
         with suppress(Undecodable):
             look = decode(text, Look)
             found.setdefault((look.scores, look.items), look)

@@ -14,7 +14,7 @@ from coeval.core.text import join_names
 from coeval.judging.checks.check_options import check_problems, code_of, read_check
 from coeval.judging.checks.check_runner import sandbox_problem
 from coeval.judging.checks.rubric_check import CommandCheck, PythonCheck
-from coeval.models.local.callables import find_callable
+from coeval.models.local.callables import require_callable_file
 from coeval.pipeline.config.draft import OWN_ITEMS, Draft, list_checks
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, render_path
 from coeval.pipeline.config.items_section import AnswerTable, Items
@@ -120,7 +120,7 @@ def _check_callables(draft: Draft) -> Iterator[Finding]:
         function_path = draft.get(*path)
         if draft.get("models", index, "interface") == "python" and isinstance(function_path, str):
             try:
-                find_callable(function_path)
+                require_callable_file(function_path)
             except UsageError as error:
                 yield Finding(path, "V-39", str(error))
 
@@ -212,7 +212,7 @@ def _check_continuable(run: RunDir, identifier: str, draft: Draft) -> Iterator[F
     try:
         recorded_id = run.read_meta().experiment_id
     except (FileNotFoundError, NotADirectoryError):
-        if problem := run.half_replaced():
+        if problem := run.describe_half_replaced():
             yield Finding(path, "V-14", problem)
         elif any(_check_folder_is_free(run, draft)):  # else nothing but what tables of the user's gave
             yield Finding(

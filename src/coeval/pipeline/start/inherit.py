@@ -21,12 +21,12 @@ from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import (
     read_json,
-    replaced_whole,
-    whole_lines,
+    read_whole_lines,
+    replace_file,
     write_json_atomic,
 )
-from coeval.store.legacy import convert, is_legacy
-from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_files
+from coeval.store.legacy import convert_run, is_legacy
+from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_file_kind
 from coeval.tables.harvest import inherit_origins
 
 # --- Names that a run took over by ``resume_from``
@@ -109,7 +109,7 @@ def _read_record_names(source: RunDir, phase: Phase) -> set[InheritedName]:
     names: set[InheritedName] = set()
     pairs = source.files(PAIRS) if phase == "evaluation" else []
     for path in (*source.files(phase), *pairs):
-        for _, line in whole_lines(path):
+        for _, line in read_whole_lines(path):
             with suppress(Undecodable):
                 record = read(line)
                 names.update(
@@ -181,7 +181,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
     phases = list_inherited_phases(config)
     extended = {source.rubric(task.name).name for task in config.tasks if task.rubric == "extend"}
     if is_legacy(source.path):
-        converted = convert(source.path, target.path, phases)
+        converted = convert_run(source.path, target.path, phases)
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
         nouns: dict[str, str] = {of: "file" if of in PHASES[:2] else "record" for of in phases}
@@ -211,7 +211,7 @@ def copy_if_absent(path: Path, target: Path) -> bool:
     """Copy a file, unless the target exists; return whether it was copied."""
     if target.exists():
         return False
-    with replaced_whole(target) as copy, open_file(path) as source:
+    with replace_file(target) as copy, open_file(path) as source:
         shutil.copyfileobj(source, copy)
     return True
 
@@ -236,7 +236,7 @@ class ClearedFolder(RunDir):
 
     def files(self, phase: str) -> list[Path]:
         paths = super().files(phase)
-        gone = phase_of_files(phase) in self._gone
+        gone = phase_of_file_kind(phase) in self._gone
         return [path for path in paths if path in self._staying] if gone else paths
 
 

@@ -147,7 +147,7 @@ class _ProposalBlueprint(Blueprint):
     def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(
             config,
-            RunDir(folder.path / FOLDER).anchored(),
+            RunDir(folder.path / FOLDER).at_absolute_path(),
             follow_file=False,
             inherited=find_source_run(config),
         )

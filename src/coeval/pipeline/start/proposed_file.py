@@ -18,7 +18,7 @@ from coeval.pipeline.config.load_file import LoadedConfig, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.phases.blueprint import Kind
 from coeval.pipeline.start.partial_starts import ProposedPart
-from coeval.store.rundir import without_credentials
+from coeval.store.rundir import hide_credentials
 
 _KEY: Mapping[Kind, str] = {
     "target": "target_attributes",
@@ -78,7 +78,7 @@ def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
     file would hold it, or not work."""
     for model in loaded.data["models"]:
         bare = {name: value for name, value in model.items() if name != "access_key"}
-        shown = without_credentials([model])[0]
+        shown = hide_credentials([model])[0]
         if differing := [name for name, value in bare.items() if shown[name] != value]:
             raise UsageError(
                 f"models.{model['name']}.{differing[0]} holds a credential, which would come into the "

@@ -43,8 +43,8 @@ from coeval.pipeline.start.session_start import (
     resolve_hosts,
 )
 from coeval.pricing.price_book import PriceBook
-from coeval.store.record_index import usage_on_record
-from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, now, phase_of_files
+from coeval.store.record_index import sum_recorded_usage
+from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, phase_of_file_kind, utc_now
 
 log = logging.getLogger("coeval")
 
@@ -111,9 +111,9 @@ async def start_run(
         settled = with_found_labels(config, supply)
         if preview.records_folder.path == folder.path:
             for files in preview.plan.recorded.files:
-                files.written()
+                files.forget_replacements()
         supply.forget()
-        anchored = folder.anchored()
+        anchored = folder.at_absolute_path()
         blueprint = Blueprint(
             settled, anchored, follow_file=options.continue_run, inherited=find_source_run(config)
         )
@@ -196,8 +196,8 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
         meta = Meta(
             experiment_id=experiment.id,
             status="running",
-            created_at=now(),
-            updated_at=now(),
+            created_at=utc_now(),
+            updated_at=utc_now(),
             resume_from=experiment.resume_from,
         )
     meta.coeval_version = __version__
@@ -219,13 +219,13 @@ def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> di
         return meta.inherited if meta is not None else None
     files = []
     for kind in RECORD_FILES:
-        if phase_of_files(kind) in list_inherited_phases(config):
+        if phase_of_file_kind(kind) in list_inherited_phases(config):
             to_come = source.files(kind)
             new = [path for path in to_come if not (folder.folder(kind) / path.name).exists()]
             # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.
             files += [*new, *(folder.files(kind) if meta is None else ())]
     before = meta.inherited if meta is not None and meta.inherited else {}
-    usage = usage_on_record(files)
+    usage = sum_recorded_usage(files)
     return {
         name: before.get(name, Usage(cost_usd=0.0)) + usage.get(name, Usage(cost_usd=0.0))
         for name in before | usage

@@ -34,7 +34,7 @@ from coeval.pipeline.plan.run_plan import FED_BY
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route
-from coeval.store.record_index import less, usage_on_record
+from coeval.store.record_index import subtract_usage, sum_recorded_usage
 from coeval.store.rundir import FOLDERS, RECORD_FILES, RunDir
 
 
@@ -66,8 +66,8 @@ async def lock_and_open_session(
     for sentence in warn_models_counted_free(specs, terms, config.experiment.budget_usd):
         context.watcher.note(sentence)
     log = write_log(folder.log, config.experiment.log_level) if opening.log else nullcontext()
-    with folder.locked():
-        accounts = _locate_accounts(folder.anchored(), config, terms)
+    with folder.hold_lock():
+        accounts = _locate_accounts(folder.at_absolute_path(), config, terms)
         with log:  # until the session's last word
             board = opening.board or Board(PHASES, FED_BY)
             async with open_session(accounts, specs, board, context, terms) as session:
@@ -122,7 +122,7 @@ def list_role_requests(config: Config) -> Iterator[RequestedUnder]:
 
 
 def _locate_accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:
-    """Return the files of a run's account and its budget; the folder is `locked`."""
+    """Return the files of a run's account and its budget; its lock is held (`RunDir.hold_lock`)."""
     costs = any(model_terms.most is not None for model_terms in terms.values())
     return Accounts(
         folder.usage,
@@ -149,5 +149,5 @@ def read_own_usage(folder: RunDir) -> dict[str, Usage]:
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is not None and meta.resume_from is not None and meta.inherited is None:
         return {}
-    whole = usage_on_record(path for kind in RECORD_FILES for path in folder.files(kind))
-    return less(whole, meta.inherited) if meta is not None and meta.inherited else whole
+    whole = sum_recorded_usage(path for kind in RECORD_FILES for path in folder.files(kind))
+    return subtract_usage(whole, meta.inherited) if meta is not None and meta.inherited else whole

@@ -32,7 +32,7 @@ async def fetch_batches(
     config = _there(load_config(folder.config), folder)
     if cancel:
         names = {model.name for model in config.models}
-        with folder.locked():
+        with folder.hold_lock():
             orphans = [job for job in read_jobs(folder.pending_batches) if job.name not in names]
             await cancel_jobs(orphans, folder, keys, watcher.note, gives_up=True)
     mode = BatchMode.CANCEL if cancel else BatchMode.FETCH

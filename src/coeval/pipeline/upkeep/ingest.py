@@ -21,8 +21,8 @@ from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.phases.item_file import made_item
 from coeval.pipeline.run_options import run_folder
-from coeval.store.jsonl import replaced_whole
-from coeval.store.output_folder import existing_run
+from coeval.store.jsonl import replace_file
+from coeval.store.output_folder import require_run
 from coeval.store.rundir import RunDir, finish_replacing, move_to_replaced
 from coeval.tables.harvest import (
     Harvest,
@@ -69,7 +69,7 @@ def find_place_in_config(file: Path, task: str | None = None, teacher: str | Non
 
 def find_place_in_run(path: Path, task: str | None = None, teacher: str | None = None) -> IngestTarget:
     """The place in a run's folder, by the configuration that lies in it; raises as `find_place_in_config`."""
-    folder = existing_run(path, whole=False)
+    folder = require_run(path, whole=False)
     if not folder.config.exists():
         raise UsageError(f"{folder.path} holds no config.yaml; name the experiment file by --config")
     structure = check_structure(read_document(folder.config).data)
@@ -167,7 +167,7 @@ def import_items(
     with ExitStack() as stack:
         if place is not None and not needed.dry_run:
             finish_replacing(place.folder)
-            stack.enter_context(place.folder.locked())
+            stack.enter_context(place.folder.hold_lock())
             read_origins(place.folder)  # where they cannot be read, it is told before anything is written
         stands = place is not None and place.path.exists()
         harvest = Harvest(needed.tables, needed.map)
@@ -207,7 +207,7 @@ def _put(
     names = (place.task.name, place.teacher)
     prefix, items, replaced = item_prefix(*names), 0, None
     try:
-        with replaced_whole(place.path) as file:
+        with replace_file(place.path) as file:
             for found in stream:
                 items += 1
                 file.write(made_item(found.item, prefix, names, found.place).line)

@@ -13,11 +13,11 @@ import msgspec
 
 from coeval.analysis.panel.judge_drift import (
     JudgeDrift,
-    ScorePlace,
+    ScoreKey,
     Scores,
-    judge_drift,
-    judge_scores,
-    served_by,
+    compare_with_anchor,
+    read_judge_scores,
+    read_served_models,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -27,8 +27,8 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
 from coeval.store.human_labels import read_labels
-from coeval.store.jsonl import whole_lines, write_bytes_atomic
-from coeval.store.record_index import known_records
+from coeval.store.jsonl import read_whole_lines, write_bytes_atomic
+from coeval.store.record_index import index_good_records
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
@@ -50,9 +50,9 @@ class JudgeCheck(NamedTuple):
     def drift(self) -> JudgeDrift:
         """Compare what the check has brought so far; raises as `judge_drift`."""
         with RunReader(self.source.path) as before, RunReader(self.folder.path) as after:
-            found = judge_drift(self.judge, self.anchor, judge_scores(after, self.judge))
-            then = served_by(before, self.judge)
-            return msgspec.structs.replace(found, served=(then, served_by(after, self.judge)))
+            found = compare_with_anchor(self.judge, self.anchor, read_judge_scores(after, self.judge))
+            then = read_served_models(before, self.judge)
+            return msgspec.structs.replace(found, served=(then, read_served_models(after, self.judge)))
 
 
 class CheckRequest(NamedTuple):
@@ -83,7 +83,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         raise UsageError(f"{source.path} compares answers in pairs; name a run that scores answers")
     judge = _judge(config, request)
     with RunReader(source.path) as reader:
-        anchor = _labels(source) if by_people else judge_scores(reader, judge.name)
+        anchor = _labels(source) if by_people else read_judge_scores(reader, judge.name)
     if not anchor:
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
@@ -95,7 +95,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     )
     if not continues:
         _copy_items(source, folder, items, {place.answer for place in scores})
-    elif set(known_records(folder.files("data_generation"), "data_generation")) != items:
+    elif set(index_good_records(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
             f"{folder.path} was begun with other items and did not end; give the same --items, or --anew"
         )
@@ -118,12 +118,12 @@ def _judge(config: Config, request: CheckRequest) -> ModelConfig:
     return judges[request.judge]
 
 
-def _labels(source: RunDir) -> dict[ScorePlace, float]:
+def _labels(source: RunDir) -> dict[ScoreKey, float]:
     """What people gave, the mean where several did."""
-    given: dict[ScorePlace, list[float]] = {}
+    given: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
-        if label.given and label.value is not None:
-            place = ScorePlace(label.task_id, label.datapoint_id, label.response_id, label.factor)
+        if label.is_given and label.value is not None:
+            place = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
             given.setdefault(place, []).append(label.value)
     return {place: sum(values) / len(values) for place, values in given.items()}
 
@@ -184,7 +184,7 @@ def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers:
     read = make_decoder(_WithId)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):
-            lines = [line.text for line in whole_lines(path) if read(line.text).id in kept]
+            lines = [line.text for line in read_whole_lines(path) if read(line.text).id in kept]
             write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
 
 

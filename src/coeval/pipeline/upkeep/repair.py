@@ -42,9 +42,16 @@ from coeval.pipeline.phases.item_file import read_item
 from coeval.pipeline.phases.supplied import ShortSupply, stored_supply
 from coeval.pipeline.plan.recorded import Recorded
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
-from coeval.store.jsonl import Appender, read_json, set_lines_aside, store_error, torn_tail, whole_lines
+from coeval.store.jsonl import (
+    Appender,
+    read_json,
+    read_torn_tail,
+    read_whole_lines,
+    set_lines_aside,
+    store_error,
+)
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, now, phase_of_files
+from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, phase_of_file_kind, utc_now
 
 # --- Valid lines, and the names of flaws
 #
@@ -325,7 +332,7 @@ def repair(folder: RunDir, needed: RepairOptions) -> RepairReport:
             f"{folder.path} has an older layout, which is read and never changed; start another id with "
             f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
         )
-    with nullcontext() if needed.dry_run else folder.locked():
+    with nullcontext() if needed.dry_run else folder.hold_lock():
         report = inspect_run(folder, needed)
         if not needed.dry_run and any(file.invalid for file in report.files):
             report.aside = _set_aside(folder, report)
@@ -376,7 +383,7 @@ def examine(folder: RunDir, needed: RepairOptions, config: Config | str) -> Repa
         if source.teacher == OWN_ITEMS and not path.exists():
             examiner.gone += (item_prefix(source.task.name, source.teacher),)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
-            for _, text in whole_lines(old):
+            for _, text in read_whole_lines(old):
                 examiner.know_replaced(text, source)
     for phase in PHASES[: max(map(PHASES.index, needed.phases)) + 1]:
         shown = phase in needed.phases
@@ -393,7 +400,9 @@ def examine(folder: RunDir, needed: RepairOptions, config: Config | str) -> Repa
 
 def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
-        return [path for kind in RECORD_FILES if phase_of_files(kind) == phase for path in folder.files(kind)]
+        return [
+            path for kind in RECORD_FILES if phase_of_file_kind(kind) == phase for path in folder.files(kind)
+        ]
     proposals = folder.folder(phase) / PROPOSALS
     return [proposals] if proposals.exists() else []
 
@@ -405,7 +414,7 @@ def _examine_file(
     needed: RepairOptions,
 ) -> FileState:
     path, shown = state.path, Counter[str]()
-    for offset, text in whole_lines(path):
+    for offset, text in read_whole_lines(path):
         state.lines += 1
         found = examine_line(text)
         if isinstance(found, Kept):
@@ -415,7 +424,7 @@ def _examine_file(
         shown[found.reason] += 1
         if shown[found.reason] <= needed.examples:
             report.invalid.append(DamagedLine(path, state.lines, text, found))
-    if torn := torn_tail(path):
+    if torn := read_torn_tail(path):
         state.lines += 1
         flaw = Flaw("torn", f"{len(torn)} bytes")
         state.flaws[path.stat().st_size - len(torn)] = flaw
@@ -457,7 +466,7 @@ def _set_aside(folder: RunDir, report: RepairReport) -> Path:
         meta.phases_completed = [p for p in meta.phases_completed if p not in {f.phase for f in touched}]
         meta.status = "incomplete"
         folder.write_meta(meta)
-    if torn_tail(folder.errors):
+    if read_torn_tail(folder.errors):
         set_lines_aside(folder.errors, (), aside / folder.errors.name)
     errors = Appender(folder.errors)
     try:
@@ -486,7 +495,7 @@ def _set_aside_line(file: FileState, folder: RunDir, aside: Path) -> ErrorLine:
     why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or file.damaged
     path, place = (each.relative_to(folder.path) for each in (file.path, aside))
     message = f"{path}: set aside in {place} ({why})"
-    return ErrorLine(at=now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
+    return ErrorLine(at=utc_now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
 
 
 # --- Gaps
@@ -585,4 +594,4 @@ def _doubtful(folder: RunDir, recorded: Recorded) -> bool:
     factors = dict(rubrics(folder))
     unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored)
     files = (path for kind in RECORD_FILES for path in folder.files(kind))
-    return recorded.doubtful or unknown or any(map(torn_tail, files))
+    return recorded.doubtful or unknown or any(map(read_torn_tail, files))

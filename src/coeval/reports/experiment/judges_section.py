@@ -9,7 +9,7 @@ from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement
 from coeval.analysis.measures.measure_tree import ShownAs, field_declarations
 from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.measures.score_grid import LevelCounts
-from coeval.analysis.panel.bias_ledger import Favour, JudgeBiases, LengthContrast
+from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
 from coeval.reports.content import (
     Cell,
@@ -140,7 +140,7 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
             ReportColumn("judge", "Judge"),
             ReportColumn("bias", "Bias"),
             ReportColumn("value", "Points", "points", "By how much it shifts a score"),
-            column_of_field(Favour, "usual"),
+            column_of_field(FamilyBias, "usual"),
             ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
         ),
         tuple(rows),

@@ -27,9 +27,9 @@ from coeval.reports.folder_report import open_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.result_tables import read_results
 from coeval.reports.site.page import PageChoice, PageFrame
-from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, marks_of, read_labels
+from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, find_marks, read_labels
 from coeval.store.jsonl import store_error
-from coeval.store.output_folder import sweep_steps
+from coeval.store.output_folder import list_sweep_steps
 from coeval.store.rundir import RunDir
 
 # --- Summary of a folder
@@ -315,7 +315,7 @@ class ViewedFolder:
 
     def marks(self) -> dict[tuple[str, str], HumanLabel]:
         """By task and item; raises as `read_labels`."""
-        return marks_of(read_labels(self.path))
+        return find_marks(read_labels(self.path))
 
     def mark(self, mark: HumanLabel) -> HumanLabel:
         """Keep a mark; raises as `add_labels`."""
@@ -429,7 +429,7 @@ class ViewedPlaces:
             if is_readable(path):
                 self._add(path)
             else:
-                self._parents[path] = path if sweep_steps(path) else None
+                self._parents[path] = path if list_sweep_steps(path) else None
         self._find()
         if not self.folders:
             named = ", ".join(map(str, paths))
@@ -484,7 +484,7 @@ class ViewedPlaces:
                 within = [path for path in sorted(parent.iterdir(), key=_by_step) if path.is_dir()]
                 found = [path for path in within if is_readable(path)]
                 if sweep is None:
-                    self._parents |= {path: path for path in within if sweep_steps(path)}
+                    self._parents |= {path: path for path in within if list_sweep_steps(path)}
             except OSError as error:
                 if not self.folders:
                     raise store_error("read", parent, error) from error

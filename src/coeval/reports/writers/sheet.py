@@ -20,7 +20,7 @@ from coeval.core.plain import escape_lines, looks_like_formula
 from coeval.core.text import dollar_decimals
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 from coeval.reports.drawn_pictures import LIGHT
-from coeval.store.jsonl import replaced_whole
+from coeval.store.jsonl import replace_file
 
 # --- Foreign text in cells
 
@@ -244,7 +244,7 @@ def open_workbook(path: Path, title: str) -> Iterator[WorkbookFile]:
 
     Raises StoreError: it cannot be written.
     """
-    with replaced_whole(path) as file:
+    with replace_file(path) as file:
         # No text becomes a formula, a number or a link by itself.
         never = dict.fromkeys(("strings_to_formulas", "strings_to_numbers", "strings_to_urls"), False)
         book = xlsxwriter.Workbook(file, never)

@@ -103,13 +103,13 @@ def submit(
     Exit codes: 0 submitted (with --wait: scored), 1 wrong request, 3 it failed or has gaps, 130 interrupted.
     """
     from coeval.cli import streams
-    from coeval.sweeps.submission import no_sweep_runs, submit_checkpoint
+    from coeval.sweeps.submission import explain_idle_sweep, submit_checkpoint
 
     messages = streams.messages()
     code = submit_checkpoint(out, step, path, wait, lambda line: streams.say(messages, line))
     if not wait:
         streams.say(streams.results(), f"step {step} submitted to {out}")
-        if idle := no_sweep_runs(out):
+        if idle := explain_idle_sweep(out):
             streams.warn(messages, idle)
     raise typer.Exit(code)
 
@@ -161,20 +161,23 @@ def aggregate(
     from coeval.core.errors import GAPS
     from coeval.sweeps import sweep_settings
 
-    task_names, step_numbers = sweep_settings.names(tasks), sweep_settings.steps(steps)
-    expected = sweep_settings.counts(n_samples)
+    task_names, step_numbers = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
+    expected = sweep_settings.parse_counts(n_samples)
     # Here, because they load duckdb and numpy.
-    from coeval.analysis.training.aggregate import aggregate as aggregate_checkpoint
-    from coeval.analysis.training.aggregate import evaluated_steps, write_aggregates
+    from coeval.analysis.training.aggregate import (
+        aggregate_checkpoint,
+        find_evaluated_steps,
+        write_aggregates,
+    )
     from coeval.analysis.training.sweep_comparison import compare_runs
-    from coeval.analysis.training.training_curves import training_run
+    from coeval.analysis.training.training_curves import build_training_run
     from coeval.cli import streams
     from coeval.cli.commands.sweep.sweep_tables import print_aggregates_and_gaps, print_conclusions
 
-    checkpoints = evaluated_steps(out, name_pattern, step_numbers, base)
+    checkpoints = find_evaluated_steps(out, name_pattern, step_numbers, base)
     aggregated = [aggregate_checkpoint(checkpoint, task_names, expected) for checkpoint in checkpoints]
     if sum(len(write_aggregates(one)) for one in aggregated):
-        runs = [training_run(out.name, out, aggregated, task_names, base)]
+        runs = [build_training_run(out.name, out, aggregated, task_names, base)]
         print_conclusions(runs, compare_runs(runs), streams.results(), aggregated)
     if print_aggregates_and_gaps(aggregated, out, task_names, step_numbers, name_pattern):
         raise typer.Exit(GAPS)
@@ -214,7 +217,7 @@ def judges(
     folders = _parse_folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
-    task_names, step_numbers = sweep_settings.names(tasks), sweep_settings.steps(steps)
+    task_names, step_numbers = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judge_comparison import compare_judges
     from coeval.cli.commands.sweep.sweep_tables import print_judges
@@ -275,15 +278,15 @@ def plot(
 
     folders = _parse_folders(runs, "--runs")
     patterns = _parse_patterns(name_pattern or [], folders)
-    step_numbers, task_names = sweep_settings.steps(steps), sweep_settings.names(tasks)
+    step_numbers, task_names = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.sweep_comparison import compare_runs
-    from coeval.analysis.training.training_curves import training_curves
+    from coeval.analysis.training.training_curves import read_training_curves
     from coeval.cli.commands.sweep.sweep_tables import print_conclusions
     from coeval.reports.training_files import write_curves
 
     messages = streams.messages()
-    curves = training_curves(folders, task_names, step_numbers, patterns)
+    curves = read_training_curves(folders, task_names, step_numbers, patterns)
     for run in curves:
         for note in run.notes:
             streams.warn(messages, note if len(curves) == 1 else f"{run.label}: {note}")

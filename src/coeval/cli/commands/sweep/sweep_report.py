@@ -35,16 +35,16 @@ from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, TaskStatus
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
-from coeval.sweeps.sweep import WORKERS, JobPlan, Sweep, folder_of
-from coeval.sweeps.sweep_choice import SweepRequest, absent_program, sweep_request
+from coeval.sweeps.sweep import WORKERS, JobPlan, Sweep, sweep_folder
+from coeval.sweeps.sweep_choice import SweepRequest, explain_absent_program, make_sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import (
     SweepEstimate,
-    checkpoints_of,
-    done_otherwise,
+    describe_changes,
     estimate_sweep,
-    has_ended,
-    under_way,
+    find_sweep_checkpoints,
+    has_results,
+    open_sweep,
 )
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
@@ -104,7 +104,7 @@ class SweepView(Progress):
         for problem in problems:
             if not problem.given_up:  # those are told at the end
                 warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
-        for slot in self._board.shown_workers():
+        for slot in self._board.list_slots():
             name, progress = slot.worker, slot.progress
             if name is None or progress is None or not progress.restarted:
                 continue
@@ -117,7 +117,7 @@ class SweepView(Progress):
     def _print_line(self) -> None:
         line = "; ".join(
             [
-                self._board.counts(),
+                self._board.describe_counts(),
                 *map(_describe_worker, _busy_slots(self._board)),
                 *_describe_judging(self._board),
             ]
@@ -144,8 +144,8 @@ def make_board_table(board: SweepBoard, width: int, height: int) -> Table:
             overflow="ellipsis",
         )
     table.add_row(*(Text(name, style="dim") for name in _COLUMNS))
-    judging = list(board.shown_judging())[:_MOST_JUDGING]
-    slots = list(board.shown_workers())
+    judging = list(board.list_judging())[:_MOST_JUDGING]
+    slots = list(board.list_slots())
     room = max(1, height - len(judging) - 4)
     if len(slots) > room:
         slots.sort(key=lambda slot: slot.worker is None)
@@ -160,7 +160,7 @@ def make_board_table(board: SweepBoard, width: int, height: int) -> Table:
     elapsed = format_duration(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
-    outer.add_row(Text(f"{elapsed}  {board.counts()}{more}", overflow="ellipsis", no_wrap=True))
+    outer.add_row(Text(f"{elapsed}  {board.describe_counts()}{more}", overflow="ellipsis", no_wrap=True))
     return outer
 
 
@@ -202,7 +202,7 @@ def _format_done(progress: WorkerProgress) -> str:
 
 
 def _busy_slots(board: SweepBoard) -> Iterator[WorkerShown]:
-    return (shown for shown in board.shown_workers() if shown.worker is not None)
+    return (shown for shown in board.list_slots() if shown.worker is not None)
 
 
 def _describe_worker(shown: WorkerShown) -> str:
@@ -212,7 +212,7 @@ def _describe_worker(shown: WorkerShown) -> str:
 
 
 def _describe_judging(board: SweepBoard) -> Iterator[str]:
-    names = [name for name, _ in board.shown_judging()]
+    names = [name for name, _ in board.list_judging()]
     if names:
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
         yield f"judging {', '.join(names[:2])}{more}"
@@ -235,7 +235,7 @@ def print_sweep_status(settings: SweepSettings) -> int:
     if settings.out is None:
         raise UsageError("--out is missing: the folder whose sweep is to be shown")
     out = Path(settings.out)
-    own = folder_of(out)
+    own = sweep_folder(out)
     try:
         plan = JobPlan.read(own)
     except FileNotFoundError:
@@ -262,15 +262,15 @@ def _print_job_table(table: JobTable, console: Console) -> int:
     problems: dict[str, str] = {}
     complete_checkpoints = missing = 0
     for checkpoint in plan.checkpoints:
-        status = [table.status(checkpoint, task) for task in plan.tasks]
-        complete = all(task_status.concluded == task_status.samples for task_status in status)
+        statuses = [table.summarise_task(checkpoint, task) for task in plan.tasks]
+        complete = all(task_status.concluded == task_status.samples for task_status in statuses)
         complete_checkpoints += complete
-        missing += sum(task_status.missing for task_status in status)
-        for task, task_status in zip(plan.tasks, status, strict=True):
+        missing += sum(task_status.missing for task_status in statuses)
+        for task, task_status in zip(plan.tasks, statuses, strict=True):
             if task_status.problem:
                 problems[f"{checkpoint.name} {task.label}"] = task_status.problem
         if not complete or len(plan.checkpoints) <= _MOST_ROWS:
-            rows.append((str(checkpoint.step), *map(_format_task_status, status)))
+            rows.append((str(checkpoint.step), *map(_format_task_status, statuses)))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     tasks = (ReportColumn(task.label, task.label, "count", "", task.label) for task in plan.tasks)
     show_rows(console, title, (*make_columns("step"), *tasks), rows[:_MOST_ROWS])
@@ -340,13 +340,13 @@ def _print_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], consol
     Raises UsageError: a task cannot be prepared.
     """
     sweep = request.sweep
-    table = JobTable(sweep.out, request.plan.after(sweep.own_folder))
+    table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
     table.read()
-    for sentence in done_otherwise(table, checkpoints):
+    for sentence in describe_changes(table, checkpoints):
         warn(streams.messages(), sentence)
     with Terminal(streams.messages()) as terminal:
         estimate = estimate_sweep(request, table, checkpoints, terminal)
-    if estimate.workers and (absent := absent_program(request)):
+    if estimate.workers and (absent := explain_absent_program(request)):
         warn(streams.messages(), absent)
     steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_describe_owed(estimate)}")
@@ -403,8 +403,8 @@ def read_sweep_settings(flags: dict[str, Any], file: Path | None) -> SweepSettin
 
 def print_sweep_plan(settings: SweepSettings) -> int:
     """Count jobs and price the judging; sends and writes nothing. Return 0."""
-    request = sweep_request(settings, load_keys(settings.keys))
-    checkpoints = checkpoints_of(request, SweepView(streams.messages()).warn)
+    request = make_sweep_request(settings, load_keys(settings.keys))
+    checkpoints = find_sweep_checkpoints(request, SweepView(streams.messages()).warn)
     return _print_plan(request, checkpoints, streams.results())
 
 
@@ -414,17 +414,20 @@ def sweep_and_print(settings: SweepSettings, log_level: str, *, dry_run: bool) -
     if dry_run:
         return print_sweep_plan(settings)
     results, messages = streams.results(), streams.messages()
-    request, log_to = sweep_request(settings, load_keys(settings.keys)), parse_destinations(settings.log_to)
+    request, log_to = (
+        make_sweep_request(settings, load_keys(settings.keys)),
+        parse_destinations(settings.log_to),
+    )
     view = SweepView(messages)
-    checkpoints = checkpoints_of(request, view.warn)
-    with under_way(request, checkpoints, view) as sweeping:
+    checkpoints = find_sweep_checkpoints(request, view.warn)
+    with open_sweep(request, checkpoints, view) as sweeping:
         try:
             with view:
                 run_async(run_interruptible(sweeping.run, view.note))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = print_sweep_outcome(sweeping.board, request.sweep, results, messages)
-        if has_ended(request, sweeping.board):
+        if has_results(request, sweeping.board):
             if settings.plot:
                 gaps_code = aggregate_and_draw(request.sweep)
                 if settings.inference and settings.judge:

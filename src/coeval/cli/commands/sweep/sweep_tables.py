@@ -18,7 +18,7 @@ from coeval.reports.measure_table import SAMPLE_COLUMNS, metric_gap_in_points, m
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
-    from coeval.analysis.training.aggregate import Aggregated
+    from coeval.analysis.training.aggregate import CheckpointAggregate
     from coeval.analysis.training.judge_comparison import JudgeComparison, TaskJudges
     from coeval.analysis.training.sweep_comparison import SweepComparison
     from coeval.analysis.training.training_curves import TrainingRun
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 _COLUMNS = (*make_columns("step"), *SAMPLE_COLUMNS, *make_columns("missing", kind="count"))
 
 
-def print_aggregates(aggregated: Sequence[Aggregated], console: Console) -> None:
+def print_aggregates(aggregated: Sequence[CheckpointAggregate], console: Console) -> None:
     """Print each task's headline by checkpoint."""
     for task in sorted({task for checkpoint in aggregated for task in checkpoint.tasks}):
         by_step = [(row.checkpoint.step, row.tasks[task]) for row in aggregated if task in row.tasks]
@@ -44,7 +44,7 @@ def print_conclusions(
     runs: Sequence[TrainingRun],
     compared: SweepComparison,
     console: Console,
-    aggregated: Sequence[Aggregated] = (),
+    aggregated: Sequence[CheckpointAggregate] = (),
 ) -> None:
     """Print which checkpoint to ship, as ``coeval compare`` says it, and conclusions by task; skips the notes
     that `print_aggregates_and_gaps` prints for ``aggregated``."""
@@ -67,7 +67,7 @@ def print_conclusions(
 
 
 def print_aggregates_and_gaps(
-    aggregated: Sequence[Aggregated],
+    aggregated: Sequence[CheckpointAggregate],
     out: Path,
     tasks: Sequence[str] | None,
     steps: Sequence[int] | None = None,
@@ -76,13 +76,13 @@ def print_aggregates_and_gaps(
     """Print the checkpoints' results and what is missing; return whether something requested is missing."""
     print_aggregates(aggregated, streams.results())
     absent = sorted(set(steps or ()) - {row.checkpoint.step for row in aggregated})
-    everywhere = tasks or sorted({task for row in aggregated for task in (*row.tasks, *row.without)})
+    everywhere = tasks or sorted({task for row in aggregated for task in (*row.tasks, *row.unscored)})
     steps_by_note: dict[tuple[str, str], list[str]] = {}
     gaps = bool(absent)
     for row in aggregated:
         for task in everywhere:
             figures = row.tasks.get(task)
-            notes = row.without.get(task, ("there are no results",)) if figures is None else figures.notes
+            notes = row.unscored.get(task, ("there are no results",)) if figures is None else figures.notes
             gaps = gaps or figures is None or not figures.complete
             for note in notes:
                 steps_by_note.setdefault((task, note), []).append(str(row.checkpoint.step))

@@ -20,8 +20,8 @@ from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.start.inherit import find_source_run
 from coeval.pricing.lengths import Cell, Lengths, Source
-from coeval.store.jsonl import whole_lines
-from coeval.store.rundir import RECORD_FILES, phase_of_files
+from coeval.store.jsonl import read_whole_lines
+from coeval.store.rundir import RECORD_FILES, phase_of_file_kind
 
 # Bytes, some 2,000 records, whose mean is known to 1%. Of a longer file every second record is read, or every
 # tenth: as many as there are in so many bytes.
@@ -56,7 +56,7 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
     source, supplied = find_source_run(config), preview.supply.rewritten
     for phase in FLOWING:
         folders = (run_folder(config), *([source] if source is not None else []))
-        kinds = (kind for kind in RECORD_FILES if phase_of_files(kind) == phase)
+        kinds = (kind for kind in RECORD_FILES if phase_of_file_kind(kind) == phase)
         found = [path for kind in kinds for folder in folders for path in folder.files(kind)]
         if phase == "data_generation":
             found += [path for path in supplied if path not in found]
@@ -70,7 +70,7 @@ def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[SeenRecor
     """Read the records of a file, or those that are to stand in it."""
     read = make_decoder(SeenRecord)
     size = path.stat().st_size if supplied is None else sum(map(len, supplied))
-    lines = (line.text for line in whole_lines(path)) if supplied is None else supplied
+    lines = (line.text for line in read_whole_lines(path)) if supplied is None else supplied
     for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):
         with suppress(Undecodable):
             yield read(line)
