@@ -148,7 +148,7 @@ def test_an_overwrite_that_is_stopped_at_its_start_shows_nothing_of_the_old_run(
         process.send_signal(signal.SIGINT)
         shown = process.stdout.read()
     assert process.returncode == 130
-    assert "Go on with: the same command; no record has changed, only the run's log and account" in shown
+    assert "Continue with: the same command; no record has changed, only the run's log and account" in shown
     assert "overall" not in shown
     assert "--continue" not in shown
     assert slow_lab.meta() == before

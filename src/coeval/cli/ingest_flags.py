@@ -31,13 +31,13 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     """The flags of `coeval ingest`; ``single_value`` reads those that accept one column."""
 
     config: Annotated[Path | None, Setting("Experiment file whose run gets the items.", _INTO)] = None
-    run: Annotated[Path | None, Setting("Run folder that gets them.", _INTO)] = None
+    run: Annotated[Path | None, Setting("Run folder to import into.", _INTO)] = None
     new: Annotated[
         Path | None,
         Setting("Write an experiment file that takes its items from SOURCE.", _INTO, metavar="FILE"),
     ] = None
-    task: Annotated[_Text, Setting("Which task, where there are several.", _INTO)] = None
-    teacher: Annotated[_Text, Setting("Which benchmark teacher, where there are several.", _INTO)] = None
+    task: Annotated[_Text, Setting("The task, if there are several.", _INTO)] = None
+    teacher: Annotated[_Text, Setting("The benchmark teacher, if there are several.", _INTO)] = None
     replace: Annotated[bool, Setting("Replace existing items, which move to replaced/.", _INTO)] = False
     yes: Annotated[bool, Setting("Do not ask.", _INTO, flags=("--yes", "-y"))] = False
     dry_run: Annotated[bool, Setting("Read and check all, write nothing.", _INTO)] = False
@@ -112,9 +112,9 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     subset: Annotated[_Text, Setting("Subset of a Hub data set.", _SOURCE)] = None
     split: Annotated[_Text, Setting("Split of a data set. Example: --split test", _SOURCE)] = None
-    encoding: Annotated[_Text, Setting("Of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
-    delimiter: Annotated[_Text, Setting("Of CSV, where it is unusual.", _SOURCE, metavar="CHARACTER")] = None
-    license: Annotated[_Text, Setting("Kept with the items' source.", _SOURCE)] = None
+    encoding: Annotated[_Text, Setting("Encoding of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
+    delimiter: Annotated[_Text, Setting("Delimiter of CSV, if unusual.", _SOURCE, metavar="CHARACTER")] = None
+    license: Annotated[_Text, Setting("License to record with the items.", _SOURCE)] = None
 
     def single_value(self, name: str) -> str | None:
         """Return the one value of a flag, None if unset; raises UsageError if there are two."""
@@ -178,12 +178,12 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
             metavar="COLUMN",
         ),
     ] = None
-    encoding: Annotated[_Text, Setting("Of text that is not UTF-8, such as cp1252.", _TABLE)] = None
+    encoding: Annotated[_Text, Setting("Encoding of text that is not UTF-8, such as cp1252.", _TABLE)] = None
     skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _TABLE)] = False
     items: Annotated[
         _Text, Setting("Table of the items. Default for answers: the same table.", _STUDENT, metavar="FILE")
     ] = None
-    student: Annotated[_Text, Setting("Its name.", _STUDENT, metavar="NAME")] = None
+    student: Annotated[_Text, Setting("Name of the student.", _STUDENT, metavar="NAME")] = None
     response: Annotated[_Text, Setting("Column of the answers.", _ANSWERS, metavar="COLUMN")] = None
     answers_prompt: Annotated[
         _Text,

@@ -262,7 +262,7 @@ def _choose_files(name: str, report_format: ReportFormat | None, folders: Report
     out, figures = folders
     if report_format in ("html", "excel") and out is None:
         what = "a page" if report_format == "html" else report_format
-        raise UsageError(f"{what} is written, not shown here; name a folder for it with --out")
+        raise UsageError(f"{what} needs a folder to be written into: add --out DIR")
     for folder in filter(None, (out, figures)):
         _refuse_file(folder)
     stem = "report" if name == "all" else name

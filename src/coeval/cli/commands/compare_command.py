@@ -40,8 +40,8 @@ def compare(
         str | None,
         typer.Option(
             metavar="DELTA",
-            help="End with 4 where B is worse than A overall or in a task by more than this share of the "
-            "scale, and significantly so. Example: --fail-if-worse 0.02, or 2%",
+            help="Exit with 4 if B is significantly worse than A, overall or in a task, by more than "
+            "this share of the scale. Example: --fail-if-worse 0.02, or 2%",
         ),
     ] = None,
     any_difference: Annotated[

@@ -95,7 +95,7 @@ def fetch(
 
 @app.command()
 def verify(names: Names = None) -> None:
-    """Compare the files with the manifest's SHA-256; exit 1 where something is damaged.
+    """Compare the files with the manifest's SHA-256; exit 1 if something is damaged.
 
     \b
     Example:

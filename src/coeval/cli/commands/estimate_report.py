@@ -117,7 +117,7 @@ def _describe_requests_in_jobs(config: Config) -> str:
     job_ids = join_names([job.id or f"{job.tag[:8]}…" for job in jobs])
     requests = pluralize(sum(job.requests for job in jobs), "request")
     return (
-        f"Of these, {requests} are in batch jobs already ({job_ids}): they are asked and paid once, and "
+        f"Of these, {requests} are in batch jobs already ({job_ids}): each is requested and paid once, and "
         f"coeval status --run {quote(str(folder.path))} --fetch-batches collects them."
     )
 

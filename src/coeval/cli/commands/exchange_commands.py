@@ -22,7 +22,7 @@ def import_files(
     ],
     out: Annotated[Path, typer.Option("--out", help="The folder to write. Example: --out ./outputs/theirs")],
     model: Annotated[
-        str | None, typer.Option("--model", help="Whose answers these are, where a file does not say.")
+        str | None, typer.Option("--model", help="The model of these answers, if a file does not name it.")
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -35,7 +35,9 @@ def import_files(
     ] = None,
     scale: Annotated[
         str | None,
-        typer.Option(metavar="WORST,BEST", help="Where scores are not from 0 to 1. Example: --scale 1,5"),
+        typer.Option(
+            metavar="WORST,BEST", help="The worst and the best score, if not 0 and 1. Example: --scale 1,5"
+        ),
     ] = None,
 ) -> None:
     """Import results of other tools: results, compare, gate and view then work on them.

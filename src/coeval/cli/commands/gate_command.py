@@ -45,7 +45,7 @@ def gate(
         list[Path],
         typer.Argument(
             metavar="BASE CANDIDATE …",
-            help="Folders of runs or of eval-framework; of a single run, --students names both.",
+            help="Folders of runs or of eval-framework; for one run, name both with --students.",
         ),
     ],
     policy: Annotated[

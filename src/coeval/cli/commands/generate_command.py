@@ -107,9 +107,9 @@ def _print_gaps(proposed: Proposals, config: Path, out: Path, messages: Console)
     for part in proposed.lacking:
         streams.warn(messages, f"nothing is proposed for {part}")
     if proposed.lacking or summary.interrupted:
-        streams.say(messages, f"{out} is not written; what was proposed is kept. Go on with:")
+        streams.say(messages, f"{out} is not written; what was proposed is kept. Continue with:")
     elif summary.notes:
-        streams.say(messages, "To ask the remaining teachers:")
+        streams.say(messages, "To request the remaining proposals:")
     if proposed.lacking or summary.interrupted or summary.notes:
         replaced = "" if proposed.lacking or summary.interrupted else " --overwrite"
         streams.say(
@@ -133,7 +133,7 @@ def _print_result(
     if settled.config.experiment.resume_from is not None:
         streams.warn(
             messages,
-            "the file has resume_from: what that run has of phases 1 and 2 is taken over in place of what "
+            "the file has resume_from: that run's results of phases 1 and 2 replace what "
             "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
         )
     if page is not None:

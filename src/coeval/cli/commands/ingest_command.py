@@ -310,7 +310,7 @@ def _print_outcome(
     else:
         say(console, f"{counted} are in {target.path}")
     if outcome.replaced is not None:
-        say(console, f"What stood there is in {outcome.replaced}")
+        say(console, f"The previous items are in {outcome.replaced}")
     total = target.task.sampling.most
     if total is not None and total < outcome.items:
         say(console, f"sampling.total of {target.task.name} is {total:,}: the first {total:,} are used.")
@@ -363,7 +363,7 @@ def ingest(
     for name in ("prompt", "reference", "label", "id", "choices"):
         flags_given.single_value(name)
     if flags_given.new is not None and flags_given.replace:
-        raise UsageError("--replace is for items that stand in a run; --new puts none there")
+        raise UsageError("--replace is for existing items of a run; --new has none")
     table = import_source(source, flags_given)
     if table is not None and flags_given.new is not None:
         write_new_experiment(flags_given.new, flags_given.task, table)

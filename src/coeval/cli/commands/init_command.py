@@ -77,7 +77,7 @@ def write_new_file(
         settings = _make_sweep_settings(source or "", flags)
         print_sweep_plan(SweepSettings(**settings))
         _write_file(target, sweep_text(settings))
-        _print_next(target, {"sweep": "serves each checkpoint and asks it; --dry-run counts again"})
+        _print_next(target, {"sweep": "serves and evaluates each checkpoint; --dry-run counts again"})
         return
     name = clean_task_name(target.stem) or "my-benchmark"
     if kind is InitKind.DESCRIPTION:

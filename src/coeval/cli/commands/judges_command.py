@@ -68,11 +68,11 @@ def check(
     as_json: AsJson = False,
     keys: KeyFile = None,
 ) -> None:
-    """Judge an anchor set again, and compare: flip rate, shift, and what shift would be noticed.
+    """Judge an anchor set again, and compare: flip rate, shift, and the smallest detectable shift.
 
     The anchor is a run that you keep. Its answers are judged again in a folder
     beside it, RUN-check-NAME-1; a check that was interrupted continues there. The
-    command warns where replies name another model than then.
+    command warns if replies name another model than before.
 
     \b
     Examples:

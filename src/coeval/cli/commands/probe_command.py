@@ -67,7 +67,7 @@ def probe(
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":
-        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be asked.")
+        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be reached.")
 
 
 def _print_results(config: Config, results: list[ProbeResult], console: Console) -> None:
@@ -81,7 +81,7 @@ def _print_results(config: Config, results: list[ProbeResult], console: Console)
         )
         for result in results
     ]
-    show_rows(console, "", make_columns("model", "interface", "found", "asked as"), rows)
+    show_rows(console, "", make_columns("model", "interface", "result", "model id"), rows)
 
 
 def _describe_result(result: ProbeResult) -> str:

@@ -45,8 +45,8 @@ def results(
 
     No model is called. Every score has its number of items (n) and its 95%
     interval. If the run is unfinished, the look is recorded
-    (docs/intervals.md); nothing else is written. --markdown and --latex take a
-    sweep too.
+    (docs/intervals.md); nothing else is written. --markdown and
+    --latex also work for sweeps.
 
     \b
     Examples:

@@ -55,7 +55,7 @@ Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/.")
 ]
 Resume = Annotated[
-    str | None, typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from.")
+    str | None, typer.Option(metavar="ID", help="Reuse artifacts of another run; overrides resume_from.")
 ]
 RedoChanged = Annotated[
     bool,
@@ -388,6 +388,6 @@ def _print_outcome(run: Run, labels: Mapping[str, str], messages: Console, next_
     elif summary.interrupted:
         untouched = "the same command; no record has changed, only the run's log and account"
         next_step = next_command if summary.begun else untouched
-        say(messages, f"Stopped. Go on with: {next_step}")
+        say(messages, f"Stopped. Continue with: {next_step}")
     if summary.begun:
         say(messages, f"Artifacts: {run.path}")

@@ -43,7 +43,7 @@ def status(
         bool,
         typer.Option(
             "--cancel-batches",
-            help="First cancel all batch jobs; what is done is paid. Given again: give them up.",
+            help="First cancel all batch jobs; finished work is charged. Repeat to abandon them.",
         ),
     ] = False,
     settle: Annotated[
@@ -72,7 +72,7 @@ def status(
       coeval status --run ./outputs
 
     \b
-    Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
+    Exit codes: 0 shown, 1 wrong request, or a batch job that could not be checked or cancelled.
     """
     path = require_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
@@ -203,8 +203,8 @@ def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -
         )
     streams.say(
         messages,
-        "What they have done by then is paid. The eval-framework command that submitted them collects it, "
-        "and asks for the rest again. --cancel-batches, given once more, gives up what is on the list then.",
+        "Work finished by then is charged. The eval-framework command that submitted them collects it, "
+        "and requests the rest again. Repeat --cancel-batches to abandon the jobs that are listed then.",
     )
     return failed_jobs
 
