@@ -27,6 +27,10 @@ class IngestGroup(StrEnum):
 _INTO, _COLUMNS, _ROWS, _SOURCE = IngestGroup
 
 
+def _column(text: str, metavar: str = "COLUMN") -> Setting:
+    return Setting(text, _COLUMNS, metavar=metavar, repeated=True)
+
+
 class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     """The flags of `coeval ingest`; ``single_value`` reads those that accept one column."""
 
@@ -43,51 +47,33 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     dry_run: Annotated[bool, Setting("Read and check all, write nothing.", _INTO)] = False
     prompt: Annotated[
         _Texts,
-        Setting(
+        _column(
             "The prompt for students. Also a template of columns: --prompt '{title}\\n\\n{body}'. Parts: "
-            "options.A, choices[0].",
-            _COLUMNS,
-            metavar="COLUMN",
-            repeated=True,
+            "options.A, choices[0]."
         ),
     ] = ()
-    reference: Annotated[
-        _Texts, Setting("Reference answer, shown to judges.", _COLUMNS, metavar="COLUMN", repeated=True)
-    ] = ()
-    label: Annotated[
-        _Texts,
-        Setting("The right answer, compared without a judge.", _COLUMNS, metavar="COLUMN", repeated=True),
-    ] = ()
+    reference: Annotated[_Texts, _column("Reference answer, shown to judges.")] = ()
+    label: Annotated[_Texts, _column("The right answer, compared without a judge.")] = ()
     attribute: Annotated[
         _Texts,
-        Setting(
-            "An attribute of the items; may be repeated. Example: --attribute level=difficulty",
-            _COLUMNS,
-            metavar="NAME=COLUMN",
-            repeated=True,
+        _column(
+            "An attribute of the items; may be repeated. Example: --attribute level=difficulty", "NAME=COLUMN"
         ),
     ] = ()
     response: Annotated[
         _Texts,
-        Setting(
+        _column(
             "Column of a student's existing answers, for --new; repeatable. Example: --response "
             "prod-v7=answer",
-            _COLUMNS,
-            metavar="STUDENT=COLUMN",
-            repeated=True,
+            "STUDENT=COLUMN",
         ),
     ] = ()
-    id: Annotated[
-        _Texts, Setting("Ids; else rows are numbered.", _COLUMNS, metavar="COLUMN", repeated=True)
-    ] = ()
+    id: Annotated[_Texts, _column("Ids; else rows are numbered.")] = ()
     choices: Annotated[
         _Texts,
-        Setting(
+        _column(
             "Choices, put below the prompt as A, B, C …; --reference names the right one, and an attribute "
-            "or label of the same column is its letter.",
-            _COLUMNS,
-            metavar="COLUMN",
-            repeated=True,
+            "or label of the same column is its letter."
         ),
     ] = ()
     where: Annotated[
