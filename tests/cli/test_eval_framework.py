@@ -426,7 +426,7 @@ def test_given_responses_beyond_the_first_prompts_are_not_unknown(
     path = given(tmp_path, *({"key": key, "response": "fine"} for key in (0, 1)))
     how = ["--ifeval-input", prompts, "--ifeval-responses", path, "--max-examples", "1"]
     assert run(monkeypatch, *how) == 0
-    assert "about no prompt" not in capsys.readouterr().out
+    assert "for prompts that" not in capsys.readouterr().out
     found = json.loads(Path("outputs/ifeval/summary.json").read_text())
     assert (found["n_expected"], found["complete"], found["given"]["unknown"]) == (1, True, 0)
 
