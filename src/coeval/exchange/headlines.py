@@ -38,9 +38,9 @@ class _TrackingFile(msgspec.Struct, frozen=True):
     judged_by: dict[str, str] = {}
     name: str = ""
 
-    def why_new_run(self, place: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
+    def why_new_run(self, location: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
         """Say why the folder must start a new run; "" if it is the same one, moved or grown."""
-        if self.place and not any(map(eq, self.place, place)):
+        if self.place and not any(map(eq, self.place, location)):
             return "the folder is a copy of one that was already logged"
         changed = [name for name, recipe in judged_by.items() if self.judged_by.get(name, recipe) != recipe]
         return f"since the last log, the judging has changed: {join_names(changed, 3)}" if changed else ""
@@ -60,13 +60,13 @@ class TrackedFolder:
         with open_export(last) as export:
             parameters, judged_by = export.parameters(), export.judged_by()
         self.parameters = {_clean_name(name): value for name, value in parameters.items()}
-        place = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
+        location = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
         before = read_json(self._folder / _FILE, _TrackingFile, missing=_TrackingFile(token_hex(8)))
-        reason = before.why_new_run(place, judged_by)
+        reason = before.why_new_run(location, judged_by)
         self.notice = f"{self._folder.name} starts a new run: {reason}" if reason else ""
         key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)
         self.name = ("" if reason else before.name) or _clean_name(self._folder.name)
-        self._tracked = _TrackingFile(key, sent, place, before.judged_by | judged_by, self.name)
+        self._tracked = _TrackingFile(key, sent, location, before.judged_by | judged_by, self.name)
         if self._tracked != before or not before.place:
             write_json_atomic(self._folder / _FILE, self._tracked)
         self.key = key

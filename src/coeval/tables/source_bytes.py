@@ -52,11 +52,11 @@ class LineMessages(dict[str, MessageLines]):
     """Number of further sentences, which are not kept."""
 
     def note(self, sentence: str, line: int) -> None:
-        known = self.get(sentence)
-        if known is None and len(self) >= _MOST_KEPT:
+        lines = self.get(sentence)
+        if lines is None and len(self) >= _MOST_KEPT:
             self.more += 1
             return
-        count, first = known or (0, ())
+        count, first = lines or (0, ())
         self[sentence] = MessageLines(count + 1, (*first, line) if len(first) <= _MOST_NUMBERS else first)
 
     def format_lines(self, path: object) -> Iterator[str]:

@@ -161,7 +161,8 @@ def analyze(
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].for_outputs:
         need_run(
-            folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.for_outputs])}"
+            folder,
+            f"{name}; ask for {join_names([other for other, row in NAMES.items() if row.for_outputs])}",
         )
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance

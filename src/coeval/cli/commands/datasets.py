@@ -121,12 +121,12 @@ def verify(names: Names = None) -> None:
 @contextmanager
 def fetch_bar(console: Console) -> Iterator[Progress]:
     """Enter a progress callback that draws a bar per download; off a terminal it prints a line instead."""
-    shown: dict[str, Any] = {}
+    task_by_label: dict[str, Any] = {}
     if not console.file.isatty():
 
         def print_once(label: str, _: int, size: int | None) -> None:
-            if label not in shown:
-                shown[label] = size
+            if label not in task_by_label:
+                task_by_label[label] = size
                 streams.say(console, f"fetching {label}{'' if size is None else f' ({_format_size(size)})'}")
 
         yield print_once
@@ -138,10 +138,10 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
     bars = Bars(*columns, TransferSpeedColumn(), console=console, redirect_stdout=False)
 
     def update_bar(label: str, received: int, size: int | None) -> None:
-        if label not in shown:
+        if label not in task_by_label:
             bars.start()
-            shown[label] = bars.add_task(label, total=size)
-        bars.update(shown[label], completed=received)
+            task_by_label[label] = bars.add_task(label, total=size)
+        bars.update(task_by_label[label], completed=received)
 
     try:
         yield update_bar
@@ -149,7 +149,7 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
         for task in bars.tasks:
             if task.total is None:
                 bars.update(task.id, visible=False)
-        if shown:
+        if task_by_label:
             bars.stop()
 
 

@@ -78,8 +78,8 @@ def estimate_and_print(
         print_estimate(estimate, results)
     for fit in _check_budgets(start.config, estimate):
         print_budget_fit(fit, messages)
-    if options.continue_run and (said := _describe_requests_in_jobs(config)):
-        say(messages, said)
+    if options.continue_run and (sentence := _describe_requests_in_jobs(config)):
+        say(messages, sentence)
     for sentence in _describe_labels_needed(run_folder(config)):
         say(messages, sentence)
     say(messages, f"Written: {path}", "dim")
@@ -95,9 +95,9 @@ def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
         from coeval.pipeline.plan.run_reading import open_run_reader
 
         with open_run_reader(folder) as (reader, _):
-            found = people_measures(reader, read_score_grid(reader))
-        if found is not None and found.whole is not None:
-            yield from goal_sentences(found.whole)
+            measures = people_measures(reader, read_score_grid(reader))
+        if measures is not None and measures.whole is not None:
+            yield from goal_sentences(measures.whole)
 
 
 def _describe_shortfalls(start: PreviewedStart) -> Iterator[str]:

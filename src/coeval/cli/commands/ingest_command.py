@@ -243,19 +243,21 @@ def _build_item_map(
 
 def _read_response_flags(flags: IngestFlags, first: Table, target: IngestTarget | None) -> dict[str, str]:
     """Return the columns of existing answers by student."""
-    found = dict(_parse_pairs(flags.response, "--response"))
-    if found and target is not None:
+    column_by_student = dict(_parse_pairs(flags.response, "--response"))
+    if column_by_student and target is not None:
         raise UsageError(
             "--response is for --new; in an experiment file that is there, name the table under `students` "
             "(docs/items.md)"
         )
-    for name in found:
+    for name in column_by_student:
         if (problem := find_name_problem(name, is_model=True)) is not None:
             raise UsageError(f"--response: {problem}")
-    missing = find_unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
+    missing = find_unknown_columns(
+        ItemMap(prompt=first.columns[0], attributes=column_by_student), first.columns
+    )
     if unknown_columns := [unknown._replace(key=("response",)) for unknown in missing]:
         raise ColumnsMissing(first.path, unknown_columns)
-    return found
+    return column_by_student
 
 
 def _parse_pairs(texts: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:

@@ -169,10 +169,10 @@ def _as_flag_values(name: str | None) -> tuple[str, ...]:
 
 def _find_answer_column(path: str, encoding: str | None) -> str:
     columns = _read_columns(path, encoding)
-    if found := [name for name in _ANSWER_COLUMNS if name in columns]:
-        return found[0]
-    known = join_names(columns, 30)
-    raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {known}")
+    if matches := [name for name in _ANSWER_COLUMNS if name in columns]:
+        return matches[0]
+    names = join_names(columns, 30)
+    raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {names}")
 
 
 def _read_columns(path: str, encoding: str | None) -> Sequence[str]:
@@ -214,9 +214,9 @@ def _parse_model(text: str) -> NewModel:
     match = _MODEL.fullmatch(text)
     hosts = [name for name, host in HOSTS.items() if host.dialect not in ("benchmark", OWN_CODE)]
     if not match or match[1] not in hosts:
-        known = ", ".join(sorted(hosts))
+        interfaces = ", ".join(sorted(hosts))
         raise UsageError(
-            f"--model {text}: write INTERFACE/MODEL, as in openai/gpt-4o-mini; the interfaces are {known}"
+            f"--model {text}: write INTERFACE/MODEL, as in openai/gpt-4o-mini; interfaces: {interfaces}"
         )
     roles = {part.strip().rstrip("s") for part in (match[4] or "").split(",") if part.strip()}
     if not roles <= {*ROLES}:

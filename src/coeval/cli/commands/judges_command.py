@@ -88,14 +88,14 @@ def check(
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
     prepared, code = _run_check(request, keys, dry_run=dry_run)
 
-    found = prepared.drift()
+    drift_result = prepared.drift()
     if code == 0:  # the next check is in another folder then
-        write_json_atomic(prepared.folder.path / RESULT, found)
+        write_json_atomic(prepared.folder.path / RESULT, drift_result)
     if as_json:
-        streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
+        streams.results().print(json_text(drift_result, indent=2), markup=False, soft_wrap=True)
     else:
-        _print_drift(prepared, found, max_shift, streams.results())
-    raise typer.Exit(WORSE if found.exceeds(max_shift / 100) else code)
+        _print_drift(prepared, drift_result, max_shift, streams.results())
+    raise typer.Exit(WORSE if drift_result.exceeds(max_shift / 100) else code)
 
 
 def _run_check(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
@@ -156,7 +156,7 @@ def _print_drift(check: JudgeCheck, drift: JudgeDrift, max_shift: float, console
         ReportColumn("changed", "changed", "share"),
         ReportColumn("shift", "shift", "points"),
     )
-    rows = [(one.task, one.factor, one.n, one.flips, one.shift) for one in drift.factors]
+    rows = [(row.task, row.factor, row.n, row.flips, row.shift) for row in drift.factors]
     show_table(
         console, ReportTable("", "", (*make_columns("task", "factor"), *figures), tuple(rows), names=2)
     )

@@ -121,24 +121,24 @@ def _write_sheet(session: LabelSession, path: Path) -> None:
 
 def _read_sheet(session: LabelSession, path: Path) -> None:
     """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
-    found = read_sheet(path, session.questions, session.given)
-    session.keep(found.labels)
-    for problem in found.problems[:_MOST_PROBLEMS]:
+    sheet = read_sheet(path, session.questions, session.given)
+    session.keep(sheet.labels)
+    for problem in sheet.problems[:_MOST_PROBLEMS]:
         streams.warn(streams.messages(), problem)
-    if len(found.problems) > _MOST_PROBLEMS:
-        streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_PROBLEMS:,} more rows")
+    if len(sheet.problems) > _MOST_PROBLEMS:
+        streams.warn(streams.messages(), f"and {len(sheet.problems) - _MOST_PROBLEMS:,} more rows")
     streams.say(
         streams.messages(),
-        f"kept {pluralize(len(found.labels), 'label')} of {session.by}; "
-        f"{pluralize(found.empty, 'row')} without a level; "
+        f"kept {pluralize(len(sheet.labels), 'label')} of {session.by}; "
+        f"{pluralize(sheet.empty, 'row')} without a level; "
         f"{len(session.given):,} of {len(session.questions):,} are labelled",
     )
-    if found.kept:
+    if sheet.kept:
         streams.say(
             streams.messages(),
-            f"of the rows without a level, {found.kept:,} keep the one they had; write another to change it",
+            f"of the rows without a level, {sheet.kept:,} keep the one they had; write another to change it",
         )
-    if found.problems:
+    if sheet.problems:
         raise typer.Exit(1)
 
 

@@ -69,18 +69,18 @@ def results(
         with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (run_reader, _):
             parts = breakdown(run_reader, by)
     with open_folder_reader(folder, shown=True) as (reader, notes):
-        found = read_results(reader, notes)
+        scores = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
     missing = find_missing_records(RunDir(folder))
-    found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
+    scores = msgspec.structs.replace(scores, missing=missing.sentences, notes=(*scores.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
-        streams.say(streams.messages(), results_view.why_nothing(found, by))
+        streams.say(streams.messages(), results_view.why_nothing(scores, by))
     if as_json:
-        results_view.print_json(found, parts)
+        results_view.print_json(scores, parts)
     elif as_csv:
-        results_view.print_csv(found, parts)
+        results_view.print_csv(scores, parts)
     else:
-        results_view.print_tables(found, parts, streams.results(), labels)
+        results_view.print_tables(scores, parts, streams.results(), labels)
     tell_missing(missing, RunDir(folder), streams.messages())
 
 
@@ -95,11 +95,11 @@ def print_paper_table(folder: Path, *, latex: bool) -> None:
         table = sweep_paper_table(run, compare_runs([run]))
     else:
         with open_folder_reader(folder, shown=True) as (reader, notes):
-            found = read_results(reader, notes)
-            students = [one.student for one in found.students if one.task is None and one.score is not None]
+            scores = read_results(reader, notes)
+            students = [row.student for row in scores.students if row.task is None and row.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
-        table = names_of(found, labels).shorten_in(paper_table(found, compared))
-        for note in found.notes:
+        table = names_of(scores, labels).shorten_in(paper_table(scores, compared))
+        for note in scores.notes:
             streams.warn(streams.messages(), note)
     sys.stdout.write((as_latex(table, "tab:scores") if latex else as_markdown(table)) + "\n")

@@ -87,14 +87,14 @@ def show(
     with open_run_reader(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
-        (found, fitting), planned = choose_answers(reader, choice), reader.planned
-        if not found:
+        (chosen, fitting), planned = choose_answers(reader, choice), reader.planned
+        if not chosen:
             streams.say(messages, _explain_no_answers(reader, choice))
     if as_json:
-        sys.stdout.writelines(f"{line}\n" for line in answer_lines(found))
+        sys.stdout.writelines(f"{line}\n" for line in answer_lines(chosen))
     else:
-        AnswerView(streams.results(), whole=full, planned=planned).show(found)
-    if worst is None and (left := fitting - len(found)):
+        AnswerView(streams.results(), whole=full, planned=planned).show(chosen)
+    if worst is None and (left := fitting - len(chosen)):
         streams.say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
 
 

@@ -55,10 +55,10 @@ def sweep(
         return
     from coeval.cli.commands.sweep import sweep_report
 
-    given = sweep_report.read_sweep_settings(read_set_flags(context, SweepSettings), config)
+    sweep_settings = sweep_report.read_sweep_settings(read_set_flags(context, SweepSettings), config)
     if status:
-        raise typer.Exit(sweep_report.print_sweep_status(given))
-    raise typer.Exit(sweep_report.sweep_and_print(given, log_level, dry_run=dry_run))
+        raise typer.Exit(sweep_report.print_sweep_status(sweep_settings))
+    raise typer.Exit(sweep_report.sweep_and_print(sweep_settings, log_level, dry_run=dry_run))
 
 
 app = typer.Typer(
@@ -176,7 +176,7 @@ def aggregate(
 
     checkpoints = find_evaluated_steps(out, name_pattern, step_numbers, base)
     aggregated = [aggregate_checkpoint(checkpoint, task_names, expected) for checkpoint in checkpoints]
-    if sum(len(write_aggregates(one)) for one in aggregated):
+    if sum(len(write_aggregates(checkpoint)) for checkpoint in aggregated):
         runs = [build_training_run(out.name, out, aggregated, task_names, base)]
         print_conclusions(runs, compare_runs(runs), streams.results(), aggregated)
     if print_aggregates_and_gaps(aggregated, out, task_names, step_numbers, name_pattern):
@@ -302,22 +302,22 @@ def plot(
 def _parse_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
     """Parse ``NAME=DIR`` texts, in order. Raises UsageError: one has another form, a name occurs twice, or
     there is no such folder."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for text in texts:
         name, sign, folder = text.partition("=")
         if not (name and sign and folder):
             raise UsageError(f"{flag} {text}: give a name and a folder, for example {flag} a=outputs/a")
-        if name in found:
-            raise UsageError(f"{flag} {text}: the name {name} already refers to {found[name]}")
+        if name in folders:
+            raise UsageError(f"{flag} {text}: the name {name} already refers to {folders[name]}")
         if not Path(folder).is_dir():
             raise UsageError(f"{flag} {text}: there is no folder {folder}")
-        found[name] = Path(folder)
-    return found
+        folders[name] = Path(folder)
+    return folders
 
 
 def _parse_patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
     """Parse ``NAME=step_{step}`` texts. Raises UsageError: one has another form, or names no run."""
-    found = {}
+    patterns = {}
     for text in texts:
         name, sign, pattern = text.partition("=")
         if not (sign and "{step}" in pattern):
@@ -325,5 +325,5 @@ def _parse_patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str,
             raise UsageError(f"--name-pattern {text}: give a run and a pattern, for example {example}")
         if name not in runs:
             raise UsageError(f"--name-pattern {text}: there is no --runs {name}=…; given: {', '.join(runs)}")
-        found[name] = pattern
-    return found
+        patterns[name] = pattern
+    return patterns

@@ -193,8 +193,8 @@ def _describe_activity(progress: WorkerProgress) -> str:
         return next(
             (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
         )
-    said = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
-    return said.get(progress.state, "ends")
+    words = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
+    return words.get(progress.state, "ends")
 
 
 def _format_done(progress: WorkerProgress) -> str:
@@ -202,11 +202,11 @@ def _format_done(progress: WorkerProgress) -> str:
 
 
 def _busy_slots(board: SweepBoard) -> Iterator[WorkerShown]:
-    return (shown for shown in board.list_slots() if shown.worker is not None)
+    return (slot for slot in board.list_slots() if slot.worker is not None)
 
 
-def _describe_worker(shown: WorkerShown) -> str:
-    cells = _slot_cells(shown)
+def _describe_worker(slot: WorkerShown) -> str:
+    cells = _slot_cells(slot)
     pace = f"{cells.pace} tokens/s" if cells.pace else ""
     return " ".join(filter(None, (cells.checkpoint, cells.task, cells.done, pace)))
 
