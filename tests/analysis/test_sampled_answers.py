@@ -22,7 +22,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import pass_all, pass_at
 from coeval.cli.views.results_view import render
 from coeval.core.html_table import MeasureRow
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.reports.result_tables import read_results
 from coeval.store.rundir import RunDir
 
@@ -109,7 +109,7 @@ def test_the_mean_and_its_errors_are_those_of_the_items(lab: Lab) -> None:
 @pytest.mark.parametrize(("name", "factor"), [("quiz", "colour"), ("passed", "plot")])
 def test_what_passes_is_counted_by_k(lab: Lab, name: str, factor: str) -> None:
     lab.run(continue_run=True)
-    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+    with RunReader(lab.path, read_planned_names(RunDir(lab.path))) as reader:
         score = (compute_run_measures(reader).measures.samples or {})["ann", name, factor]
     at, every = score.pass_at_k or {}, score.pass_all_k or {}
     assert list(at) == list(every) == ["1", "2", "4", "5"]
@@ -133,7 +133,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
     shown = coeval("results", "--run", lab.path)
     assert "Several answers to an item" in shown.out
     assert "pass^N" in shown.out
-    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+    with RunReader(lab.path, read_planned_names(RunDir(lab.path))) as reader:
         found = read_results(reader)
     for width in (80, 200):
         text = io.StringIO()
@@ -149,7 +149,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
 
 def test_analyze_and_results_agree_and_pairs_are_of_pooled_items(lab: Lab) -> None:
     results = lab.run(continue_run=True).results()
-    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+    with RunReader(lab.path, read_planned_names(RunDir(lab.path))) as reader:
         measures = compute_run_measures(reader).measures
     for score in results.students:
         found = measures.students[score.student]
@@ -174,7 +174,7 @@ def test_analyze_and_results_agree_and_pairs_are_of_pooled_items(lab: Lab) -> No
 
 def test_an_answer_that_is_lost_is_missing_and_in_no_pair(lab: Lab) -> None:
     lab.lose("response_collection", "story__tea__00003__ann#4")
-    with RunReader(lab.path, planned_names(RunDir(lab.path))) as reader:
+    with RunReader(lab.path, read_planned_names(RunDir(lab.path))) as reader:
         measures = compute_run_measures(reader).measures
     assert measures.students["ann"].score_by_task["story"].missing == 4  # two judges, two factors
     assert measures.students["ben"].score_by_task["story"].missing == 0

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.benchmarks.benchmark import Answer, Judgment, why_missing
 from coeval.core.records import Datapoint, Evaluation, Kept, Response, choose_counting, is_good
-from coeval.pipeline.plan.recorded import Entry, Recorded
+from coeval.pipeline.plan.recorded import RecordEntry, RunIndex
 from coeval.pipeline.upkeep.repair import Examiner, Flaw
 from coeval.store.jsonl import read_whole_lines
 from coeval.store.legacy import read_legacy
@@ -77,8 +77,8 @@ def write(folder: RunDir, items: list[Line], answers: list[Line], verdicts: list
 
 
 def resumption(folder: RunDir, phase: str) -> list[bool]:
-    recorded = Recorded().read(folder)
-    entries: dict[str, Iterable[Entry]] = {
+    recorded = RunIndex().read(folder)
+    entries: dict[str, Iterable[RecordEntry]] = {
         "data_generation": recorded.items.entries(),
         "response_collection": recorded.responses.entries(),
         "evaluation": recorded.evaluations.entries(),
@@ -124,15 +124,15 @@ def test_what_repair_finds_nothing_wrong_with_is_good_or_failed(
     answers: list[Line], verdicts: list[Line]
 ) -> None:
     examiner = Examiner({})
-    examiner.examine("data_generation", json.dumps(WHOLE_ITEM).encode())
+    examiner.examine_line("data_generation", json.dumps(WHOLE_ITEM).encode())
     for phase, found in (("response_collection", answers), ("evaluation", verdicts)):
         for line in found:
-            record = examiner.examine(phase, json.dumps(line).encode())  # type: ignore[arg-type]
+            record = examiner.examine_line(phase, json.dumps(line).encode())  # type: ignore[arg-type]
             if isinstance(record, Flaw):
                 assert record.reason in ("value", "level", "origin")
             else:
                 assert is_good(record) is (line.get("status") != "failed")
-        examiner.examine("response_collection", json.dumps(WHOLE_ANSWER).encode())
+        examiner.examine_line("response_collection", json.dumps(WHOLE_ANSWER).encode())
 
 
 @given(STATUS, text("response"), st.sampled_from([{}, {"value": None}, {"value": {}}]))

@@ -139,10 +139,10 @@ def test_every_level_is_read_back_in_every_form(scale: RubricScale, data: st.Dat
     level = data.draw(st.sampled_from(scale.levels))
     form = JudgeForm({"tone": "It is kind."}, {"tone": scale}, rationale=data.draw(st.booleans()))
     verdict = {"reason": "Since it is so.", "score": level}
-    assert form.read_all(json.dumps({"tone": verdict}), ("tone",)).scores == {"tone": level}
-    assert form.read_one(json.dumps(verdict), "tone").scores == {"tone": level}
-    assert form.read_one(level, "tone").scores == {"tone": level}
-    scored = form.scored({"tone": level})
+    assert form.read_joint_reply(json.dumps({"tone": verdict}), ("tone",)).scores == {"tone": level}
+    assert form.read_factor_reply(json.dumps(verdict), "tone").scores == {"tone": level}
+    assert form.read_factor_reply(level, "tone").scores == {"tone": level}
+    scored = form.split_by_scale({"tone": level})
     if scale is HIGH_MEDIUM_LOW:
         assert scored == ({"tone": level}, {})
     else:
@@ -151,18 +151,24 @@ def test_every_level_is_read_back_in_every_form(scale: RubricScale, data: st.Dat
 
 def test_a_judge_is_shown_the_levels_and_asked_for_a_reason_first() -> None:
     form = JudgeForm({"tone": "It is kind.", "detail": "It is full."}, {"tone": WORDS, "detail": WORDS})
-    values, schema = form.of_all(("tone", "detail"))
+    values, schema = form.ask_all_factors(("tone", "detail"))
     assert "from worst to best: poor, fair, good, excellent" in values["scale"]
     assert list(schema.body["properties"]["tone"]["properties"]) == ["reason", "score"]
     assert schema.body["properties"]["tone"]["properties"]["score"]["enum"] == list(WORDS.levels)
     plain = JudgeForm({"tone": "It is kind."}, {"tone": FIVE}, rationale=False)
-    assert plain.of_all(("tone",)).schema.body["properties"]["tone"]["enum"] == ["1", "2", "3", "4", "5"]
-    assert "reason" not in plain.of_one("tone").values["answer_format"]
+    assert plain.ask_all_factors(("tone",)).schema.body["properties"]["tone"]["enum"] == [
+        "1",
+        "2",
+        "3",
+        "4",
+        "5",
+    ]
+    assert "reason" not in plain.ask_one_factor("tone").values["answer_format"]
 
 
 def test_factors_on_several_scales_each_name_their_levels() -> None:
     form = JudgeForm({"tone": "It is kind.", "detail": "It is full."}, {"tone": WORDS, "detail": FIVE})
-    shown = form.of_all(("tone", "detail")).values
+    shown = form.ask_all_factors(("tone", "detail")).values
     assert "- detail: It is full. (levels: 1 to 5)" in shown["rubric"]
     assert "each factor lists them from worst to best" in shown["scale"]
 

@@ -174,7 +174,7 @@ def content(lab: Lab) -> dict[str, dict[str, Any]]:
 def calls(lab: Lab, **options: Any) -> tuple[int, ...]:
     """What a dry run counts, by phase."""
     expected = forecast_start(load_config(lab.file), RunOptions(**options))
-    found = [expected.calls_of_phase(phase) for phase in ("attribute_mapping", "rubric_mapping", *PHASES)]
+    found = [expected.sum_phase_calls(phase) for phase in ("attribute_mapping", "rubric_mapping", *PHASES)]
     assert all(each.low == each.high for each in found)
     return tuple(each.low for each in found)
 

@@ -33,8 +33,8 @@ from coeval.pipeline.prompts import (
     TARGET_ATTRIBUTES,
     TEMPLATE_IDS,
     VARIABLES,
-    builtin,
     find_template,
+    read_builtin_template,
     render_attributes,
     render_rubric,
 )
@@ -396,15 +396,15 @@ def test_every_template_has_a_file_and_every_file_a_template() -> None:
 
 @pytest.mark.parametrize("template_id", TEMPLATE_IDS)
 def test_builtin_templates_use_their_key_variables_and_no_unknown_one(template_id: str) -> None:
-    used = set(placeholders(builtin(template_id)))
+    used = set(placeholders(read_builtin_template(template_id)))
     assert KEY_VARIABLES[template_id] <= used <= VARIABLES[template_id]
 
 
 @pytest.mark.parametrize("template_id", TEMPLATE_IDS)
 def test_builtin_templates_hold_each_value_once_filled(template_id: str) -> None:
     values = {name: f"<<{name} {{x}}>>" for name in VARIABLES[template_id]}
-    text = fill_template(builtin(template_id), values)
-    for name in placeholders(builtin(template_id)):
+    text = fill_template(read_builtin_template(template_id), values)
+    for name in placeholders(read_builtin_template(template_id)):
         assert text.count(values[name]) == 1
         text = text.replace(values[name], "")
     assert "{{" not in text
@@ -420,20 +420,20 @@ def test_builtin_templates_hold_each_value_once_filled(template_id: str) -> None
     ],
 )
 def test_the_form_shown_to_the_model_is_that_of_the_schema(template_id: str, keys: set[str]) -> None:
-    shown = fill_template(builtin(template_id), dict.fromkeys(VARIABLES[template_id], "…"))
+    shown = fill_template(read_builtin_template(template_id), dict.fromkeys(VARIABLES[template_id], "…"))
     assert set(extract_json(shown).value) == keys
 
 
 def test_an_unknown_template_is_named_with_those_there_are() -> None:
     with pytest.raises(UsageError, match=r"'simple'.*sample"):
-        builtin("simple")
+        read_builtin_template("simple")
 
 
 def test_a_template_for_the_model_wins_over_the_tasks_and_the_tasks_over_the_builtin() -> None:
     library = {"sample.gpt-4.1-mini": "for mini", "sample": "for all", "test.other": "for other"}
     assert find_template(library, "sample", "gpt-4.1-mini") == "for mini"
     assert find_template(library, "sample", "gpt-4.1") == "for all"
-    assert find_template(library, "test", "gpt-4.1") == builtin("test")
+    assert find_template(library, "test", "gpt-4.1") == read_builtin_template("test")
 
 
 def test_rubric_lines_stay_one_line_each() -> None:
@@ -466,8 +466,8 @@ def _objects(body: Any) -> Iterator[dict[str, Any]]:
         (NUANCED_ATTRIBUTES, "nuanced_attributes"),
         (RUBRIC, "rubric"),
         (BENCHMARK_ITEM, "benchmark_item"),
-        (FORM.of_one("accuracy").schema, "factor_score"),
-        (FORM.of_all(("accuracy", "self")).schema, "evaluation"),
+        (FORM.ask_one_factor("accuracy").schema, "factor_score"),
+        (FORM.ask_all_factors(("accuracy", "self")).schema, "evaluation"),
     ],
 )
 def test_schemas_are_what_strict_structured_output_admits(schema: Schema, name: str) -> None:
@@ -480,7 +480,7 @@ def test_schemas_are_what_strict_structured_output_admits(schema: Schema, name: 
 
 
 def test_the_evaluation_schema_asks_a_level_of_each_factor() -> None:
-    body = FORM.of_all(("accuracy", "self")).schema.body
+    body = FORM.ask_all_factors(("accuracy", "self")).schema.body
     assert list(body["properties"]) == ["accuracy", "self"]
     assert list(body["properties"]["accuracy"]["properties"]) == ["reason", "score"]
     assert body["properties"]["accuracy"]["properties"]["score"]["enum"] == ["High", "Medium", "Low"]

@@ -22,9 +22,9 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.plan.preview import forecast_start, preview_run
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.run_options import ChangePolicy, RunOptions
-from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, find_missing_records, repair_run
 from coeval.store.rundir import RunDir
 
 ROWS = [
@@ -86,7 +86,7 @@ def warnings(lab: Lab, **how: Any) -> list[str]:
 def gaps(lab: Lab) -> list[tuple[str, int]]:
     found = find_missing_records(RunDir(lab.path)).gaps
     assert found is not None
-    return found.lacking
+    return found.lacking_files
 
 
 def test_answers_and_labels_need_no_model(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +129,7 @@ def test_what_has_no_answer_is_missing_and_told(lab: Lab) -> None:
     assert (outcome.planned, outcome.missing, outcome.unsupplied) == (4, 2, 2)
     assert run.summary.phases["evaluation"].missing == 0
     (short,) = run.summary.short
-    assert short.way_out == "add 2 answers of prod-v7 to answers.csv"
+    assert short.remedy == "add 2 answers of prod-v7 to answers.csv"
     assert gaps(lab) == [("phase4_responses/sentiment.prod-v7.responses.jsonl", 2)]
     assert "response_collection" not in lab.meta()["phases_completed"]
     answers(lab.folder, [(text, mood) for _, text, mood in ROWS])
@@ -183,12 +183,12 @@ def test_judgments_of_answers_that_a_table_no_longer_gives_are_not_damaged(lab: 
     answers(lab.folder, [(text, "good" if n == "4" else mood) for n, text, mood in ROWS[1:]])
     assert lab.run(continue_run=True, changed="redo").exit_code == 3
     assert len(lab.lines("evaluation")) == 8
-    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert not found.reasons
     assert coeval("repair", "--run", lab.path, "--dry-run").code == 0
     assert "not counted: 2 judgments without a good answer" in open_run(lab.path).results().notes
     lab.edit("evaluation", "sentiment__items__2__prod-v7__cat", datapoint_id="sentiment__items__9")
-    assert sum(repair(RunDir(lab.path), RepairOptions(dry_run=True)).reasons.values()) == 1
+    assert sum(repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).reasons.values()) == 1
 
 
 def test_blanks_in_a_prompt_do_not_matter(lab: Lab) -> None:
@@ -245,7 +245,7 @@ def test_the_table_of_the_items_holds_answers_too(lab: Lab, numbered: bool) -> N
     run = lab.run()
     assert run.exit_code == 3, "one cell is empty"
     assert run.summary is not None
-    assert [s.way_out for s in run.summary.short] == ["add 1 answer of prod-v8 to reviews.csv"]
+    assert [s.remedy for s in run.summary.short] == ["add 1 answer of prod-v8 to reviews.csv"]
     found = {label.student: (label.correct, label.n) for label in run.results().labels}
     assert found == {"prod-v7": (3, 3), "prod-v8": (0, 2)}
 
@@ -476,7 +476,7 @@ def test_a_student_lacks_nothing_of_tasks_it_is_not_to_do(lab: Lab) -> None:
     one = found["prod-v7"]
     assert (one.score, one.least, one.most, one.partial) == (0.75, 0.75, 0.75, True)
     assert [score.student for score in run.results().students][:2] == ["both", "prod-v7"]
-    grid = read_score_grid(reader := RunReader(run.path, planned_names(RunDir(run.path))))
+    grid = read_score_grid(reader := RunReader(run.path, read_planned_names(RunDir(run.path))))
     order, scores = rank_students(grid)
     measured = measure_students(grid, scores)
     mine = measured["prod-v7"]

@@ -15,7 +15,7 @@ from coeval.api import load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import RepairOptions, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair_run
 from coeval.store.rundir import RunDir
 
 CAST = [model("ann", "student", "judge"), model("ben", "student", "judge")]
@@ -210,7 +210,7 @@ def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
     assert "data_generation" not in lab.meta()["phases_completed"]
     assert requested.phases() == (0, 0, 0, 6, 12)
     [counted] = [
-        f for f in repair(RunDir(lab.path), RepairOptions(dry_run=True)).files if f.path == file_of(lab)
+        f for f in repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).files if f.path == file_of(lab)
     ]
     assert (counted.planned, counted.there) == (5, 3)
     put(lab, *items(4, 6))
@@ -327,14 +327,14 @@ def test_items_are_taken_over(lab: Lab, monkeypatch: pytest.MonkeyPatch, started
 def test_repair_leaves_waiting_items_and_sets_aside_what_is_none(lab: Lab) -> None:
     put(lab, *items(1, 2))
     with pytest.raises(UsageError, match="holds only items"):
-        repair(RunDir(lab.path), RepairOptions())
+        repair_run(RunDir(lab.path), RepairOptions())
     lab.run()
     lab.tasks[0]["sampling"]["total"] = 4
     lab.run(continue_run=True)
     put(lab, *items(3, 3), {"id": 4})
-    looked = repair(RunDir(lab.path), RepairOptions(dry_run=True, examples=5))
+    looked = repair_run(RunDir(lab.path), RepairOptions(dry_run=True, examples=5))
     assert [(line.number, line.flaw.reason) for line in looked.invalid] == [(4, "item")]
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert report.aside is not None
     assert sum(file.owed for file in report.files if file.phase == "data_generation") == 1
     assert lab.run(continue_run=True).exit_code == 3

@@ -187,7 +187,7 @@ AUTO: dict[str, Any] = {"target_attributes": "auto", "nuanced_attributes": "auto
 def foretold(lab: Lab, **options: Any) -> list[tuple[int, int]]:
     """The forecast's range for each phase."""
     expected = forecast_start(load_config(lab.file), RunOptions(**options))
-    return [(calls.low, calls.high) for calls in map(expected.calls_of_phase, ALL_PHASES)]
+    return [(calls.low, calls.high) for calls in map(expected.sum_phase_calls, ALL_PHASES)]
 
 
 def exactly(*calls: int) -> list[tuple[int, int]]:
@@ -502,7 +502,7 @@ def test_a_run_makes_as_many_calls_as_were_foretold(
             continue
         lab.run(**how)
         for phase, made in zip(ALL_PHASES, requested.phases(), strict=True):
-            calls = said.calls_of_phase(phase)
+            calls = said.sum_phase_calls(phase)
             assert calls.low <= made <= calls.high, (step, how, phase)
             reported = estimate.by_phase[phase].calls if phase in estimate.by_phase else Span(0, 0, 0)
             assert (reported.low, reported.high) == (calls.low, calls.high), (step, how, phase)

@@ -20,7 +20,7 @@ from pipeline.experiments import FOLDERS, Lab, content, model, task
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint
 from coeval.pipeline.config.schema import Phase
-from coeval.pipeline.upkeep.repair import Examiner, Flaw, Reason, RepairOptions, RepairReport, repair
+from coeval.pipeline.upkeep.repair import Examiner, Flaw, Reason, RepairOptions, RepairReport, repair_run
 from coeval.store.rundir import RunDir
 
 AUTO = {"target_attributes": "auto", "nuanced_attributes": "auto", "rubric": "auto"}
@@ -102,11 +102,11 @@ def test_an_invalid_evaluation_is_set_aside_and_made_again(
     bad = change(path, 1, damage)
     before = tree(lab.path)
 
-    looked = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    looked = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert invalid(looked) == [("evaluation", reason)]
     assert tree(lab.path) == before, "a dry run changes nothing"
 
-    done = repair(RunDir(lab.path), RepairOptions())
+    done = repair_run(RunDir(lab.path), RepairOptions())
     assert invalid(done) == [("evaluation", reason)]
     assert done.aside is not None
     assert (done.aside / path.relative_to(lab.path)).read_bytes() == bad
@@ -117,7 +117,7 @@ def test_an_invalid_evaluation_is_set_aside_and_made_again(
     assert {key: tree(lab.path)[key] for key in untouched} == {key: before[key] for key in untouched}
     assert "evaluation" not in lab.meta()["phases_completed"]
 
-    assert not repair(RunDir(lab.path), RepairOptions(dry_run=True)).reasons, "once is enough"
+    assert not repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).reasons, "once is enough"
     run_again(lab)
     assert content(lab) == content(original)
     assert "evaluation" in lab.meta()["phases_completed"]
@@ -137,7 +137,7 @@ def test_what_was_made_from_an_invalid_item_goes_with_it(
 ) -> None:
     """The item is made anew, so its answers and their judgments no longer belong to it."""
     change(file_of(lab, "data_generation"), 0, damage)
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert invalid(report) == [
         ("data_generation", reason),
         *[("evaluation", "origin")] * 6,
@@ -149,7 +149,7 @@ def test_what_was_made_from_an_invalid_item_goes_with_it(
 
 def test_what_was_made_from_an_invalid_response_goes_with_it(original: Lab, lab: Lab) -> None:
     change(file_of(lab, "response_collection"), 2, lambda r: {k: v for k, v in r.items() if k != "response"})
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert invalid(report) == [*[("evaluation", "origin")] * 3, ("response_collection", "value")]
     run_again(lab)
     assert content(lab) == content(original)
@@ -161,7 +161,7 @@ def test_torn_ends_are_set_aside_in_every_file(original: Lab, lab: Lab) -> None:
         path.write_bytes(path.read_bytes() + b'{"id": "torn')
         torn[path.relative_to(lab.path)] = b'{"id": "torn'
     (lab.path / "run_errors.jsonl").write_bytes(b'{"at": "to')
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert set(report.reasons) == {(file.phase, "torn") for file in report.files if not file.is_document}
     assert report.aside is not None
     assert {p: (report.aside / p).read_bytes() for p in torn} == torn
@@ -176,7 +176,7 @@ def test_a_proposal_without_a_value_is_asked_for_again(original: Lab, lab: Lab) 
     path = lab.path / "phase2_rubric" / "proposals.jsonl"
     change(path, 0, lambda r: {k: v for k, v in r.items() if k != "rubric"})
     (lab.path / "phase2_rubric" / "free.rubric.json").unlink()
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert invalid(report) == [("rubric_mapping", "value")]
     assert report.unsettled == ["free"]
     run_again(lab)
@@ -189,7 +189,7 @@ def test_a_damaged_document_is_moved_and_drawn_again_from_what_was_proposed(
 ) -> None:
     path = lab.path / "phase2_rubric" / "free.rubric.json"
     path.write_bytes(damaged)
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert report.unsettled == ["free"]
     assert report.aside is not None
     assert (report.aside / "phase2_rubric" / "free.rubric.json").read_bytes() == damaged
@@ -204,7 +204,7 @@ def test_an_earlier_valid_record_of_the_same_id_counts_again(original: Lab, lab:
     last = json.loads(path.read_bytes().splitlines()[-1])
     with path.open("a") as file:
         file.write(json.dumps(last | {"scores": {"plot": "Superb"}}) + "\n")
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert invalid(report) == [("evaluation", "level")]
     assert not any(file.owed for file in report.files)
     assert content(lab) == content(original)
@@ -218,7 +218,7 @@ def test_failed_records_are_valid_and_counted_as_owed(lab: Lab) -> None:
     path = file_of(lab, "evaluation", -1)
     change(path, 0, fail)
     before = tree(lab.path)
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert not report.reasons
     assert tree(lab.path) == before
     state = next(file for file in report.files if file.path == path)
@@ -227,7 +227,7 @@ def test_failed_records_are_valid_and_counted_as_owed(lab: Lab) -> None:
 
 def test_nothing_is_written_where_all_is_valid(lab: Lab) -> None:
     before = tree(lab.path)
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert report.aside is None
     assert tree(lab.path) == before
     assert all(file.owed == 0 for file in report.files)
@@ -238,7 +238,7 @@ def test_gaps_are_counted_by_file_also_where_there_is_none(lab: Lab) -> None:
     gone.unlink()
     short = file_of(lab, "response_collection")
     short.write_bytes(b"".join(short.read_bytes().splitlines(keepends=True)[:-1]))
-    report = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    report = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     owed = {file.path: (file.planned, file.there) for file in report.files if file.owed}
     assert owed.pop(gone) == (6, 0)
     assert owed.pop(short) == (3, 2)
@@ -249,7 +249,7 @@ def test_gaps_are_counted_by_file_also_where_there_is_none(lab: Lab) -> None:
 def test_without_its_configuration_a_run_is_examined_all_the_same(lab: Lab) -> None:
     (lab.path / "config.yaml").write_text("models: 3\n")
     change(file_of(lab, "evaluation"), 0, lambda _: b"x\n")
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert report.no_plan is not None
     assert "config.yaml" in report.no_plan
     assert all(file.planned is None for file in report.files)
@@ -259,7 +259,7 @@ def test_without_its_configuration_a_run_is_examined_all_the_same(lab: Lab) -> N
 def test_only_the_phase_that_is_asked_for_is_changed(lab: Lab) -> None:
     change(file_of(lab, "response_collection"), 0, lambda _: b"x\n")
     change(file_of(lab, "evaluation", -1), 0, lambda _: b"x\n")
-    report = repair(RunDir(lab.path), RepairOptions(phases=("evaluation",)))
+    report = repair_run(RunDir(lab.path), RepairOptions(phases=("evaluation",)))
     assert {phase for phase, _ in report.reasons} == {"evaluation"}
     assert file_of(lab, "response_collection").read_bytes().startswith(b"x\n")
 
@@ -277,21 +277,21 @@ def test_a_run_at_work_is_left_alone_and_may_be_looked_at(lab: Lab) -> None:
         assert holder.stdout is not None
         holder.stdout.readline()
         before = tree(lab.path)
-        assert repair(RunDir(lab.path), RepairOptions(dry_run=True)).reasons
+        assert repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).reasons
         with pytest.raises(UsageError, match=f"in use by process {holder.pid} "):
-            repair(RunDir(lab.path), RepairOptions())
+            repair_run(RunDir(lab.path), RepairOptions())
         assert tree(lab.path) == before
         holder.communicate()
 
 
 def test_no_run_and_older_layouts_are_refused(lab: Lab, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a run folder"):
-        repair(RunDir(tmp_path), RepairOptions())
+        repair_run(RunDir(tmp_path), RepairOptions())
     for record in file_of(lab, "evaluation").parent.glob("*.jsonl"):
         change(record, 0, lambda r: {k: v for k, v in r.items() if k != "student_model_id"})
     (lab.path / "meta.json").unlink()  # which says who made the run
     with pytest.raises(UsageError, match=r"experiment\.resume_from"):
-        repair(RunDir(lab.path), RepairOptions())
+        repair_run(RunDir(lab.path), RepairOptions())
 
 
 @pytest.mark.process
@@ -307,11 +307,11 @@ def test_whatever_was_done_to_the_files_repair_and_continue_end_with_everything(
         files = [path for phase in FOLDERS.values() for path in sorted((lab.path / phase).glob("*.jsonl"))]
         for _ in range(wounds):
             hurt(draw.choice(files), draw)
-        repair(RunDir(lab.path), RepairOptions())
-        assert not repair(RunDir(lab.path), RepairOptions(dry_run=True)).reasons
+        repair_run(RunDir(lab.path), RepairOptions())
+        assert not repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).reasons
         run_again(lab, changed="redo")
         assert content(lab).keys() >= content(original).keys()
-        assert not repair(RunDir(lab.path), RepairOptions(dry_run=True)).reasons
+        assert not repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).reasons
 
 
 def hurt(path: Path, draw: random.Random) -> None:
@@ -335,6 +335,6 @@ def test_an_empty_answer_is_an_answer(original: Lab) -> None:
     examiner = Examiner({})
     item = original.lines("data_generation")[0]
     answer = original.lines("response_collection")[0] | {"response": ""}
-    examined = examiner.examine("data_generation", json.dumps(item).encode())
+    examined = examiner.examine_line("data_generation", json.dumps(item).encode())
     assert isinstance(examined, Datapoint)
-    assert not isinstance(examiner.examine("response_collection", json.dumps(answer).encode()), Flaw)
+    assert not isinstance(examiner.examine_line("response_collection", json.dumps(answer).encode()), Flaw)

@@ -17,9 +17,9 @@ from coeval.cli.commands.run_command import print_dry_run
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.plan.preview import forecast_start
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.upkeep.repair import RepairOptions, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair_run
 from coeval.store.rundir import RunDir
 
 SHORT = {"check": "length", "most": 50_000}
@@ -41,7 +41,7 @@ def checked(lab: Lab) -> dict[str, dict[str, Any]]:
 def owed(lab: Lab) -> tuple[int, int]:
     """What a run that goes on would make in phase 5: records and calls."""
     foreseen = forecast_start(load_config(lab.file), RunOptions(continue_run=True))
-    records, calls = foreseen.owed_of_phase("evaluation"), foreseen.calls_of_phase("evaluation")
+    records, calls = foreseen.sum_phase_owed("evaluation"), foreseen.sum_phase_calls("evaluation")
     assert records.low == records.high
     assert calls.low == calls.high
     return records.high, calls.high
@@ -72,8 +72,8 @@ def test_dry_run_and_run_agree_and_a_new_check_owes_itself_alone(
 ) -> None:
     lab = lab_of(tmp_path, {"plot": "Things happen.", "short": SHORT})
     foreseen = forecast_start(load_config(lab.file), RunOptions())
-    assert foreseen.owed_of_phase("evaluation").high == 12
-    assert foreseen.calls_of_phase("evaluation").high == 6
+    assert foreseen.sum_phase_owed("evaluation").high == 12
+    assert foreseen.sum_phase_calls("evaluation").high == 6
     lab.run()
     assert lab.counts() == (3, 6, 12)
     assert owed(lab) == (0, 0)
@@ -152,11 +152,11 @@ def test_where_all_checks_fail_the_record_is_a_failure(tmp_path: Path) -> None:
 def test_records_of_checks_survive_repair(tmp_path: Path) -> None:
     lab = lab_of(tmp_path, {"plot": "Things happen.", "short": SHORT, "mood": MOOD})
     lab.run()
-    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert not found.flaws
     assert [file.owed for file in found.files if file.phase == "evaluation"] == [0, 0]
     lab.lose("evaluation", next(iter(checked(lab).values()))["id"])
-    found = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert found.owed("evaluation") == 1
     assert lab.run(continue_run=True).exit_code == 0
 
@@ -196,7 +196,7 @@ def test_checks_are_scores_of_students_and_no_part_of_judges_agreement(tmp_path:
     for lab in (of_judges, both):
         assert lab.run().exit_code == 0
     alone, measured = (
-        compute_run_measures(RunReader(lab.path, planned_names(RunDir(lab.path))))
+        compute_run_measures(RunReader(lab.path, read_planned_names(RunDir(lab.path))))
         for lab in (of_judges, both)
     )
     assert measured.measures.units == 12 * (2 * 2 + 2)

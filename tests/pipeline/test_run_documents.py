@@ -26,10 +26,10 @@ from coeval.core.records import Completion, Request
 from coeval.exchange.exporting import export_results
 from coeval.pipeline.phases.document_items import (
     AcceptedItems,
-    copies,
-    gives_away,
-    squeezed,
-    supported,
+    copies_passage,
+    gives_answer_away,
+    is_supported,
+    squeeze_text,
 )
 from coeval.reports.folder_report import open_folder_report
 from coeval.simulation.simulated_model import SimulatedModel
@@ -277,7 +277,7 @@ def test_quotes_are_found_however_they_are_written_and_no_other() -> None:
     for said, _, _, _ in facts():
         passage = f"## Rules\n\nSome words before. {said} And [more](https://example.org) after, 1.5 times."
         for write in spelt:
-            lost += not supported([write(said)], [passage])
+            lost += not is_supported([write(said)], [passage])
         number = re.findall(r"\d+", said)[0]
         for other in (
             said.replace(number, str(int(number) + draws.randint(1, 9))),
@@ -286,12 +286,14 @@ def test_quotes_are_found_however_they_are_written_and_no_other() -> None:
             f"{said} Nobody is exempt.",
             "the", "", "…",
         ):  # fmt: skip
-            missed += supported([other], [passage])
-        missed += supported([], [passage])
+            missed += is_supported([other], [passage])
+        missed += is_supported([], [passage])
     assert (lost, missed) == (0, 0)
-    assert not supported(["15 times it was."], ["It was 1.5 times it was."])
-    assert supported(["[more] after, 1.5 times"], ["and [more](https://example.org) after, 1.5 times"])
-    assert not supported(["of the first passage"], ["words of the first passage", "words of the second one"])
+    assert not is_supported(["15 times it was."], ["It was 1.5 times it was."])
+    assert is_supported(["[more] after, 1.5 times"], ["and [more](https://example.org) after, 1.5 times"])
+    assert not is_supported(
+        ["of the first passage"], ["words of the first passage", "words of the second one"]
+    )
 
 
 @pytest.mark.parametrize(
@@ -305,20 +307,20 @@ def test_quotes_are_found_however_they_are_written_and_no_other() -> None:
     ],
 )
 def test_a_question_does_not_hold_its_answer(question: str, answer: str, given_away: bool) -> None:
-    assert gives_away(question, answer) is given_away
+    assert gives_answer_away(question, answer) is given_away
 
 
 def test_a_reply_of_nothing_but_marks_costs_no_time() -> None:
     began = time.process_time()
-    assert squeezed("](" * 20_000) == ""
-    assert gives_away("Thirty days?" + "\n" * 20_000, "thirty days")
+    assert squeeze_text("](" * 20_000) == ""
+    assert gives_answer_away("Thirty days?" + "\n" * 20_000, "thirty days")
     assert time.process_time() - began < 1
 
 
 def test_a_question_does_not_copy_a_sentence() -> None:
     for said, asked, _, _ in facts():
-        assert not copies(asked, [said])
-        assert copies(f"Is this right: {said}", [f"Before. {said} After."])
+        assert not copies_passage(asked, [said])
+        assert copies_passage(f"Is this right: {said}", [f"Before. {said} After."])
 
 
 def test_an_item_that_never_passes_fails_within_bounds_and_is_owed_again(

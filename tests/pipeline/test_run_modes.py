@@ -14,7 +14,7 @@ from pipeline.experiments import FOLDERS, PHASES, Lab, calls, content, listen, m
 import coeval
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.pipeline.config.schema import Mode, Phase
-from coeval.pipeline.upkeep.repair import RepairOptions, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair_run
 from coeval.reports.result_tables import Results
 from coeval.store.rundir import RunDir
 
@@ -386,7 +386,7 @@ def test_it_hides_nothing_in_any_role(tmp_path: Path, monkeypatch: pytest.Monkey
     assert read_back(lab) == before
     [reported] = coeval.open_run(lab.path).results().notes
     assert "of another configuration" in reported, "than that which failed, and which the folder holds"
-    counted = repair(RunDir(lab.path), RepairOptions(dry_run=True))
+    counted = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
     assert sum(file.owed for file in counted.files) == 0
     requested = listen(monkeypatch)
     again = lab.run(continue_run=True)

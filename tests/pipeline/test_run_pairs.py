@@ -18,7 +18,7 @@ from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_
 from coeval.pipeline.plan.preview import preview_run
 from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.pipeline.run_options import ChangePolicy, RunOptions
-from coeval.pipeline.upkeep.repair import RepairOptions, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair_run
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.items.item_rows import make_item_tables
 from coeval.store.rundir import RunDir
@@ -235,7 +235,7 @@ def test_the_run_asks_what_the_dry_run_counts_over_random_files(
 def test_a_comparison_of_answers_that_are_gone_is_set_aside(lab: Lab) -> None:
     lab.run()
     lab.lose("response_collection", f"{ITEM}__ann")
-    report = repair(RunDir(lab.path), RepairOptions())
+    report = repair_run(RunDir(lab.path), RepairOptions())
     assert [reason for (_, reason), n in report.reasons.items() for _ in range(n)] == ["origin"] * 4
     assert report.owed("evaluation") == 4
     assert lab.run(continue_run=True).exit_code == 0

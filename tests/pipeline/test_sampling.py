@@ -9,7 +9,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from coeval.pipeline.samples import ItemSpace, Sample, Samples, coverage_shortfall
+from coeval.pipeline.samples import ItemSpace, Sample, Samples, describe_coverage_shortfall
 
 
 def attributes(*sizes: int) -> dict[str, list[str]]:
@@ -25,8 +25,8 @@ def plan(
 
 
 def lacks(what: str, space: ItemSpace, total: int) -> bool:
-    """Whether `coverage_shortfall` says that not all ``what`` (values, pairs) can be covered."""
-    return any(re.search(rf"all \d+ {what} ", line) for line in coverage_shortfall(space, total))
+    """Whether `describe_coverage_shortfall` says that not all ``what`` (values, pairs) can be covered."""
+    return any(re.search(rf"all \d+ {what} ", line) for line in describe_coverage_shortfall(space, total))
 
 
 def pairs_in(samples: list[Sample]) -> set[tuple[tuple[str, str], ...]]:
@@ -139,7 +139,7 @@ def test_all_pairs_of_two_attributes_occur_in_the_fewest_items_possible(
 ) -> None:
     space = ItemSpace(target=attributes(*sizes), target_range=(2, 2))
     assert len(pairs_in(plan(space, prod(sizes), seed=seed))) == prod(sizes)
-    assert coverage_shortfall(space, prod(sizes)) == []
+    assert describe_coverage_shortfall(space, prod(sizes)) == []
     assert lacks("pairs", space, prod(sizes) - 1)
 
 
@@ -262,26 +262,26 @@ def test_what_is_said_to_be_uncoverable_is_not_covered(space: ItemSpace, total: 
 
 def test_shortfalls_are_told_in_sentences() -> None:
     target = attributes(5, 4)
-    assert coverage_shortfall(ItemSpace(target=target, target_range=(2, 2)), 4) == [
+    assert describe_coverage_shortfall(ItemSpace(target=target, target_range=(2, 2)), 4) == [
         "4 items cannot hold all 9 values of the target attributes; that takes at least 5.",
         "4 items cannot hold all 20 pairs of values of the target attributes; that takes at least 20.",
     ]
-    assert coverage_shortfall(ItemSpace(target=target, target_range=(1, 1)), 9) == [
+    assert describe_coverage_shortfall(ItemSpace(target=target, target_range=(1, 1)), 9) == [
         "sampling.target [1, 1] puts no two of a, b into one item, so pairs of their values are not covered; "
         "an upper end of 2 or more covers them."
     ]
-    assert coverage_shortfall(ItemSpace(target=target, target_range=(0, 0)), 9) == [
+    assert describe_coverage_shortfall(ItemSpace(target=target, target_range=(0, 0)), 9) == [
         "sampling.target [0, 0] samples no value of a, b."
     ]
-    assert coverage_shortfall(ItemSpace(target=attributes(2, 2, 2), target_range="all"), 6) == [
+    assert describe_coverage_shortfall(ItemSpace(target=attributes(2, 2, 2), target_range="all"), 6) == [
         "6 items hold 6 of the 8 combinations of the full cross product."
     ]
-    assert coverage_shortfall(ItemSpace(target=target, target_range="all"), 20) == []
-    assert coverage_shortfall(ItemSpace(target={}), 5) == []
+    assert describe_coverage_shortfall(ItemSpace(target=target, target_range="all"), 20) == []
+    assert describe_coverage_shortfall(ItemSpace(target={}), 5) == []
 
 
 def test_a_mixed_range_counts_what_its_sizes_can_hold() -> None:
     """Of [1, 2] every second item holds a pair, so 20 pairs take 39 items at the least."""
     space = ItemSpace(target=attributes(5, 4), target_range=(1, 2))
-    assert "at least 39" in coverage_shortfall(space, 38)[0]
-    assert coverage_shortfall(space, 39) == []
+    assert "at least 39" in describe_coverage_shortfall(space, 38)[0]
+    assert describe_coverage_shortfall(space, 39) == []

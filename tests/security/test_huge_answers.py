@@ -22,7 +22,7 @@ from coeval.core.records import Message, Request
 from coeval.core.text import cut_to_bytes
 from coeval.models.keys import Keys
 from coeval.models.open import Models
-from coeval.pipeline.upkeep.repair import RepairOptions, repair
+from coeval.pipeline.upkeep.repair import RepairOptions, repair_run
 from coeval.store.jsonl import Appender
 from coeval.store.rundir import RunDir
 
@@ -116,11 +116,11 @@ def test_long_lines_of_older_files_cost_no_other_line(
     capsys.readouterr()
     status(lab.path)
     assert "response_collection  yes" in capsys.readouterr().out
-    found = repair(RunDir(lab.path), RepairOptions(dry_run=True, examples=3))
+    found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True, examples=3))
     assert sum(file.invalid for file in found.files) == damaged
     assert lab.run(continue_run=True, changed="keep").exit_code == 0
     assert open_run(lab.path).results().students[0].student == "ann"
-    repair(RunDir(lab.path), RepairOptions())
+    repair_run(RunDir(lab.path), RepairOptions())
     again = open_run(lab.path).results()
     assert not any("no whole record" in note for note in again.notes)
     assert [row.n for row in again.students] == [row.n for row in before]

@@ -79,7 +79,7 @@ class Run:
         from coeval.pipeline.plan.run_reading import open_folder_reader
         from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
-        with open_folder_reader(self.path, shown=True) as (reader, notes):
+        with open_folder_reader(self.path, is_look=True) as (reader, notes):
             results = read_results(reader, notes)
         missing, mixed = self._describe_status()
         return msgspec.structs.replace(results, missing=missing, notes=(*results.notes, *mixed))
@@ -93,7 +93,7 @@ class Run:
         from coeval.analysis.measures.run_measures import measures_to_json
         from coeval.pipeline.plan.run_reading import open_folder_reader
 
-        with open_folder_reader(self.path, shown=True) as (reader, _):
+        with open_folder_reader(self.path, is_look=True) as (reader, _):
             return measures_to_json(compute_measures(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:

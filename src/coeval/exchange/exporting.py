@@ -212,7 +212,7 @@ class Export:
 @contextmanager
 def open_export(folder: Path) -> Iterator[Export]:
     """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
-    with open_folder_reader(require_results(folder), shown=True) as (reader, notes):
+    with open_folder_reader(require_results(folder), is_look=True) as (reader, notes):
         yield Export(reader, tuple(notes))
 
 

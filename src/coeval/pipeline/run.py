@@ -22,16 +22,16 @@ from coeval.models.transport.http import Http
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import ProposalWork
-from coeval.pipeline.phases.supplied import short_answers, short_supplies
+from coeval.pipeline.phases.supplied import find_short_answers, find_short_supplies
 from coeval.pipeline.plan.count_plan import (
     PlanCount,
     count_plan,
-    mixed_sentence,
-    refuse_changed,
-    remember_recipes,
+    describe_mixed_records,
+    record_recipes,
+    refuse_changed_records,
 )
-from coeval.pipeline.plan.preview import build_forecast, make_plan
-from coeval.pipeline.plan.recorded import Recorded
+from coeval.pipeline.plan.preview import build_forecast, build_plan
+from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.task_setup import UNKNOWN, TaskSetup, build_setup
 from coeval.pipeline.run_flow import RunFlow
@@ -118,19 +118,21 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
     run_session = start.run_session
     setups = await _settle_blueprints(start)
     for setup in setups:
-        for sentence in setup.clippings():
+        for sentence in setup.describe_clipped_ranges():
             watcher.warn(sentence)
     if start.matches_preview:
         plan, counts = start.preview.plan, start.preview.plan_count
     else:
         plan = _read_plan(run_session, run_session.options, setups)
         counts = count_plan(plan)
-        refuse_changed(counts, setups, run_folder(run_session.config), run_session.options.change_policy)
+        refuse_changed_records(
+            counts, setups, run_folder(run_session.config), run_session.options.change_policy
+        )
     for phase in FLOWING:
         total = counts.total(phase)
         calls = Calls(total.calls, total.calls)
         run_session.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
-    remember_recipes(run_session.folder, setups)
+    record_recipes(run_session.folder, setups)
     if run_session.options.phase_barriers:
         await _run_with_barriers(run_session, setups)
     else:
@@ -154,13 +156,13 @@ async def _run_with_barriers(run_session: RunSession, setups: list[TaskSetup]) -
 async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
     """Run phases 1–2; return the setups of the tasks that can continue."""
     run_session, blueprint = start.run_session, start.blueprint
-    works = list(blueprint.works(run_session.asking))
+    works = list(blueprint.make_works(run_session.asking))
     if works:
         _show_forecast(start)
     proposals = await run_session.collect_proposals(works, blueprint.path)
     setups = []
     for task in run_session.config.tasks:
-        settled = None if run_session.interrupted else blueprint.settle(task, proposals)
+        settled = None if run_session.interrupted else blueprint.settle_task(task, proposals)
         if settled is not None:
             documents = start.preview.supply.documents.get(task.name)
             setups.append(build_setup(run_session.config, task, settled, documents))
@@ -176,8 +178,8 @@ def _show_forecast(start: StartedRun) -> None:
     run_session = start.run_session
     foreseen = build_forecast(run_session.config, start.preview)
     for phase in PHASES:
-        planned, owed = foreseen.planned_of_phase(phase), foreseen.owed_of_phase(phase).high
-        calls = foreseen.calls_of_phase(phase)
+        planned, owed = foreseen.sum_phase_planned(phase), foreseen.sum_phase_owed(phase).high
+        calls = foreseen.sum_phase_calls(phase)
         run_session.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
 
 
@@ -197,8 +199,8 @@ def _read_plan(
     setups: Sequence[TaskSetup],
     regenerated_ids: Set[str] = frozenset(),
 ) -> Plan:
-    return make_plan(
-        run_session.config, options, setups, Recorded().read(run_session.folder), regenerated_ids
+    return build_plan(
+        run_session.config, options, setups, RunIndex().read(run_session.folder), regenerated_ids
     )
 
 
@@ -227,7 +229,7 @@ async def _run_flow(
 
         await _run_round(run_session, make_flow(counts.open_slots), regenerated_ids, missed_keys)
         while await run_session.session.await_next_round():
-            plan.read_again(run_session.folder, regenerated_ids or set())
+            plan.reread_records(run_session.folder, regenerated_ids or set())
             await _run_round(
                 run_session, make_flow(count_plan(plan).open_slots), regenerated_ids, missed_keys
             )
@@ -251,7 +253,7 @@ async def _run_round(
             done.work, done.record, regenerated_ids
         )
         if not (replaces and run_session.options.phase_barriers):  # behind a barrier, it is counted again
-            for spared in flow.spared(done.work, done.record):
+            for spared in flow.list_spared(done.work, done.record):
                 run_session.board.count_as_recorded(spared.phase, spared.records, spared.calls)
         if replaces and regenerated_ids is not None:
             regenerated_ids.add(done.record.id)
@@ -263,7 +265,7 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     summary.interrupted, summary.stopped = run_session.session.interrupted, run_session.session.stopped
     if start.blocked_tasks:
         setups = [build_setup(run_session.config, task, UNKNOWN) for task in start.blocked_tasks]
-        blocked = count_plan(make_plan(run_session.config, run_session.options, setups, Recorded()))
+        blocked = count_plan(build_plan(run_session.config, run_session.options, setups, RunIndex()))
         for key, count in blocked.by_model.items():
             counts.count_for(*key).planned += count.planned
         if not summary.interrupted:
@@ -279,8 +281,11 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     responses = summary.phases["response_collection"]
     responses.unsupplied = counts.unanswered.total()
     responses.planned += counts.unanswered.total()
-    shown = run_folder(run_session.config)
-    summary.short = [*short_supplies(plan, shown), *short_answers(counts.unanswered, run_session.config)]
+    named_folder = run_folder(run_session.config)
+    summary.short = [
+        *find_short_supplies(plan, named_folder),
+        *find_short_answers(counts.unanswered, run_session.config),
+    ]
     summary.mixed = _describe_mixed_records(run_session, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
     if run_session.session.batches is not None:
@@ -304,7 +309,7 @@ def _describe_mixed_records(run_session: RunSession, plan: Plan) -> str:
     if run_session.options.change_policy is ChangePolicy.REFUSE:
         return ""
     options = replace(run_session.options, change_policy=ChangePolicy.REFUSE, only_models=())
-    return mixed_sentence(count_plan(_read_plan(run_session, options, plan.setups)).changed)
+    return describe_mixed_records(count_plan(_read_plan(run_session, options, plan.setups)).changed)
 
 
 def _find_phases_owed_by_others(run_session: RunSession, plan: Plan) -> set[Phase]:

@@ -1,7 +1,7 @@
-"""Phases 3–5 as one flow: a datapoint is answered as soon as it exists, judged as soon as it is answered.
+"""Phases 3–5 as one flow: an item is answered as soon as it exists, judged as soon as it is answered.
 
-What is recorded flows first: an item that stands is read from disk only when something is owed
-downstream of it, so a resumed run needs no special case.
+Recorded items flow first, and are read from disk only if something made from them is owed, so a continued
+run needs no special case.
 """
 
 from __future__ import annotations
@@ -35,16 +35,22 @@ from coeval.pipeline.phases.evaluations import (
     CheckWork,
     EvaluationWork,
     ItemWork,
-    Judged,
+    JudgeInput,
     LabelWork,
     PairWork,
     PreparedItem,
     ResponseWork,
 )
-from coeval.pipeline.plan.recorded import MadeFrom, Recorded, made_from, outdated, tried_before
-from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, Spared
+from coeval.pipeline.plan.recorded import (
+    RunIndex,
+    SourceChange,
+    count_earlier_attempts,
+    find_source_change,
+    is_outdated,
+)
+from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import Anew, Walk, always, spared_of
+from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_spared
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
 from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
@@ -56,19 +62,19 @@ _BREATH = 256  # slots walked before other tasks get their turn
 
 
 class _SourceRecords:
-    """What records are made from: an item with the answers to it, each read when it is needed.
+    """An item and its answers, from which other records are made; each is read when it is first needed.
 
-    ``was`` says what is on record of the item, or of the answer that ``judged`` is told of.
+    ``source_change`` compares the item, or the answer passed to `load_judged`, with the record on disk.
     """
 
     def __init__(
-        self, recorded: Recorded, was: MadeFrom, setup: TaskSetup, prepare: Callable[[], PreparedItem]
+        self, recorded: RunIndex, was: SourceChange, setup: TaskSetup, prepare: Callable[[], PreparedItem]
     ) -> None:
         self._recorded = recorded
         self._source_change = was
         self._prepare = prepare
         self._item: PreparedItem | None = None
-        self._judged: dict[str, Judged] = {}
+        self._judged: dict[str, JudgeInput] = {}
         self.setup = setup
 
     @property
@@ -77,21 +83,21 @@ class _SourceRecords:
             self._item = self._prepare()
         return self._item
 
-    def load_judged(self, response: str, answer: Response | None = None) -> Judged:
-        """The answer of this id as it is judged: ``answer``, or the one on record."""
+    def load_judged(self, response: str, answer: Response | None = None) -> JudgeInput:
+        """Return the answer of this id for judging: ``answer``, or the one on record."""
         if response not in self._judged:
             answer = answer or self._recorded.responses.load(response, Response)
-            self._judged[response] = Judged(self.setup, self.item, answer)
+            self._judged[response] = JudgeInput(self.setup, self.item, answer)
         return self._judged[response]
 
     def is_outdated(self, phase: Phase, key: str) -> bool:
-        """Whether what is recorded by an id was made from something else than this."""
+        """Check whether the record ``key`` was made from other content than this."""
         recorded = self._recorded
         if phase == "response_collection":
-            return outdated(
+            return is_outdated(
                 self._source_change, recorded.responses, key, ResponsePart, lambda: self.item.requested
             )
-        return outdated(
+        return is_outdated(
             self._source_change,
             recorded.evaluations,
             key,
@@ -101,19 +107,20 @@ class _SourceRecords:
 
 
 class _PairedAnswers:
-    """The answers to an item as they come, until the last: a comparison begins with the second of two."""
+    """Answers to one item while some are awaited: a comparison starts when the second of its two answers
+    arrives."""
 
     def __init__(self) -> None:
         self.awaited: set[str] = set()
-        self.arrived: dict[str, Judged] = {}
+        self.arrived: dict[str, JudgeInput] = {}
         self.lost: set[str] = set()
 
 
 class RunFlow:
-    """The works of a plan, and what follows from each record.
+    """The works of a plan, and those that follow from each record.
 
-    ``open_slots`` says, slot by slot, where anything is owed (see `PlanCount`). ``phases`` limits what is
-    begun: all three at once, or one after the other with barriers.
+    ``open_slots`` says for each slot whether anything is owed (see `PlanCount`). ``phases`` limits the
+    works: all three phases at once, or one after the other with barriers.
     """
 
     def __init__(
@@ -126,7 +133,7 @@ class RunFlow:
         phases: tuple[Phase, ...] = FLOWING,
     ) -> None:
         self.missed_keys: Set[str] = frozenset()
-        """What came to nothing earlier in this run, and is not asked for again in it."""
+        """Keys of records that were not made earlier in this run, and are not tried again in it."""
         self._plan = plan
         self._open_slots = open_slots
         self._recorded = plan.recorded
@@ -135,7 +142,7 @@ class RunFlow:
         self.builds_on_records = bool(
             recorded.responses or recorded.evaluations or recorded.pairs or plan.regenerated_ids
         )
-        """Whether any record may be `spared`, or any that stands be replaced: not in a run that begins."""
+        """Whether a record may be `spared` or replaced; never in a new run."""
         self._asking = asking
         self._checks = checks
         self._slow = {  # checks that a worker or a program computes
@@ -146,7 +153,7 @@ class RunFlow:
         self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
         self._accepted: dict[str, AcceptedItems] = {}
         self._meetings: defaultdict[str, _PairedAnswers] = defaultdict(_PairedAnswers)
-        self._walks = {setup.task.name: Walk(plan, setup, each=True) for setup in plan.setups}
+        self._walks = {setup.task.name: PlanWalk(plan, setup, yield_each=True) for setup in plan.setups}
         self._nuance = {
             setup.task.name: KnownNuance(setup.task, setup.space.nuance)
             for setup in plan.setups
@@ -154,11 +161,11 @@ class RunFlow:
         }
 
     async def iterate_works(self) -> AsyncIterator[Work]:
-        """All work that does not wait for other work, items in order."""
+        """Yield all work that waits for no other work, items in order."""
         walked = 0
         for setup in self._plan.setups:
             samples = _TaskSamples(self._plan, setup)
-            for slot in self._plan.slots(setup):
+            for slot in self._plan.list_slots(setup):
                 if self._open_slots[walked]:
                     for work in self._make_slot_works(setup, slot, samples):
                         yield work
@@ -167,9 +174,11 @@ class RunFlow:
                     await asyncio.sleep(0)
 
     def _make_slot_works(self, setup: TaskSetup, slot: Slot, samples: _TaskSamples) -> Iterator[Work]:
+        """Make the works of one item: the item itself if it is owed, else what is owed of its answers and
+        judgments."""
         standing = partial(self._load_item, slot.id)
-        source = _SourceRecords(self._recorded, MadeFrom.STANDS, setup, standing)
-        nodes: Iterable[Node] = self._walks[setup.task.name].of_slot(slot)
+        source = _SourceRecords(self._recorded, SourceChange.UNCHANGED, setup, standing)
+        nodes: Iterable[Node] = self._walks[setup.task.name].walk_slot(slot)
         if setup.pairs is not None:
             nodes = self._note_awaited_answers(nodes, slot.id)
         for node in nodes:
@@ -181,18 +190,24 @@ class RunFlow:
             yield from self._make_ready_works([node], source)
 
     def _make_item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
-        tried = tried_before(self._recorded.items, slot.id)
+        """Make the work of an item; one from documents needs the items accepted so far, to reject
+        duplicates."""
+        tried = count_earlier_attempts(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
         from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
 
         task, items = setup.task.name, self._recorded.items
         if task not in self._accepted:
-            slots = self._plan.slots(setup)
-            there = (each.id for each in slots if (entry := items.get(each.id)) is not None and entry.good)
-            self._accepted[task] = AcceptedItems(items.load(key, Datapoint) for key in there)
+            slots = self._plan.list_slots(setup)
+            good_ids = (
+                planned_slot.id
+                for planned_slot in slots
+                if (entry := items.get(planned_slot.id)) is not None and entry.good
+            )
+            self._accepted[task] = AcceptedItems(items.load(key, Datapoint) for key in good_ids)
         self._accepted[task].drop(slot.id)
-        before = self._recorded.filtered.get(self._recorded.rows.get(slot.id, NO_ROW), {})
+        before = self._recorded.discarded_by_row.get(self._recorded.rows.get(slot.id, NO_ROW), {})
         return DocumentItemWork(
             *(self._asking, teacher, slot.id, tried, setup, sample),
             accepted=self._accepted[task],
@@ -200,7 +215,7 @@ class RunFlow:
         )
 
     def follow(self, work: Work, record: Kept) -> Iterable[Work]:
-        """The works that a new record brings about; none after a failed one."""
+        """Return the works that follow from a new record; none from a failed one."""
         if isinstance(record, Evaluation | Preference) or not is_good(record):
             return ()  # most records are the last of their line
         source = self._find_source(work, record)
@@ -217,39 +232,39 @@ class RunFlow:
         return self._make_ready_works(below, source)
 
     def _forget_complete_item(self, item: str) -> None:
-        """Forget the answers to an item once the last has come: they may be large."""
+        """Drop the answers to an item once the last has arrived: they may be large."""
         if item in self._meetings and not self._meetings[item].awaited:
             del self._meetings[item]
 
     def cut_off(self, work: Work) -> Counter[Phase]:
-        """How many owed records, by phase, cannot be made since that of ``work`` was not."""
-        nodes = self._list_followers(work, always)
+        """Count by phase the owed records that cannot be made since that of ``work`` was not."""
+        nodes = self._list_followers(work, assume_outdated)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
             nodes = [*nodes, *self._list_ready_pairs(work, None)]
             self._forget_complete_item(work.prepared.item.id)
         return Counter(node.phase for node in nodes if node.owed)
 
     def _note_awaited_answers(self, nodes: Iterable[Node], item: str) -> list[Node]:
-        """Note which answers to an item are about to be asked for, before any of them can come."""
+        """Note which answers to an item will be requested, before any of them can arrive."""
         nodes = list(nodes)
         if "evaluation" in self._phases:
-            asked = [node for node in nodes if node.phase == "response_collection" and node.owed]
+            owed_answers = [node for node in nodes if node.phase == "response_collection" and node.owed]
             # those that wait for their item may stand once it has come again; later samples are not compared
             answers = {
-                node.key for node in asked if not node.waits and not (node.maker and node.maker.sample)
+                node.key for node in owed_answers if not node.waits and not (node.maker and node.maker.sample)
             }
             self._meetings[item].awaited |= answers - self.missed_keys
         return nodes
 
-    def _list_ready_pairs(self, work: ResponseWork, judged: Judged | None) -> list[Node]:
-        """The comparisons of an answer that came, or (None) did not: those that wait are not yet to be made;
-        of one that did not come, those that are lost with it."""
+    def _list_ready_pairs(self, work: ResponseWork, judged: JudgeInput | None) -> list[Node]:
+        """List the comparisons with an answer that has just arrived; those that still wait are marked. If it
+        will not come (``judged`` None), list the comparisons that are lost with it."""
         item, names = work.prepared.item, work.prepared.item.teacher_model_id
         walk, meeting = self._walks[work.setup.task.name], self._meetings.get(item.id)
         if meeting is None or work.role_model.sample or work.key not in meeting.awaited:
             return []
         meeting.awaited.discard(work.key)
-        there = zip(walk.responses_to(item.id), walk.stands(item.id), strict=True)
+        states = zip(walk.list_answer_ids(item.id), walk.find_answer_states(item.id), strict=True)
         ready = [
             True
             if key in meeting.arrived
@@ -258,18 +273,18 @@ class RunFlow:
             else None
             if key in meeting.lost
             else stands
-            for key, stands in there
+            for key, stands in states
         ]
         if judged is None:
             meeting.lost.add(work.key)
         else:
             meeting.arrived[work.key] = judged
-            ready[walk.responses_to(item.id).index(work.key)] = True
-        mine = frozenset(walk.pairs_with(work.key))
-        return [node for node in walk.pairs_of(item.id, names, ready, anew=True) if node.key in mine]
+            ready[walk.list_answer_ids(item.id).index(work.key)] = True
+        mine = frozenset(walk.list_pair_ids(work.key))
+        return [node for node in walk.walk_pairs(item.id, names, ready, outdated=True) if node.key in mine]
 
     def _make_pair_work(self, node: Node, source: _SourceRecords) -> PairWork:
-        """The comparison of two answers that are there."""
+        """Make the work of comparing two answers that exist."""
         design, maker = source.setup.pairs, node.maker
         item, pair, _ = node.key.rsplit(SEPARATOR, 2)
         came = self._meetings[item].arrived if item in self._meetings else {}
@@ -277,34 +292,37 @@ class RunFlow:
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
-        tried = tried_before(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
+        tried = (
+            count_earlier_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
+        )
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
-    def spared(self, work: Work, record: Kept) -> Iterator[Spared]:
-        """What was to follow anew from a new record, and is there already, made from the same content."""
+    def list_spared(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
+        """Yield followers of a new record that need not be made again: they are on record, made from the same
+        content."""
         if (source := self._find_source(work, record)) is not None:
-            yield from spared_of(
-                self._list_followers(work, always), self._list_followers(work, source.is_outdated)
+            yield from find_spared(
+                self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 
     def is_replacement(self, work: Work, record: Kept, regenerated_ids: Set[str]) -> bool:
-        """Whether records stand that followed from what the new ``record`` stands in place of, or it was made
-        from one of the ``regenerated_ids``."""
+        """Check whether the new record makes recorded followers outdated, or was made from a regenerated
+        one."""
         source, recorded = self._find_source(work, record), self._recorded
         match work:
             case ItemWork() if source is not None:
-                followers = self._walks[work.setup.task.name].responses_to(work.key)
+                followers = self._walks[work.setup.task.name].list_answer_ids(work.key)
                 return any(
                     key in recorded.responses and source.is_outdated("response_collection", key)
                     for key in followers
                 )
             case ResponseWork() if source is not None:
-                followers = self._walks[work.setup.task.name].judgments_of(work.key)
+                followers = self._walks[work.setup.task.name].list_judgment_ids(work.key)
                 rejudged = any(
                     key in recorded.evaluations and source.is_outdated("evaluation", key) for key in followers
                 )
                 again = any(
-                    key in recorded.pairs for key in self._walks[work.setup.task.name].pairs_with(work.key)
+                    key in recorded.pairs for key in self._walks[work.setup.task.name].list_pair_ids(work.key)
                 )
                 return rejudged or again or work.prepared.item.id in regenerated_ids
             case EvaluationWork() | LabelWork() | CheckWork():
@@ -315,43 +333,53 @@ class RunFlow:
                 return False
 
     def _find_source(self, work: Work, record: Kept) -> _SourceRecords | None:
-        """What follows from a new record is made from; None where nothing follows."""
+        """Return what the followers of a new record are made from; None if nothing follows."""
         recorded = self._recorded
         match record, work:
             case Datapoint(), ItemWork():
-                was = made_from(recorded.items, record.id) if self.builds_on_records else MadeFrom.LOST
+                was = (
+                    find_source_change(recorded.items, record.id)
+                    if self.builds_on_records
+                    else SourceChange.RECOVERED
+                )
                 prepare = partial(PreparedItem, record, work.sample.nuance)
                 return _SourceRecords(recorded, was, work.setup, prepare)
             case Response(), ResponseWork():
-                was = made_from(recorded.responses, record.id) if self.builds_on_records else MadeFrom.LOST
+                was = (
+                    find_source_change(recorded.responses, record.id)
+                    if self.builds_on_records
+                    else SourceChange.RECOVERED
+                )
                 source = _SourceRecords(recorded, was, work.setup, lambda: work.prepared)
                 source.load_judged(record.id, record)
                 return source
             case _:
                 return None
 
-    def _list_followers(self, work: Work, anew: Anew, *, waiting: bool = True) -> Iterable[Node]:
-        """What follows from the record that ``work`` makes; see `Walk.below_item`."""
+    def _list_followers(self, work: Work, anew: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
+        """List the records that follow from that of ``work``; see `PlanWalk.walk_answers`."""
         match work:
             case ItemWork():
-                return self._walks[work.setup.task.name].below_item(
+                return self._walks[work.setup.task.name].walk_answers(
                     work.key, work.model, anew, waiting=waiting
                 )
             case ResponseWork():
                 names = (work.prepared.item.teacher_model_id, work.role_model.name)
-                return self._walks[work.setup.task.name].below_response(work.key, names, anew)
+                return self._walks[work.setup.task.name].walk_judgments(work.key, names, anew)
             case _:
                 return ()
 
     def _make_ready_works(self, nodes: Iterable[Node], source: _SourceRecords) -> Iterator[Work]:
-        """The works of those nodes that wait for no other."""
+        """Make the works of those nodes that wait for no other."""
         setup, recorded = source.setup, self._recorded
         for node in nodes:
             if not node.owed or node.waits or node.phase not in self._phases or node.key in self.missed_keys:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
-                tried = tried_before(recorded.responses, key) if self.builds_on_records else NOT_TRIED
+                tried = (
+                    count_earlier_attempts(recorded.responses, key) if self.builds_on_records else NOT_TRIED
+                )
                 yield ResponseWork(self._asking, maker, key, tried, setup, source.item)
                 continue
             if setup.pairs is not None and maker is not None:
@@ -361,42 +389,42 @@ class RunFlow:
             if maker is None and node.name == EXACT_MATCH:
                 yield LabelWork(judged, key)
                 continue
-            if node.entry is not None and self._plan.completes(node.entry, maker):
+            if node.entry is not None and self._plan.can_complete(node.entry, maker):
                 earlier = recorded.evaluations.load(key, Evaluation)
-                judged = Judged(setup, judged.prepared, judged.response, earlier)
+                judged = JudgeInput(setup, judged.prepared, judged.response, earlier)
             if maker is None:
                 factors = node.status.factors
                 at_once = self._slow[setup.task.name].isdisjoint(factors)
                 yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
-            tried = tried_before(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
+            tried = count_earlier_attempts(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _load_item(self, key: str) -> PreparedItem:
         item = self._recorded.items.load(key, Datapoint)
-        known = self._nuance.get(item.task_id)
-        return PreparedItem(item, known.of(item) if known is not None else {})
+        known_nuance = self._nuance.get(item.task_id)
+        return PreparedItem(item, known_nuance.of(item) if known_nuance is not None else {})
 
     def path(self, record: Kept) -> Path:
-        """The file that a record belongs to."""
-        of: Callable[..., Path]
+        """Return the file that a record is appended to."""
+        locate: Callable[..., Path]
         match record:
             case Evaluation():
-                of = self._folder.evaluations
+                locate = self._folder.evaluations
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
             case Preference():
-                of = self._folder.pairs
+                locate = self._folder.pairs
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
             case Response():
-                of, names = self._folder.responses, (record.task_id, record.student_model_id, "")
+                locate, names = self._folder.responses, (record.task_id, record.student_model_id, "")
             case Datapoint():
-                of, names = self._folder.datapoints, (record.task_id, record.teacher_model_id, "")
+                locate, names = self._folder.datapoints, (record.task_id, record.teacher_model_id, "")
             case _:
                 raise TypeError(f"no file of a run keeps a {type(record).__name__}")
-        place = (type(record), *names)
-        path = self._paths.get(place)
+        key = (type(record), *names)
+        path = self._paths.get(key)
         if path is None:  # made once: there are few files and many records
-            path = self._paths[place] = of(*filter(None, names))
+            path = self._paths[key] = locate(*filter(None, names))
         return path
 
 
@@ -415,14 +443,17 @@ class _TaskSamples:
         return samples.item(slot.n)
 
     def _start_samples(self, teacher: str) -> Samples:
+        """Replay a teacher's samples over its recorded items."""
         task = self._setup.task
         recorded, about = dict[int, Mapping[str, str]](), dict[int, str]()
-        for key, attributes in self._plan.recorded.by_teacher.get((task.name, teacher), {}).items():
+        for key, attributes in self._plan.recorded.items_by_teacher.get((task.name, teacher), {}).items():
             entry = self._plan.recorded.items.get(key)
             number = item_number(key)
             if entry is not None and entry.good and number is not None:
                 recorded[number] = attributes
-                if (keys := self._plan.recorded.about.get(self._plan.recorded.rows[key])) is not None:
+                if (
+                    keys := self._plan.recorded.passage_keys_by_row.get(self._plan.recorded.rows[key])
+                ) is not None:
                     about[number] = keys
         seed, space = task.sampling.seed, self._setup.space
         return Samples(space, seed=seed, task=task.name, teacher=teacher, recorded=recorded, about=about)

@@ -30,7 +30,7 @@ def open_sides(
         raise UsageError("there is nothing to compare: name a folder, or several")
     paths = [require_results(Path(folder)) for folder in folders]
     with ExitStack() as stack:
-        read = [stack.enter_context(open_folder_reader(folder, shown=True)) for folder in paths]
+        read = [stack.enter_context(open_folder_reader(folder, is_look=True)) for folder in paths]
         several = len(set(paths)) > 1
         notes = [
             note

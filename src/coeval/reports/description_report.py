@@ -99,7 +99,7 @@ def tasks_table(foreseen: Forecast) -> ReportTable:
         makers = [*setup.sources, *(teacher.name for teacher in setup.teachers)]
         items = foreseen.preview.plan_count.total("data_generation", task=task.name).planned
         labels = ", ".join(task.label_attributes) or None
-        design = (", ".join(makers), _judged(setup), labels, _counted(foreseen.calls_of_task(task.name)))
+        design = (", ".join(makers), _judged(setup), labels, _counted(foreseen.sum_task_calls(task.name)))
         rows.append((task.name, items, *design, " ".join(task.description.split())))
     columns = (
         ReportColumn("task", "Task"),
@@ -131,7 +131,7 @@ def attributes_table(preview: Preview) -> ReportTable:
 def _attributes(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        known: Mapping[str, list[str]] | None = preview.blueprint.known_part(task, kind)
+        known: Mapping[str, list[str]] | None = preview.blueprint.read_part(task, kind)
         if known is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
@@ -144,10 +144,10 @@ def rubric_table(preview: Preview) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        known: Mapping[str, str] | None = preview.blueprint.known_part(task, "rubric")
+        known: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
         if known is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
-            known = preview.blueprint.heard_rubric(task)
+            known = preview.blueprint.read_rubric_so_far(task)
         for factor, criterion in known.items():
             compared = factor in task.label_attributes
             said = "compared with the item's value, without a judge" if compared else criterion
@@ -168,8 +168,8 @@ def phases_table(config: Config, foreseen: Forecast, options: RunOptions) -> Rep
     """Records planned and owed by phase; of phases 1–2 a record is a teacher's proposal."""
     rows: list[tuple[Cell, ...]] = []
     for phase in PHASES:
-        counts = map(_counted, (foreseen.owed_of_phase(phase), foreseen.calls_of_phase(phase)))
-        rows.append((phase, _mode(config, options, phase), foreseen.planned_of_phase(phase), *counts))
+        counts = map(_counted, (foreseen.sum_phase_owed(phase), foreseen.sum_phase_calls(phase)))
+        rows.append((phase, _mode(config, options, phase), foreseen.sum_phase_planned(phase), *counts))
     counts = map(_counted, (foreseen.total_owed, foreseen.total))
     rows.append(("total", "", sum(foreseen.planned.values()), *counts))
     columns = (
@@ -346,7 +346,9 @@ def _coverage(values: ReportTable, preview: Preview) -> ReportSection:
     said = [*_absent(values, preview)]
     said += [f"{task}: every declared value ({n:,}) occurs." for task, n in _present(values, preview).items()]
     said += [
-        f"{setup.task.name}: {sentence}" for setup in preview.plan.setups for sentence in setup.shortfalls()
+        f"{setup.task.name}: {sentence}"
+        for setup in preview.plan.setups
+        for sentence in setup.describe_shortfalls()
     ]
     return make_section("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
 

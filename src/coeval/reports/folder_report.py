@@ -76,7 +76,7 @@ def open_folder_report(folder: Path, options: RobustOptions | None = None) -> It
 
     Raises UsageError: it is no folder of ours; StoreError: it cannot be read.
     """
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         yield make_folder_report(reader, notes, options)
 
 

@@ -45,7 +45,7 @@ def _drawn(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind, Mapping[s
     """The target attributes and the nuance of each item."""
     task, recorded = setup.task, preview.plan.recorded
     for source in setup.sources:
-        for key, attributes in recorded.by_teacher.get((task.name, source), {}).items():
+        for key, attributes in recorded.items_by_teacher.get((task.name, source), {}).items():
             if key not in recorded.assumed:
                 yield "target", attributes
     for teacher in setup.teachers if setup.space.target or setup.space.nuance else ():
@@ -106,14 +106,14 @@ class _TaskPrompts:
 
     def __init__(self, setup: TaskSetup, preview: Preview) -> None:
         self._setup, self._preview = setup, preview
-        known = {kind: preview.blueprint.known_part(setup.task, kind) for kind in KINDS}
+        known = {kind: preview.blueprint.read_part(setup.task, kind) for kind in KINDS}
         self._known: Mapping[Kind, object | None] = known
         self._stand_ins = _StandIns()
 
     def all(self) -> Iterator[PlannedPrompt]:
         setup = self._setup
         for kind in KINDS:
-            owed = self._preview.blueprint.owed_proposals(setup.task, kind)
+            owed = self._preview.blueprint.list_owed_proposals(setup.task, kind)
             for alike in _alike([teacher for teacher, _ in owed]):
                 noun = "rubric" if kind == "rubric" else f"{kind} attributes"
                 requested = alike[0].prompt({}, None)
@@ -123,7 +123,7 @@ class _TaskPrompts:
             form = BENCHMARK_ITEM if setup.task.documents is None else QUOTED_ITEM
             yield self._prompt("data_generation", "item", alike, alike[0].prompt(values, form), item)
         item_values, item = self._item()
-        for alike in _alike([each for each in setup.students if each.name not in setup.given]):
+        for alike in _alike([each for each in setup.students if each.name not in setup.answered_students]):
             yield self._prompt("response_collection", "answer", alike, alike[0].prompt(item_values), item)
         names = [student.name for student in setup.students]
         student = names[0] if len(names) == 1 else f"one of {join_names(names, 4)}"
@@ -176,7 +176,7 @@ class _TaskPrompts:
         """The variables of the item that students and judges are shown: one that lies there, else one whose
         texts somebody is yet to write."""
         setup, mark = self._setup, self._stand_ins.mark
-        slot = next(self._preview.plan.slots(setup), None)
+        slot = next(self._preview.plan.list_slots(setup), None)
         name = slot.teacher_name if slot is not None else "nobody"
         if slot is not None and (there := self._standing(slot.id)) is not None:
             nuance = KnownNuance(setup.task, setup.space.nuance).of(there)
@@ -219,14 +219,14 @@ class _TaskPrompts:
         factors = tuple(setup.criteria)
         if setup.task.evaluation_mode == "per_factor":
             if self._known["rubric"] is None:
-                one = setup.form.of_one(factors[0])
+                one = setup.form.ask_one_factor(factors[0])
                 proposed = {
                     key: mark(f"a {key} that the teachers propose") for key in ("factor", "criterion")
                 }
                 return {**one.values, **proposed}, one.schema, "judgment of one factor"
-            one = setup.form.of_one(factors[0])
+            one = setup.form.ask_one_factor(factors[0])
             return one.values, one.schema, f"judgment of one factor: {factors[0]}"
-        requested = setup.form.of_all(factors)
+        requested = setup.form.ask_all_factors(factors)
         if self._known["rubric"] is None:
             proposed = {"rubric": mark("the factors that the teachers propose")}
             return {**requested.values, **proposed}, requested.schema, "judgment"

@@ -59,9 +59,9 @@ from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
 from coeval.pipeline.phases.evaluations import PreparedItem
 from coeval.pipeline.plan.judge_form import JudgeForm
-from coeval.pipeline.plan.recipes import task_fields
+from coeval.pipeline.plan.recipes import build_task_variables
 from coeval.pipeline.plan.task_setup import build_judge_form
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
 from coeval.store.jsonl import read_json, read_whole_lines
@@ -216,7 +216,7 @@ class CoevalRun(Benchmark):
                 f"{self._run.path} compares answers two by two in {join_names(in_pairs)}, and here one model "
                 "answers by itself; name a run with judging: scores, or make the checkpoints its students"
             )
-        planned = planned_names(self._run)
+        planned = read_planned_names(self._run)
         self._planned = planned.tasks if planned is not None else {}
         self._blueprint = Blueprint(self._config, self._run, follow_file=False)
         self._tasks = {task.name: self._prepare_task(task) for task in self._config.tasks}
@@ -241,7 +241,7 @@ class CoevalRun(Benchmark):
             if factor not in task.label_attributes
         }
         computed = {factor: check for factor, check in checks.items() if check.runs == "here"}
-        values = (self._blueprint.known_part(task, "target") if task.label_attributes else None) or {}
+        values = (self._blueprint.read_part(task, "target") if task.label_attributes else None) or {}
         return RunTask(
             task,
             rubric,
@@ -270,7 +270,7 @@ class CoevalRun(Benchmark):
         Raises UsageError: there are none.
         """
         nuances = {
-            task.name: KnownNuance(task, self._blueprint.known_part(task, "nuanced") or {})
+            task.name: KnownNuance(task, self._blueprint.read_part(task, "nuanced") or {})
             for task in self._config.tasks
         }
         items: list[Item] = []
@@ -282,7 +282,7 @@ class CoevalRun(Benchmark):
                     config.prompt_library, "test", self.settings.model, described=described
                 )
                 values = PreparedItem(datapoint, nuances[config.name].of(datapoint)).values
-                text = fill_template(template, {**task_fields(config), **values})
+                text = fill_template(template, {**build_task_variables(config), **values})
                 fields = {"posed": PosedItem(task, datapoint, values)}
                 items.append(Item(datapoint.id, (Message("user", text),), fields, task.labels))
         if not items:
@@ -323,11 +323,11 @@ class CoevalRun(Benchmark):
         """Return one judgment of all factors, or one per factor, by the run's ``evaluation_mode``."""
         task, _, template_values = posed_item(item)
         config, form = task.config, task.form
-        values = {**task_fields(config), **template_values, "response": answer.response or ""}
+        values = {**build_task_variables(config), **template_values, "response": answer.response or ""}
         single = config.evaluation_mode == "single"
         asks = []
         for key, factors in _factors_by_ask(item).items():
-            requested = form.of_all(factors) if single else form.of_one(*factors)
+            requested = form.ask_all_factors(factors) if single else form.ask_one_factor(*factors)
             request = partial(self._make_request, config, {**values, **requested.values}, requested.schema)
             asks.append(Ask(key, request, partial(_parse_levels, form, factors, single)))
         return tuple(asks)
@@ -429,10 +429,12 @@ def _read_datapoints(run: RunDir) -> Iterator[Datapoint]:
 def _parse_levels(
     form: JudgeForm, factors: Sequence[str], single: bool, reply: Completion
 ) -> dict[str, Level | float]:
-    verdict = form.read_all(reply.text, factors) if single else form.read_one(reply.text, *factors)
+    verdict = (
+        form.read_joint_reply(reply.text, factors) if single else form.read_factor_reply(reply.text, *factors)
+    )
     if verdict.missing:
         raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=reply.text)
-    words, numbers = form.scored(verdict.scores)
+    words, numbers = form.split_by_scale(verdict.scores)
     return {**words, **numbers}
 
 

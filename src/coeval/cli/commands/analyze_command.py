@@ -199,7 +199,7 @@ def print_or_write_analysis(
     pages = effective_format in ("html", "excel")
     prints_tables = not pages and bool(effective_format or folders.out or folders.figures is None)
     files = _choose_files(name, effective_format, folders) if pages or folders.figures is not None else None
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
             report = _write_report(reader, notes, name, files, options)
             measured, missing, notes = report.measured, report.missing, report.notes

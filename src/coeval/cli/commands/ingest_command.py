@@ -42,7 +42,7 @@ from coeval.pipeline.upkeep.new_experiment import (
     clean_task_name,
     distinct_labels,
     experiment_from_table,
-    experiment_text,
+    write_experiment_text,
 )
 from coeval.reports.content import make_columns
 from coeval.store.jsonl import write_bytes_atomic
@@ -113,9 +113,9 @@ def import_source(name: str, flags: IngestFlags) -> NewItems | None:
     ids = IdColumnFinder(first.columns if flags.new is not None and item_map.id is None else ())
     options = IngestOptions(
         source=source,
-        tables=ids.watched(chain([first], tables)),
+        tables=ids.watch_tables(chain([first], tables)),
         map=item_map,
-        needed=selection,
+        selection=selection,
         replace=flags.replace,
         skip_bad=flags.skip_bad,
         dry_run=flags.dry_run,
@@ -149,7 +149,7 @@ def import_source(name: str, flags: IngestFlags) -> NewItems | None:
 
 def _add_id_column(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemMap:
     """Add the column that identifies rows as ids, or warn why none does."""
-    if (column := ids.found) is not None:
+    if (column := ids.column) is not None:
         say(console, f"{column} differs in every row: item ids are taken from it.")
         return structs.replace(item_map, id=column)
     for column, reason in [*ids.rejected.items()][:1]:
@@ -200,7 +200,7 @@ def _name_label_flag(error: ColumnsMissing, label: str | None) -> ColumnsMissing
 def write_new_experiment(file: Path, task: str | None, table: NewItems) -> None:
     """Write the experiment file of ``--new``, and print the command that runs it."""
     new = experiment_from_table("coeval ingest", file.stem, table)
-    write_bytes_atomic(file, experiment_text(replace(new, task=task or new.task)).encode())
+    write_bytes_atomic(file, write_experiment_text(replace(new, task=task or new.task)).encode())
     start = f"coeval run --config {quote(str(file))}"
     say(streams.results(), f"{file} takes them from {table.choice.name}. Next: {start}")
 

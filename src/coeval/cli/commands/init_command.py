@@ -41,9 +41,9 @@ from coeval.pipeline.upkeep.new_experiment import (
     NewModel,
     clean_task_name,
     experiment_from_table,
-    experiment_text,
     simulated_models,
-    sweep_text,
+    write_experiment_text,
+    write_sweep_text,
 )
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.sweeps.sweep_settings import SweepSettings
@@ -76,7 +76,7 @@ def write_new_file(
     if kind is InitKind.CHECKPOINTS:
         settings = _make_sweep_settings(source or "", flags)
         print_sweep_plan(SweepSettings(**settings))
-        _write_file(target, sweep_text(settings))
+        _write_file(target, write_sweep_text(settings))
         _print_next(target, {"sweep": "serves and evaluates each checkpoint; --dry-run counts again"})
         return
     name = clean_task_name(target.stem) or "my-benchmark"
@@ -85,7 +85,7 @@ def write_new_file(
     else:
         new = _make_from_items(kind, source or "", flags, target)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
-    text = experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
+    text = write_experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
     _print_price(read_config(parse_document(text, target)).config, keys, flags.items or source)
     _write_file(target, text)
     _print_next(target, {"describe": "the prompts, as they will be sent", "run": "the experiment"})

@@ -88,7 +88,7 @@ def check(
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
     prepared, code = _run_check(request, keys, dry_run=dry_run)
 
-    drift_result = prepared.drift()
+    drift_result = prepared.measure_drift()
     if code == 0:  # the next check is in another folder then
         write_json_atomic(prepared.folder.path / RESULT, drift_result)
     if as_json:

@@ -19,7 +19,7 @@ from coeval.core.text import pluralize
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.upkeep.gaps import continue_command
 from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, RepairOptions, RepairReport
-from coeval.pipeline.upkeep.repair import repair as repair_run
+from coeval.pipeline.upkeep.repair import repair_run as repair_run
 from coeval.reports.content import make_columns
 from coeval.store.output_folder import require_run
 from coeval.store.rundir import RunDir

@@ -68,7 +68,7 @@ def results(
     if by is not None:
         with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (run_reader, _):
             parts = breakdown(run_reader, by)
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         scores = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
     missing = find_missing_records(RunDir(folder))
@@ -94,7 +94,7 @@ def print_paper_table(folder: Path, *, latex: bool) -> None:
         [run] = read_training_curves({folder.name: folder})
         table = sweep_paper_table(run, compare_runs([run]))
     else:
-        with open_folder_reader(folder, shown=True) as (reader, notes):
+        with open_folder_reader(folder, is_look=True) as (reader, notes):
             scores = read_results(reader, notes)
             students = [row.student for row in scores.students if row.task is None and row.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()

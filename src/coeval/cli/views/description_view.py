@@ -100,7 +100,7 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
 def _changed(start: PreviewedStart, options: RunOptions) -> Iterator[str]:
     """Why the run could not go on as it is, where records of another configuration stand."""
     try:
-        start.preview.refuse(options)
+        start.preview.refuse_start(options)
     except UsageError as changed:
         yield str(changed)
 

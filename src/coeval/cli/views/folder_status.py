@@ -193,7 +193,7 @@ def status_of(path: Path) -> FolderStatus:
         path.name if meta is None else meta.experiment_id,
         StateShown(status, pid),
         None if isinstance(config, str) else config.experiment,
-        (*mixed, *look.recorded.filtered_note()),
+        (*mixed, *look.recorded.describe_discarded_replies()),
     )
 
 
@@ -343,9 +343,9 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
             say(console, f"resumed from {meta.resume_from}")
     phases: dict[str, PhaseStatus] = {phase: _phase(folder, look, phase) for phase in PHASES}
     _show_phases("phase", phases, console, () if meta is None else meta.phases_completed)
-    if said := empty_answers_sentence(look.recorded.empty_answers(), "of"):
+    if said := empty_answers_sentence(look.recorded.count_empty_answers(), "of"):
         warn(console, said)
-    for said in look.recorded.filtered_note():
+    for said in look.recorded.describe_discarded_replies():
         say(console, f"{said[0].upper()}{said[1:]}.")
     if look.report is not None:
         _show_lacking(look.report, folder, limits, console)

@@ -33,10 +33,10 @@ def tell_missing(missing: MissingRecords, folder: RunDir, console: Console) -> N
         for sentence in missing.sentences:
             warn(console, sentence)
         return
-    for sentence in missing.gaps.sentences(files=False):
+    for sentence in missing.gaps.describe(files=False):
         warn(console, sentence)
     most = _MOST_FILES if console.file.isatty() else None
-    if left_out := show_lacking_files(missing.gaps.lacking, console, most):
+    if left_out := show_lacking_files(missing.gaps.lacking_files, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
     tell_way_on(console, missing.gaps.short, continue_command(folder), owed=missing.gaps.owed)
@@ -60,7 +60,7 @@ def tell_way_on(
     has something to ask before there are more items if more is ``owed``."""
     for supply in short:
         noun = "answers" if supply.student else "items"
-        say(console, f"No model makes the {noun} that are missing: {supply.way_out}.")
+        say(console, f"No model makes the {noun} that are missing: {supply.remedy}.")
     asks = not short or owed > sum(supply.missing for supply in short if not supply.gone)
     if first:
         say(console, first)

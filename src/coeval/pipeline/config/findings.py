@@ -53,15 +53,15 @@ class Suggestion(NamedTuple):
     """
 
     word: str
-    known: Collection[str]
+    known_words: Collection[str]
     otherwise: str = ""
     always: str = ""
 
     def sentence(self) -> str:
-        meant = closest_word(self.word, self.known)
+        meant = closest_word(self.word, self.known_words)
         first = f"did you mean '{meant}'?" if meant else self.otherwise
         if first.endswith(":"):
-            first += f" {join_names(self.known, _MOST_LISTED) or '(none)'}"
+            first += f" {join_names(self.known_words, _MOST_LISTED) or '(none)'}"
         return f"{first} {self.always}".strip()
 
 

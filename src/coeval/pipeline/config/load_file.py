@@ -14,9 +14,17 @@ from coeval.core.shown_url import HIDDEN
 from coeval.models.local.callables import register_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, find_resume_folder, keep_mappings
-from coeval.pipeline.config.findings import Finding, KeyPath, LineIndex, Location, Problem, build_config_error
+from coeval.pipeline.config.findings import (
+    Finding,
+    KeyPath,
+    LineIndex,
+    Location,
+    Problem,
+    build_config_error,
+    format_value,
+)
 from coeval.pipeline.config.roles import fill_missing_models, find_inherited_code
-from coeval.pipeline.config.rules import fill_item_defaults, fill_output_descriptions, find_broken_rules
+from coeval.pipeline.config.rules import find_broken_rules
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
 from coeval.pipeline.config.values import is_printable_path
@@ -145,9 +153,9 @@ def read_config(
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)
     document = _inherit_sections(document)
-    fill_item_defaults(document.data)
+    _fill_item_defaults(document.data)
     fill_missing_models(document.data)
-    fill_output_descriptions(document.data)
+    _fill_output_descriptions(document.data)
     structure = check_structure(document.data)
     draft = Draft(document.data, structure.broken)
     findings = [*structure.findings, *find_broken_rules(draft)]
@@ -160,6 +168,51 @@ def read_config(
     if problems or structure.config is None:
         raise build_config_error(problems, document.lines.file)
     return LoadedConfig(structure.config, document.data, document.lines)
+
+
+def _fill_item_defaults(data: dict[str, Any]) -> None:
+    """Fill in what tasks with ``items`` or ``documents`` may leave out: no declared attributes, all rows, and
+    with a label no rubric."""
+    for task in keep_mappings(data.get("tasks")):
+        if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
+            # Passages alone may vary the items: no attribute is declared then, and none sampled.
+            task["target_attributes"] = {}
+            if isinstance(task.get("sampling"), dict):
+                task["sampling"].setdefault("target", [0, 0])
+        items = task.get("items")
+        if not isinstance(items, dict):
+            continue
+        task.setdefault("target_attributes", {})
+        sampling = task.setdefault("sampling", {})
+        if isinstance(sampling, dict):
+            sampling.setdefault("total", "all")
+        labels, label = task.get("label_attributes", []), items.get("label")
+        if isinstance(label, str) and isinstance(labels, list) and label not in labels:
+            labels = task["label_attributes"] = [*labels, label]
+        if labels:
+            task.setdefault("rubric", {})
+
+
+def _fill_output_descriptions(data: dict[str, Any]) -> None:
+    """Fill in the output description of tasks with labels and nothing else: their declared values.
+
+    Undeclared values are not named: another row could add one, and change the prompt of every answer.
+    """
+    for task in keep_mappings(data.get("tasks")):
+        if task.get("rubric") or task.get("output_description"):
+            continue
+        labels, declared = task.get("label_attributes"), task.get("target_attributes")
+        if not isinstance(labels, list) or not isinstance(declared, dict):
+            continue
+        values = [declared.get(label) if isinstance(label, str) else None for label in labels]
+        reported = [
+            ", ".join(map(format_value, words)) for words in values if isinstance(words, list) and words
+        ]
+        if labels and len(reported) == len(labels):
+            described = [f"{label}, one of: {words}" for label, words in zip(labels, reported, strict=True)]
+            task["output_description"] = (
+                f"One of: {reported[0]}" if len(reported) == 1 else "; ".join(described)
+            )
 
 
 def _expand_home(document: Document) -> None:

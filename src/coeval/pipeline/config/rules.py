@@ -77,7 +77,7 @@ from coeval.core.text import placeholders
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import is_account_name
-from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, find_resume_folder, keep_mappings
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, find_resume_folder
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, describe_value, format_value
 from coeval.pipeline.config.judging_rules import check_pairwise, check_rubric
 from coeval.pipeline.config.names import check_names
@@ -159,52 +159,7 @@ def _walk_texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
                 yield from _walk_texts((*path, index), item)
 
 
-# --- Defaults of a task with ``items`` (V-32)
-
-
-def fill_item_defaults(data: dict[str, Any]) -> None:
-    """Fill in what tasks with ``items`` or ``documents`` may leave out: no declared attributes, all rows, and
-    with a label no rubric."""
-    for task in keep_mappings(data.get("tasks")):
-        if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
-            # Passages alone may vary the items: no attribute is declared then, and none sampled.
-            task["target_attributes"] = {}
-            if isinstance(task.get("sampling"), dict):
-                task["sampling"].setdefault("target", [0, 0])
-        items = task.get("items")
-        if not isinstance(items, dict):
-            continue
-        task.setdefault("target_attributes", {})
-        sampling = task.setdefault("sampling", {})
-        if isinstance(sampling, dict):
-            sampling.setdefault("total", "all")
-        labels, label = task.get("label_attributes", []), items.get("label")
-        if isinstance(label, str) and isinstance(labels, list) and label not in labels:
-            labels = task["label_attributes"] = [*labels, label]
-        if labels:
-            task.setdefault("rubric", {})
-
-
-def fill_output_descriptions(data: dict[str, Any]) -> None:
-    """Fill in the output description of tasks with labels and nothing else: their declared values.
-
-    Undeclared values are not named: another row could add one, and change the prompt of every answer.
-    """
-    for task in keep_mappings(data.get("tasks")):
-        if task.get("rubric") or task.get("output_description"):
-            continue
-        labels, declared = task.get("label_attributes"), task.get("target_attributes")
-        if not isinstance(labels, list) or not isinstance(declared, dict):
-            continue
-        values = [declared.get(label) if isinstance(label, str) else None for label in labels]
-        reported = [
-            ", ".join(map(format_value, words)) for words in values if isinstance(words, list) and words
-        ]
-        if labels and len(reported) == len(labels):
-            described = [f"{label}, one of: {words}" for label, words in zip(labels, reported, strict=True)]
-            task["output_description"] = (
-                f"One of: {reported[0]}" if len(reported) == 1 else "; ".join(described)
-            )
+# --- Items that are supplied (V-32, V-42)
 
 
 def check_items(draft: Draft) -> Iterator[Finding]:
@@ -594,10 +549,10 @@ def _check_simulated_ranges(path: KeyPath, parameters: dict[str, Any]) -> Iterat
 
 def _check_simulated_keys(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
     """Find parameters that simulated models do not have; other hosts report theirs themselves."""
-    known = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
+    known_keys = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
     own = ", ".join(sorted(OPTIONS["simulated"]))
     otherwise = f"it has {own}, and takes the usual sampling parameters"
     for key in parameters:
-        if key not in known and not is_credential_name(key):
-            way = Suggestion(key, known, otherwise)
+        if key not in known_keys and not is_credential_name(key):
+            way = Suggestion(key, known_keys, otherwise)
             yield Finding((*path, key), "V-18", f"no simulated model knows '{key}'", way)

@@ -1,7 +1,7 @@
-"""Answers that exist: tables of students whom nobody asks, held against the items of a run.
+"""Existing answers: tables of students that are not called, matched with the items of a run.
 
-A student's file of phase 4 is made of its table at each start: one record for each item that has an answer
-there. So a row that is added, changed or taken away is noticed, and judgments that no longer follow are owed.
+A student's file of phase 4 is made from its table at each start: a record for each item with an answer
+there. So an added, changed or removed row is noticed, and its judgments are owed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import Recipe
 from coeval.pipeline.config.items_section import AnswerTable
 from coeval.pipeline.config.schema import Config, TaskConfig
-from coeval.pipeline.phases.item_file import item_map, source_of
-from coeval.pipeline.plan.recipes import answer_input
+from coeval.pipeline.phases.item_file import build_item_map, find_item_source
+from coeval.pipeline.plan.recipes import hash_answer_input
 from coeval.store.jsonl import store_error
 from coeval.store.record_index import NO_LINES, RecordFiles, RecordPart
 from coeval.store.rundir import RunDir
@@ -33,27 +33,27 @@ from coeval.tables.item_map import ItemMap
 from coeval.tables.source_bytes import LineMessages
 from coeval.tables.table_source import SourceChoice, TableSource, find_local_source
 
-GIVEN = Recipe.of({"interface": "answers that exist"})
+EXISTING_ANSWERS = Recipe.of({"interface": "answers that exist"})
 """The recipe of answers that nobody was asked for; what they say is noticed by what follows from them."""
 
 _ENCODER = msgspec.json.Encoder()
 _RESPONSE = "response"
 
 
-def answer_map(table: AnswerTable) -> ItemMap:
-    """Say which columns of a table of answers are read, and how rows are told apart."""
+def build_answer_map(table: AnswerTable) -> ItemMap:
+    """Return which columns of a table of answers are read, and which identify rows."""
     return ItemMap(prompt=table.id or table.prompt or "", attributes={_RESPONSE: table.response}, id=table.id)
 
 
-def answer_source(table: AnswerTable) -> TableSource:
-    """Find the files of a table of answers; raises UsageError where there are none."""
+def find_answer_source(table: AnswerTable) -> TableSource:
+    """Find the files of a table of answers; raises UsageError if there are none."""
     return find_local_source(
         SourceChoice(name=table.path, encoding=table.encoding, delimiter=table.delimiter)
     )
 
 
-class AskedItem(RecordPart, frozen=True, kw_only=True):
-    """What is read of an item to find its answers."""
+class AnsweredItem(RecordPart, frozen=True, kw_only=True):
+    """The fields of an item by which its answers are found."""
 
     task_id: str
     teacher_model_id: str
@@ -65,32 +65,31 @@ class AskedItem(RecordPart, frozen=True, kw_only=True):
 
 
 class ItemsOfTask(NamedTuple):
-    """A task with its items by id: those that are good, as they are to stand. ``read`` reads those of all
-    tasks, where there is a table to hold against them."""
+    """A task with its good items by id. ``read`` reads those of all tasks, when a table first needs them."""
 
     task: TaskConfig
-    read: Callable[[], dict[str, dict[str, AskedItem]]]
+    read: Callable[[], dict[str, dict[str, AnsweredItem]]]
 
     @property
-    def items(self) -> dict[str, AskedItem]:
+    def items(self) -> dict[str, AnsweredItem]:
         return self.read().get(self.task.name, {})
 
 
-def _items_by_task(
+def _read_items_by_task(
     tasks: Set[str], items_in: Iterable[Path], instead: Mapping[Path, list[bytes]]
-) -> dict[str, dict[str, AskedItem]]:
-    found: dict[str, dict[str, AskedItem]] = {}
-    for _, item in RecordFiles().lines(items_in, AskedItem, instead=instead):
+) -> dict[str, dict[str, AnsweredItem]]:
+    items_by_task: dict[str, dict[str, AnsweredItem]] = {}
+    for _, item in RecordFiles().lines(items_in, AnsweredItem, instead=instead):
         if item.task_id in tasks and is_good(item):
-            found.setdefault(item.task_id, {})[item.id] = item
-    return found
+            items_by_task.setdefault(item.task_id, {})[item.id] = item
+    return items_by_task
 
 
 @dataclass(slots=True)
 class AnswerFile:
-    """The answers of one student to one task. ``lines`` are its records as they are to stand, ``rewritten``
-    says that the file holds others, ``changed`` that some of these would be gone. ``flaws`` end a start,
-    ``said`` is worth a look."""
+    """The answers of one student to one task. ``lines`` are its records, ``rewritten``: the file does not
+    hold them so yet, ``changed``: some of its records will be gone. ``flaws`` stop a start; ``notes`` are
+    for the user."""
 
     path: Path
     task: str
@@ -100,11 +99,11 @@ class AnswerFile:
     rewritten: bool = False
     changed: bool = False
     flaws: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
-    def stand(self, answers: Iterable[tuple[AskedItem, str]]) -> None:
+    def set_answers(self, answers: Iterable[tuple[AnsweredItem, str]]) -> None:
         """Make the records, and compare them with those of the file."""
-        self.lines = [_record(item, self.student, answer) for item, answer in answers]
+        self.lines = [_encode_record(item, self.student, answer) for item, answer in answers]
         try:
             with open_file(self.path) as file:
                 for old, new in zip_longest(file, self.lines):
@@ -118,15 +117,15 @@ class AnswerFile:
         if not self.rewritten:
             self.lines.clear()  # the file holds them
 
-    def without(self, error: UsageError) -> None:
-        """Go on with the answers that are there where the table cannot be read; a flaw without any."""
+    def keep_earlier_answers(self, error: UsageError) -> None:
+        """Keep the file's answers if the table cannot be read; a flaw if there are none."""
         if self.path.exists():
-            self.said.append(f"the answers of {self.student} that were taken before are used: {error}")
+            self.notes.append(f"the answers of {self.student} that were taken before are used: {error}")
         else:
             self.flaws.append(f"answers of {self.student}: {error}")
 
 
-def _record(item: AskedItem, student: str, answer: str) -> bytes:
+def _encode_record(item: AnsweredItem, student: str, answer: str) -> bytes:
     response = cut_to_bytes(answer, MAX_ANSWER_BYTES)
     record = Response(
         id=response_id(item.id, student),
@@ -136,8 +135,8 @@ def _record(item: AskedItem, student: str, answer: str) -> bytes:
         student_model_id=student,
         input=item.prompt,
         response=response,
-        recipe=GIVEN.hash,
-        input_hash=answer_input(item.prompt or ""),
+        recipe=EXISTING_ANSWERS.hash,
+        input_hash=hash_answer_input(item.prompt or ""),
         truncated=len(response) < len(answer),
     )
     return _ENCODER.encode(record) + b"\n"
@@ -152,117 +151,120 @@ def read_answer_files(
     items_in: Iterable[Path],
     instead: Mapping[Path, list[bytes]] = NO_LINES,
 ) -> list[AnswerFile]:
-    """Read the tables of answers for the items of these files; ``instead`` as `RecordFiles.lines` has it."""
+    """Read the tables of answers for the items in these files; ``instead`` as in `RecordFiles.lines`."""
     answered = {task.name: task for task in config.tasks if config.students_with_answers(task)}
-    read = cache(partial(_items_by_task, answered.keys(), items_in, instead))
+    read = cache(partial(_read_items_by_task, answered.keys(), items_in, instead))
     tasks = {name: ItemsOfTask(task, read) for name, task in answered.items()}
     files = {
         (task, student): AnswerFile(folder.responses(task, student), task, student, "")
-        for task, of in tasks.items()
-        for student in config.students_with_answers(of.task)
+        for task, task_items in tasks.items()
+        for student in config.students_with_answers(task_items.task)
     }
     for student in config.students:
         of_student = [
             (tasks[task], files[task, student.name])
             for task in tasks
-            if (task, student.name) in files and not _of_items(tasks[task].task, student.name)
+            if (task, student.name) in files and not _is_in_item_table(tasks[task].task, student.name)
         ]
-        _from_table(student.responses, of_student)
-    for of in tasks.values():
-        _from_items(of, {name: file for (task, name), file in files.items() if task == of.task.name})
+        _read_answer_table(student.responses, of_student)
+    for task_items in tasks.values():
+        _read_answer_columns(
+            task_items, {name: file for (task, name), file in files.items() if task == task_items.task.name}
+        )
     return list(files.values())
 
 
-def _of_items(task: TaskConfig, student: str) -> bool:
-    """Whether the table of the items holds the student's answers too."""
+def _is_in_item_table(task: TaskConfig, student: str) -> bool:
+    """Check whether the task's table of items has the student's answers."""
     return task.items is not None and student in task.items.responses
 
 
-def _from_table(table: AnswerTable, wanted: list[tuple[ItemsOfTask, AnswerFile]]) -> None:
-    """Read a student's table once, and give each of its tasks the answers to its items."""
-    if not wanted:
+def _read_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask, AnswerFile]]) -> None:
+    """Read a student's table once, and set the answers of each of its tasks."""
+    if not targets:
         return
-    for _, file in wanted:
+    for _, file in targets:
         file.table = table.path
     try:
-        given = _Given.read(answer_source(table), answer_map(table))
+        rows = _AnswerTableRows.read(find_answer_source(table), build_answer_map(table))
     except UsageError as error:
-        for _, file in wanted:
-            file.without(error)
+        for _, file in targets:
+            file.keep_earlier_answers(error)
         return
-    for of, file in wanted:
-        file.stand(given.answers(of))
-    for of, _ in wanted:
-        given.pass_over(of.task)
-    wanted[0][1].said += given.remarks()
+    for task_items, file in targets:
+        file.set_answers(rows.match_answers(task_items))
+    for task_items, _ in targets:
+        rows.ignore_unused_items(task_items.task)
+    targets[0][1].notes += rows.describe_unused_rows()
 
 
-class _GivenRow(NamedTuple):
+class _TableAnswer(NamedTuple):
     answer: str
     path: Path
     line: int
 
 
-class _Given:
-    """The rows of a table of answers by the item's own id, or by its prompt with single blanks."""
+class _AnswerTableRows:
+    """The rows of a table of answers by the item's id, or by its prompt with single blanks."""
 
     def __init__(self, *, by_id: bool) -> None:
         self._by_id = by_id
-        self._rows: dict[str, _GivenRow] = {}
+        self._rows: dict[str, _TableAnswer] = {}
         self._twice: dict[Path, LineMessages] = {}
         self._used: set[str] = set()
         self._problems: list[str] = []
         self._numbered = ""  # a task whose items have no ids of their own
 
     @classmethod
-    def read(cls, source: TableSource, needed: ItemMap) -> _Given:
+    def read(cls, source: TableSource, needed: ItemMap) -> _AnswerTableRows:
         """Read all rows. Raises UsageError: a table cannot be read, or lacks a column."""
-        given = cls(by_id=needed.id is not None)
+        rows = cls(by_id=needed.id is not None)
         harvest = Harvest(source.open_tables(), needed)
-        for found in harvest.read_items():
-            answer = found.item.attributes.get(_RESPONSE)
-            key = found.item.id if found.item.id is not None else _single_blanks(found.item.prompt)
+        for row in harvest.read_items():
+            answer = row.item.attributes.get(_RESPONSE)
+            key = row.item.id if row.item.id is not None else _squeeze_blanks(row.item.prompt)
             if answer is None:
                 continue
-            first = given._rows.setdefault(key, _GivenRow(answer, found.path, found.line))
-            if (first.path, first.line) != (found.path, found.line):
-                told = given._twice.setdefault(found.path, LineMessages())
-                told.note(f"the prompt stood on line {first.line} already; the first one counts", found.line)
-        given._problems = harvest.describe_problems()
-        return given
+            first = rows._rows.setdefault(key, _TableAnswer(answer, row.path, row.line))
+            if (first.path, first.line) != (row.path, row.line):
+                repeats = rows._twice.setdefault(row.path, LineMessages())
+                repeats.note(f"the prompt stood on line {first.line} already; the first one counts", row.line)
+        rows._problems = harvest.describe_problems()
+        return rows
 
-    def answers(self, of: ItemsOfTask) -> Iterator[tuple[AskedItem, str]]:
-        if of.task.items is not None and of.task.items.id is None:
-            self._numbered = of.task.name
-        for item in of.items.values():
-            key = self._key(item)
+    def match_answers(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:
+        """Yield the items of a task with their answers."""
+        if task_items.task.items is not None and task_items.task.items.id is None:
+            self._numbered = task_items.task.name
+        for item in task_items.items.values():
+            key = self._find_key(item)
             if (row := self._rows.get(key)) is not None:
                 self._used.add(key)
                 yield item, row.answer
 
-    def _key(self, item: AskedItem) -> str:
+    def _find_key(self, item: AnsweredItem) -> str:
         if not self._by_id:
-            return _single_blanks(item.prompt or "")
+            return _squeeze_blanks(item.prompt or "")
         return (
             item.id
             if item.id in self._rows
             else item.id.removeprefix(item_prefix(item.task_id, item.teacher_model_id))
         )
 
-    def pass_over(self, task: TaskConfig) -> None:
-        """Do not tell of rows whose item the task's table has, and ``items.limit`` and the like leave out."""
+    def ignore_unused_items(self, task: TaskConfig) -> None:
+        """Ignore rows of items that the task's table has, and ``items.limit`` and the like leave out."""
         if task.items is None or self._rows.keys() <= self._used:
             return
-        whole = msgspec.structs.replace(item_map(task.items), where=())
+        whole = msgspec.structs.replace(build_item_map(task.items), where=())
         try:
-            for found in Harvest(source_of(task.items).open_tables(), whole).read_items():
-                own = found.item.id if found.item.id is not None else f"{found.place:05d}"
-                self._used.add(own if self._by_id else _single_blanks(found.item.prompt))
+            for row in Harvest(find_item_source(task.items).open_tables(), whole).read_items():
+                own = row.item.id if row.item.id is not None else f"{row.place:05d}"
+                self._used.add(own if self._by_id else _squeeze_blanks(row.item.prompt))
         except UsageError:
             return  # that the table cannot be read is told of its items
 
-    def remarks(self) -> Iterator[str]:
-        """Say which rows are not used, by file and line; once all tasks have taken their answers."""
+    def describe_unused_rows(self) -> Iterator[str]:
+        """Say which rows are unused, by file and line, once all tasks were matched."""
         yield from self._problems
         unmatched: dict[Path, LineMessages] = {}
         for key, row in self._rows.items():
@@ -275,35 +277,35 @@ class _Given:
             yield from reported.format_lines(path)
 
 
-def _single_blanks(prompt: str) -> str:
+def _squeeze_blanks(prompt: str) -> str:
     return " ".join(prompt.split())
 
 
-def _from_items(of: ItemsOfTask, files: Mapping[str, AnswerFile]) -> None:
-    """Take the answers that stand in the table of a task's items, in columns of its students."""
-    items = of.task.items
+def _read_answer_columns(task_items: ItemsOfTask, files: Mapping[str, AnswerFile]) -> None:
+    """Read existing answers from columns of the task's table of items."""
+    items = task_items.task.items
     if items is None or not items.responses:
         return
     answers: dict[str, dict[str, str]] = {}
-    wanted = [files[name] for name in items.responses]
-    for file in wanted:
+    student_files = [files[name] for name in items.responses]
+    for file in student_files:
         file.table = items.path
     try:
-        columns = msgspec.structs.replace(item_map(items), attributes=items.responses)
-        for found in Harvest(source_of(items).open_tables(), columns).read_items():
-            own = found.item.id if found.item.id is not None else f"{found.place:05d}"
-            answers[own] = found.item.attributes
+        columns = msgspec.structs.replace(build_item_map(items), attributes=items.responses)
+        for row in Harvest(find_item_source(items).open_tables(), columns).read_items():
+            own = row.item.id if row.item.id is not None else f"{row.place:05d}"
+            answers[own] = row.item.attributes
     except UsageError as error:
-        for file in wanted:
-            file.without(error)
+        for file in student_files:
+            file.keep_earlier_answers(error)
         return
-    for file in wanted:
-        file.stand(
+    for file in student_files:
+        file.set_answers(
             (item, answer)
-            for item in of.items.values()
-            if (answer := answers.get(_own_id(item), {}).get(file.student)) is not None
+            for item in task_items.items.values()
+            if (answer := answers.get(_strip_item_prefix(item), {}).get(file.student)) is not None
         )
 
 
-def _own_id(item: AskedItem) -> str:
+def _strip_item_prefix(item: AnsweredItem) -> str:
     return item.id.removeprefix(item_prefix(item.task_id, item.teacher_model_id))

@@ -1,7 +1,7 @@
-"""Phases 1–2: each task's attributes and rubric, given in the file or proposed by the teachers.
+"""Phases 1–2: each task's attributes and rubric, declared in the file or proposed by the teachers.
 
-Every proposal is journalled, so a crash repeats none; the merged artifact (``…_target_attrs.json``,
-``….rubric.json``) is written once all teachers have been asked, and from then on is the truth.
+Every proposal is journalled, so a crash repeats none. The merged artifact (``…_target_attrs.json``,
+``….rubric.json``) is written once all teachers have been asked, and is authoritative from then on.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_g
 from coeval.engine.model_work import Asking, ModelWork, RoleModel, answer_text
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
-from coeval.pipeline.plan.task_setup import TaskBlueprint, role_model
+from coeval.pipeline.plan.task_setup import TaskBlueprint, build_role_model
 from coeval.pipeline.prompts import NUANCED_ATTRIBUTES, RUBRIC, TARGET_ATTRIBUTES
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.record_index import NOT_TRIED, Index, RequestAttempts, count_attempts
@@ -60,7 +60,7 @@ class _ProposalEntry(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class ProposalWork(ModelWork[Proposal]):
-    """Ask one teacher for one kind of proposal."""
+    """Asks one teacher for one kind of proposal."""
 
     task: str
     kind: Kind
@@ -95,10 +95,10 @@ class ProposalWork(ModelWork[Proposal]):
 
 
 class Blueprint:
-    """The artifacts of phases 1–2 of one run folder: what they are, and what is owed of them.
+    """The artifacts of phases 1–2 in one run folder, and the proposals that are owed.
 
-    ``follow_file`` says that static sections follow the experiment file, as ``--continue`` does;
-    ``inherited`` is the folder that ``rubric: extend`` starts from.
+    ``follow_file``: declared sections follow the experiment file, as ``--continue`` does; ``inherited`` is
+    the folder whose rubric ``rubric: extend`` starts from.
     """
 
     def __init__(
@@ -117,160 +117,164 @@ class Blueprint:
         )
 
     def path(self, record: Kept) -> Path:
-        """The file that a proposal belongs to."""
+        """Return the file that a proposal is appended to."""
         kind = record.kind if isinstance(record, Proposal) else "target"
         return self._folder.folder(PHASE_OF[kind]) / PROPOSALS
 
-    def artifact(self, task: str, kind: Kind) -> Path:
+    def artifact_path(self, task: str, kind: Kind) -> Path:
         if kind == "rubric":
             return self._folder.rubric(task)
         return self._folder.target_attrs(task) if kind == "target" else self._folder.nuanced_attrs(task)
 
-    def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
-        """(teacher, key) of the proposals still to be asked for."""
-        if not isinstance(declared_part(task, kind), str) or self.artifact(task.name, kind).exists():
+    def list_owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
+        """List teacher and key of each proposal that is still to be requested."""
+        if (
+            not isinstance(find_declared_part(task, kind), str)
+            or self.artifact_path(task.name, kind).exists()
+        ):
             return []
-        return [each for each in self.requested(task, kind) if not self._stands(*each)]
+        return [request for request in self.list_requests(task, kind) if not self._is_current(*request)]
 
-    def requested(self, task: TaskConfig, kind: Kind) -> Iterator[tuple[RoleModel, str]]:
-        """(teacher, key) of all proposals of this kind, in the order of the file."""
+    def list_requests(self, task: TaskConfig, kind: Kind) -> Iterator[tuple[RoleModel, str]]:
+        """Yield teacher and key of all proposals of this kind, in the order of the file."""
         for model in self._config.with_role("teacher"):
             if model.interface != "benchmark":
                 seed = self._config.experiment.seed
                 yield (
-                    role_model(model, "teacher", task, _REQUESTED[kind][1], seed),
+                    build_role_model(model, "teacher", task, _REQUESTED[kind][1], seed),
                     proposal_id(task.name, model.name, kind),
                 )
 
-    def _stands(self, teacher: RoleModel, key: str) -> bool:
-        """Whether a proposal is on record that is not asked for again; by whatever recipe it was made."""
+    def _is_current(self, teacher: RoleModel, key: str) -> bool:
+        """Check whether a proposal is on record and not requested again, whatever its recipe."""
         del teacher
         entry = self._proposals.get(key)
         return entry is not None and entry.good
 
-    def works(self, asking: Asking) -> Iterator[ProposalWork]:
+    def make_works(self, asking: Asking) -> Iterator[ProposalWork]:
         for task in self._config.tasks:
             for kind in KINDS:
-                for teacher, key in self.owed_proposals(task, kind):
+                for teacher, key in self.list_owed_proposals(task, kind):
                     entry = self._proposals.get(key)
                     tried = entry.attempts if entry else NOT_TRIED
                     yield ProposalWork(asking, teacher, key, tried, task.name, kind, PHASE_OF[kind])
 
-    def complete(self, task: TaskConfig) -> bool:
-        """Whether nothing is to be asked for this task any more."""
-        return not any(self.owed_proposals(task, kind) for kind in KINDS)
+    def settle_task(self, task: TaskConfig, made_now: Mapping[str, Proposal]) -> TaskBlueprint | None:
+        """Write the task's artifacts if they are missing or follow the file, and return them; None if no
+        teacher has proposed something that is needed.
 
-    def settle(self, task: TaskConfig, made_now: Mapping[str, Proposal]) -> TaskBlueprint | None:
-        """Write the task's artifacts where they are missing or to be followed, and return them.
-
-        ``made_now`` holds this run's good proposals by key. None where no teacher has proposed
-        something that is needed: the task cannot go on.
+        ``made_now`` holds this run's good proposals by key.
         """
         values: dict[Kind, Any] = {}
         for kind in KINDS:
-            value = self._settle_one(task, kind, made_now)
+            value = self._settle_part(task, kind, made_now)
             if value is None:
                 return None
             values[kind] = value
         return TaskBlueprint(values["target"], values["nuanced"], values["rubric"])
 
-    def known(self, task: TaskConfig) -> TaskBlueprint | None:
-        """The blueprint as far as file and folder tell it, writing nothing; None where it is open."""
-        target, nuanced, rubric = (self.known_part(task, kind) for kind in KINDS)
+    def read_blueprint(self, task: TaskConfig) -> TaskBlueprint | None:
+        """Return the blueprint as far as file and folder determine it, writing nothing; None if it is
+        open."""
+        target, nuanced, rubric = (self.read_part(task, kind) for kind in KINDS)
         if target is None or nuanced is None or rubric is None:
             return None
         return TaskBlueprint(target, nuanced, rubric)
 
-    def known_part(self, task: TaskConfig, kind: Kind) -> Any:
-        """As `known`, for one kind."""
-        declared, path = declared_part(task, kind), self.artifact(task.name, kind)
+    def read_part(self, task: TaskConfig, kind: Kind) -> Any:
+        """Return one kind, as `read_blueprint` does."""
+        declared, path = find_declared_part(task, kind), self.artifact_path(task.name, kind)
         if path.exists():
-            return self._merged(task, kind, _read(path))[0]
+            return self._merge_with_file(task, kind, _read_mapping(path))[0]
         return None if isinstance(declared, str) else declared
 
-    def _settle_one(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
-        path, declared = self.artifact(task.name, kind), declared_part(task, kind)
+    def _settle_part(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+        path, declared = self.artifact_path(task.name, kind), find_declared_part(task, kind)
         if path.exists():
-            stored = _read(path)
-            planned, merged = self._merged(task, kind, stored)
+            stored = _read_mapping(path)
+            planned, merged = self._merge_with_file(task, kind, stored)
             if merged != stored:
                 write_json_atomic(path, merged)
             return planned
         if not isinstance(declared, str):
             write_json_atomic(path, declared)
             return declared
-        value = self.merged(task, kind, made_now)
+        value = self.merge_proposals(task, kind, made_now)
         if value is not None:
             write_json_atomic(path, value)
         return value
 
-    def merged(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
-        """What the teachers have proposed, made one; None where none has."""
-        proposals = [p for p in self._proposed(task, kind, made_now).values() if p]
-        return self._merge(task, kind, proposals) if proposals else None
+    def merge_proposals(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+        """Merge the teachers' proposals; None if there are none."""
+        proposals = [p for p in self._collect_proposals(task, kind, made_now).values() if p]
+        return self._merge_values(task, kind, proposals) if proposals else None
 
-    def authors(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
-        """The teachers that have proposed something."""
-        return [name for name, value in self._proposed(task, kind, made_now).items() if value]
+    def list_authors(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
+        """Name the teachers that have proposed something."""
+        return [name for name, value in self._collect_proposals(task, kind, made_now).items() if value]
 
-    def _merged(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
-        """(what the plan uses, what the file holds) where an artifact exists already."""
-        declared = declared_part(task, kind)
+    def _merge_with_file(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
+        """Return what the plan uses, and what the file is to hold, where an artifact exists already."""
+        declared = find_declared_part(task, kind)
         if not self._follow_file:
             return stored, stored
         if isinstance(declared, str):
-            seeds = _seeds(task, kind)
+            seeds = _find_seeds(task, kind)
             value = merge_attributes(seeds, stored) if seeds else stored
             return value, value
         if kind == "rubric":
             return declared, {**declared, **{f: c for f, c in stored.items() if f not in declared}}
         labels = task.label_attributes if kind == "target" else ()
-        # see `with_found_labels`; what is declared keeps its order, in which items draw their values
-        found = {name: stored[name] for name in labels if name in stored and name not in declared}
-        return {**declared, **found}, merge_attributes(declared, stored)
+        # see `declare_item_labels`; what is declared keeps its order, in which items draw their values
+        label_values = {name: stored[name] for name in labels if name in stored and name not in declared}
+        return {**declared, **label_values}, merge_attributes(declared, stored)
 
-    def _proposed(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> dict[str, Any]:
-        """The proposals by teacher, in the order of the file, whenever they were made."""
-        found = {}
-        for teacher, key in self.requested(task, kind):
+    def _collect_proposals(
+        self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]
+    ) -> dict[str, Any]:
+        """Return the proposals by teacher, in the order of the file, from this run or earlier."""
+        proposals = {}
+        for teacher, key in self.list_requests(task, kind):
             proposal = made_now.get(key)
-            if proposal is None and self._stands(teacher, key):
+            if proposal is None and self._is_current(teacher, key):
                 proposal = self._proposals.load(key, Proposal)
             if proposal is not None:
-                found[teacher.name] = proposal.rubric if kind == "rubric" else proposal.attributes
-        return found
+                proposals[teacher.name] = proposal.rubric if kind == "rubric" else proposal.attributes
+        return proposals
 
-    def _merge(self, task: TaskConfig, kind: Kind, proposals: list[Any]) -> Any:
+    def _merge_values(self, task: TaskConfig, kind: Kind, proposals: list[Any]) -> Any:
         if kind == "rubric":
-            return merge_rubrics(self.inherited_rubric(task), *proposals)
-        return merge_attributes(_seeds(task, kind) or {}, *proposals)
+            return merge_rubrics(self.read_inherited_rubric(task), *proposals)
+        return merge_attributes(_find_seeds(task, kind) or {}, *proposals)
 
-    def heard_rubric(self, task: TaskConfig) -> dict[str, str]:
-        """The rubric as far as it is known: what is inherited, and what teachers have proposed so far."""
-        return merge_rubrics(self.inherited_rubric(task), *self._proposed(task, "rubric", {}).values())
+    def read_rubric_so_far(self, task: TaskConfig) -> dict[str, str]:
+        """Return the rubric as far as it is known: inherited, with teachers' proposals so far."""
+        return merge_rubrics(
+            self.read_inherited_rubric(task), *self._collect_proposals(task, "rubric", {}).values()
+        )
 
-    def inherited_rubric(self, task: TaskConfig) -> dict[str, str]:
-        """The rubric that ``rubric: extend`` adds to; empty for any other."""
+    def read_inherited_rubric(self, task: TaskConfig) -> dict[str, str]:
+        """Return the rubric that ``rubric: extend`` adds to; empty for any other."""
         if task.rubric != "extend" or self._inherited is None:
             return {}
         path = self._inherited.rubric(task.name)
-        return dict(_read(path)) if path.exists() else {}
+        return dict(_read_mapping(path)) if path.exists() else {}
 
 
-def declared_part(task: TaskConfig, kind: Kind) -> Any:
-    """What the file says of a kind; text where that is left to the teachers."""
+def find_declared_part(task: TaskConfig, kind: Kind) -> Any:
+    """Return what the file declares of a kind; a word if that is left to the teachers."""
     if kind == "rubric":
         return task.declared_rubric
     return task.target_attributes if kind == "target" else task.nuanced_attributes
 
 
-def _seeds(task: TaskConfig, kind: Kind) -> Attributes | None:
+def _find_seeds(task: TaskConfig, kind: Kind) -> Attributes | None:
     if kind == "rubric":
         return None
     return task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed
 
 
-def _read(path: Path) -> Any:
+def _read_mapping(path: Path) -> Any:
     value = read_json(path)
     if not isinstance(value, dict):
         raise StoreError(f"{path} holds no mapping; restore it, or remove it to have it made again")

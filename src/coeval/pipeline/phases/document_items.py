@@ -1,4 +1,4 @@
-"""Items that teachers write from passages of documents, and the filters that a reply has to pass."""
+"""Items that teachers write from passages of documents, and the filters for their replies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from coeval.core.records import Completion, Datapoint, Message, Request
 from coeval.pipeline.phases.evaluations import ItemWork
 from coeval.pipeline.phases.proposals import parse_evidence
 from coeval.pipeline.prompts import QUOTED_ITEM
-from coeval.pipeline.samples import passage_keys
+from coeval.pipeline.samples import join_passage_keys
 
 Filter: TypeAlias = Literal["invented quote", "copied passage", "answer in question", "duplicate"]
 
 # What a teacher is told beside its reply that was discarded, so that it does not write the same again.
-_TOLD: dict[Filter, str] = {
+_HINTS: dict[Filter, str] = {
     "invented quote": "its evidence is not, word for word, in the passages",
     "copied passage": "it copies a sentence of the passages; ask in your own words",
     "answer in question": "it gives the answer away",
@@ -54,50 +54,61 @@ _NUMBER = re.compile(r"\d+")
 _CHOICE = re.compile(r"^[^\S\n]*\(?[A-Ha-h1-8][.):]\s", re.MULTILINE)
 
 
-def squeezed(text: str) -> str:
-    """What a quote is compared by: letters, digits, and what changes a number; no blanks, marks or markup."""
+def squeeze_text(text: str) -> str:
+    """Reduce a text to what quotes are compared by: letters, digits and what changes a number."""
     plain = unicodedata.normalize("NFKC", _LINK.sub("]", text)).casefold().translate(_DASHES)
     return "".join(_COUNTS.findall(plain))
 
 
-def occurs(quote: str, passage: str) -> bool:
-    """Whether a ``quote`` is in the `squeezed` ``passage``; its parts around an ellipsis, in their order.
+def is_quoted_from(quote: str, passage: str) -> bool:
+    """Check whether a `squeeze_text` ``passage`` contains a ``quote``, or its parts around an ellipsis in
+    order.
 
-    Nothing is compared by similarity: one other word or digit is what an invented quote looks like.
+    Nothing is compared by similarity: a changed word or digit is what an invented quote looks like.
     """
     at = 0
-    pieces = [piece for piece in map(squeezed, _OMISSION.split(quote)) if piece]
+    pieces = [piece for piece in map(squeeze_text, _OMISSION.split(quote)) if piece]
     for piece in pieces:
-        found = passage.find(piece, at)
-        if found < 0 or len(piece) < _SHORTEST_QUOTE:
+        position = passage.find(piece, at)
+        if position < 0 or len(piece) < _SHORTEST_QUOTE:
             return False
-        at = found + len(piece)
+        at = position + len(piece)
     return bool(pieces)
 
 
-def supported(evidence: Sequence[str], passages: Sequence[str]) -> bool:
-    """Whether every quote is in a passage, and every passage quoted."""
-    of = [squeezed(passage) for passage in passages]
-    found = [{at for at, passage in enumerate(of) if occurs(quote, passage)} for quote in evidence]
-    return bool(found) and all(found) and len(set().union(*found)) == len(of)
-
-
-def copies(question: str, passages: Sequence[str]) -> bool:
-    asked = squeezed(question)
-    runs = {asked[at : at + _COPIED] for at in range(len(asked) - _COPIED + 1)}
-    return any(
-        of[at : at + _COPIED] in runs
-        for of in (map(squeezed, passages) if runs else ())
-        for at in range(len(of) - _COPIED + 1)
+def is_supported(evidence: Sequence[str], passages: Sequence[str]) -> bool:
+    """Check that every quote is in a passage, and every passage is quoted."""
+    passage_texts = [squeeze_text(passage) for passage in passages]
+    quoting_passages = [
+        {at for at, passage in enumerate(passage_texts) if is_quoted_from(quote, passage)}
+        for quote in evidence
+    ]
+    return (
+        bool(quoting_passages)
+        and all(quoting_passages)
+        and len(set().union(*quoting_passages)) == len(passage_texts)
     )
 
 
-def gives_away(question: str, answer: str) -> bool:
-    """Whether the answer is in the question as whole words; not where the question lists choices."""
-    said, asked = (" ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question))
+def copies_passage(question: str, passages: Sequence[str]) -> bool:
+    """Check whether a question copies at least `_COPIED` characters of a passage."""
+    question_text = squeeze_text(question)
+    runs = {question_text[at : at + _COPIED] for at in range(len(question_text) - _COPIED + 1)}
+    return any(
+        passage_text[at : at + _COPIED] in runs
+        for passage_text in (map(squeeze_text, passages) if runs else ())
+        for at in range(len(passage_text) - _COPIED + 1)
+    )
+
+
+def gives_answer_away(question: str, answer: str) -> bool:
+    """Check whether a question contains the answer as whole words, unless it lists choices."""
+    answer_words, question_words = (
+        " ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question)
+    )
     return (
-        len(squeezed(answer)) >= _SHORTEST_ANSWER
-        and f" {said} " in f" {asked} "
+        len(squeeze_text(answer)) >= _SHORTEST_ANSWER
+        and f" {answer_words} " in f" {question_words} "
         and len(_CHOICE.findall(question)) < 2
     )
 
@@ -105,61 +116,68 @@ def gives_away(question: str, answer: str) -> bool:
 # --- Duplicates among a task's items
 
 
-class _Asked(NamedTuple):
+class _AcceptedItem(NamedTuple):
     text: str
-    squeezed: str
+    squeezed_text: str
     shingles: frozenset[tuple[str, ...]]
     answer: str
     evidence: frozenset[str]
 
-    def repeats(self, other: _Asked, *, same_passages: bool) -> bool:
-        """Whether it asks a similar question with a similar answer and the same evidence; of the same
-        question, the passages or the answer alone decide."""
-        equal = self.squeezed == other.squeezed
+    def repeats(self, other: _AcceptedItem, *, same_passages: bool) -> bool:
+        """Check whether both ask a similar question with a similar answer and evidence; of equal questions,
+        the same passages or a similar answer suffice."""
+        equal = self.squeezed_text == other.squeezed_text
         if equal and same_passages:
             return True
         alike = _NUMBER.findall(self.answer) == _NUMBER.findall(other.answer)
         if not alike or token_sort_ratio(self.answer, other.answer) < _SAME_ANSWER:
             return False
-        shared = any(one in two or two in one for one in self.evidence for two in other.evidence)
+        shared = any(
+            first in second or second in first for first in self.evidence for second in other.evidence
+        )
         near = jaccard_similarity(self.shingles, other.shingles) >= SIMILAR
         return equal or (shared and (near or token_sort_ratio(self.text, other.text) >= _REWORDED))
 
 
 class AcceptedItems:
-    """The items of a task by id, those on record first; looked up by words that they share."""
+    """The accepted items of a task by id, recorded ones first; indexed by words that they share."""
 
     def __init__(self, recorded: Iterable[Datapoint] = ()) -> None:
-        self._items: dict[str, tuple[_Asked, str]] = {}
-        self._with: defaultdict[object, set[str]] = defaultdict(set)
+        self._items: dict[str, tuple[_AcceptedItem, str]] = {}
+        self._ids_by_feature: defaultdict[object, set[str]] = defaultdict(set)
         for item in recorded:
             question = (item.prompt or "")[item.shown_passage :]
             self.accept(item.id, question, item.reference_response or "", item.evidence, item.input_hash)
 
     def accept(self, key: str, question: str, answer: str, evidence: Iterable[str], about: str) -> bool:
-        """Keep an item, unless it repeats another; returns whether it was kept. ``about``: `passage_keys`."""
+        """Keep an item unless it repeats another; return whether it was kept. ``about``: its
+        `join_passage_keys`."""
         shingles = word_shingles(question)
-        quotes = frozenset(map(squeezed, evidence))
-        asked = _Asked(question.casefold(), squeezed(question), shingles, answer.casefold(), quotes)
+        quotes = frozenset(map(squeeze_text, evidence))
+        accepted = _AcceptedItem(
+            question.casefold(), squeeze_text(question), shingles, answer.casefold(), quotes
+        )
         # Of two sets as similar as `SIMILAR`, neither lacks so many of the other; the rarest lead to few.
-        rarest = sorted(shingles, key=lambda each: (len(self._with[each]), each))
+        rarest = sorted(shingles, key=lambda feature: (len(self._ids_by_feature[feature]), feature))
         rarest = rarest[: int(len(shingles) * (1 - SIMILAR)) + 1]
-        near = set[str]().union(*(self._with[each] for each in (*rarest, asked.squeezed, about)))
+        near = set[str]().union(
+            *(self._ids_by_feature[feature] for feature in (*rarest, accepted.squeezed_text, about))
+        )
         for other in near - {key}:
-            item, of = self._items[other]
-            if asked.repeats(item, same_passages=of == about):
+            item, other_about = self._items[other]
+            if accepted.repeats(item, same_passages=other_about == about):
                 return False
-        self._items[key] = asked, about
-        for each in (*shingles, asked.squeezed, about):
-            self._with[each].add(key)
+        self._items[key] = accepted, about
+        for feature in (*shingles, accepted.squeezed_text, about):
+            self._ids_by_feature[feature].add(key)
         return True
 
     def drop(self, key: str) -> None:
-        """Forget an item that is made again."""
+        """Drop an item that will be made again."""
         if key in self._items:
-            asked, about = self._items.pop(key)
-            for each in (*asked.shingles, asked.squeezed, about):
-                self._with[each].discard(key)
+            accepted, about = self._items.pop(key)
+            for feature in (*accepted.shingles, accepted.squeezed_text, about):
+                self._ids_by_feature[feature].discard(key)
 
 
 # --- The work
@@ -167,48 +185,50 @@ class AcceptedItems:
 
 @dataclass(slots=True)
 class DocumentItemWork(ItemWork):
-    """Ask a teacher for an item about its passages until a reply passes the filters, at most `MOST_REPLIES`
+    """Asks a teacher for an item about its passages until a reply passes the filters, at most `MOST_REPLIES`
     times."""
 
     accepted: AcceptedItems = field(default_factory=AcceptedItems)
     filtered: Counter[str] = field(default_factory=Counter)
-    told: str = ""
+    hint: str = ""
 
     async def do(self) -> Datapoint:
         for _ in range(MOST_REPLIES):
             fields = await self.ask(self.key, self.question, self.parse_fields, self.tally)
             question, answer, evidence = fields["prompt"], fields["reference_response"], fields["evidence"]
-            flaw = self.flaw(question, answer, evidence)
+            flaw = self.find_flaw(question, answer, evidence)
             if flaw is None:
-                return self.make_record(fields | self._shown(question))
+                return self.make_record(fields | self._prepend_passages(question))
             self.filtered[flaw] += 1
-            self.told = f"\n\nAn earlier reply was not used: {_TOLD[flaw]}. That reply asked:\n{question}"
+            self.hint = f"\n\nAn earlier reply was not used: {_HINTS[flaw]}. That reply asked:\n{question}"
         counts = ", ".join(f"{name} {count}" for name, count in self.filtered.items())
         raise Filtered(f"{MOST_REPLIES} replies were discarded ({counts})")
 
     def question(self, _: int) -> Request:
-        asked = self.role_model.prompt(self.sample.values, QUOTED_ITEM)
-        (message,) = asked.messages
-        return msgspec.structs.replace(asked, messages=(Message(message.role, message.content + self.told),))
+        request = self.role_model.prompt(self.sample.values, QUOTED_ITEM)
+        (message,) = request.messages
+        return msgspec.structs.replace(
+            request, messages=(Message(message.role, message.content + self.hint),)
+        )
 
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
         fields = ItemWork.parse_fields(self, completion)
         return {**fields, "evidence": parse_evidence(completion.text)}
 
-    def flaw(self, question: str, answer: str, evidence: Sequence[str]) -> Filter | None:
-        """The first filter that discards an item; one without flaw is accepted."""
+    def find_flaw(self, question: str, answer: str, evidence: Sequence[str]) -> Filter | None:
+        """Return the first filter that rejects an item; None accepts it."""
         passages = [passage.text for passage in self.sample.passages]
-        if not supported(evidence, passages):
+        if not is_supported(evidence, passages):
             return "invented quote"
-        if copies(question, passages):
+        if copies_passage(question, passages):
             return "copied passage"
-        if not self.setup.labels and gives_away(question, answer):
+        if not self.setup.labels and gives_answer_away(question, answer):
             return "answer in question"
-        about = passage_keys(self.sample.passages)
+        about = join_passage_keys(self.sample.passages)
         return None if self.accepted.accept(self.key, question, answer, evidence, about) else "duplicate"
 
-    def _shown(self, question: str) -> dict[str, Any]:
-        """The prompt that students see, and how much of it is passage."""
+    def _prepend_passages(self, question: str) -> dict[str, Any]:
+        """Return the prompt with its passages, and their length, if students see them."""
         documents = self.setup.task.documents
         if documents is None or not documents.show:
             return {}
@@ -218,7 +238,7 @@ class DocumentItemWork(ItemWork):
     def identity_fields(self) -> dict[str, Any]:
         return {
             **ItemWork.identity_fields(self),
-            "input_hash": passage_keys(self.sample.passages),
+            "input_hash": join_passage_keys(self.sample.passages),
             "source": "; ".join(passage.source for passage in self.sample.passages),
             "filtered": dict(self.filtered),
         }

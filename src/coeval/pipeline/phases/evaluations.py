@@ -1,4 +1,4 @@
-"""The works of phases 3–5: items, answers, judgments; labels and checks need no judge."""
+"""The works of phases 3–5: items, answers, judgments. Label scores and checks call no model."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from coeval.pipeline.phases.proposals import parse_item
 from coeval.pipeline.plan.judge_form import MOST_REASON, PairDesign
 from coeval.pipeline.plan.recipes import (
     CHECK_RECIPE,
-    answer_input,
-    compared_input,
-    item_content,
-    item_recipe,
-    judged_input,
-    label_recipe,
+    hash_answer_input,
+    hash_item_content,
+    hash_item_recipe,
+    hash_judged_input,
+    hash_label_recipe,
+    join_judged_inputs,
 )
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.prompts import BENCHMARK_ITEM, render_attributes
@@ -50,10 +50,10 @@ from coeval.store.rundir import utc_now
 
 
 class PreparedItem:
-    """A datapoint, the template variables it fills, and what its answers and judgments are made from:
-    ``requested`` is the ``input_hash`` of its responses, ``content`` goes into that of its evaluations.
+    """An item with its template variables and the hashes of what follows from it.
 
-    ``nuance`` is what the teacher was given, whether the item stores it or not.
+    ``requested`` is the ``input_hash`` of its responses, ``content`` a part of that of its evaluations.
+    ``nuance`` is what the teacher was given, whether or not the item stores it.
     """
 
     __slots__ = ("_nuance", "_values", "content", "item", "requested")
@@ -62,8 +62,8 @@ class PreparedItem:
         prompt, reference = item.prompt or "", item.reference_response or ""
         self.item, self._nuance = item, nuance
         self._values: Mapping[str, str] = {}
-        self.requested = answer_input(prompt)
-        self.content = item_content(prompt, reference, item.sampled_target_attributes)
+        self.requested = hash_answer_input(prompt)
+        self.content = hash_item_content(prompt, reference, item.sampled_target_attributes)
 
     @property
     def values(self) -> Mapping[str, str]:
@@ -82,7 +82,7 @@ class PreparedItem:
 
 @dataclass(slots=True)
 class ResponseWork(ModelWork[Response]):
-    """Make one student's response to a datapoint. An empty answer is an answer."""
+    """Makes one student's response to an item. An empty answer is an answer."""
 
     setup: TaskSetup
     prepared: PreparedItem
@@ -98,7 +98,7 @@ class ResponseWork(ModelWork[Response]):
         return self.role_model.prompt(self.prepared.values)
 
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
-        """What the judge will see: a student that declines has answered so."""
+        """Return what judges will see: a refusal is an answer."""
         return {"response": completion.text or completion.refusal or ""}
 
     def identity_fields(self) -> dict[str, Any]:
@@ -118,8 +118,8 @@ class ResponseWork(ModelWork[Response]):
 
 
 @dataclass(slots=True)
-class Judged:
-    """What is judged: the item, the answer, and what an earlier record of the judge holds already."""
+class JudgeInput:
+    """An item with an answer to it, and the judge's earlier record, if it is to be completed."""
 
     setup: TaskSetup
     prepared: PreparedItem
@@ -130,11 +130,12 @@ class Judged:
     @property
     def input_hash(self) -> str:
         if not self._hash:
-            self._hash = judged_input(self.prepared.content, self.response.response or "")
+            self._hash = hash_judged_input(self.prepared.content, self.response.response or "")
         return self._hash
 
     def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
-        """``made_from``: what scores that are kept were computed from."""
+        """Return the fields of a judgment that do not depend on its outcome. ``made_from``: the input hash of
+        scores that are kept."""
         response = self.response
         return {
             "id": evaluation_id(response.id, judge),
@@ -154,13 +155,14 @@ class Judged:
 
 @dataclass(slots=True)
 class EvaluationWork(ModelWork[Evaluation]):
-    """Ask one judge for ``factors`` of one response; a record that has others already is completed."""
+    """Asks one judge for ``factors`` of one response; a record that has other factors already is
+    completed."""
 
-    judged: Judged
+    judged: JudgeInput
     factors: tuple[str, ...]
     levels: dict[str, str] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
-    said: dict[str, list[str]] = field(default_factory=dict)
+    replies: dict[str, list[str]] = field(default_factory=dict)
 
     phase = "evaluation"
     weight = 1
@@ -168,40 +170,43 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     async def do(self) -> Evaluation:
         if self.judged.setup.task.evaluation_mode == "per_factor":
-            await self._ask_each()
+            await self._ask_by_factor()
         else:
             await self.ask(self.key, self.question, self.parse_fields, self.tally)
-        return self.make_record(self._scored())
+        return self.make_record(self._merge_scores())
 
     def make_failed_record(self, error: Exception) -> Evaluation:
-        if self._known():  # what was scored stays scored; only the rest is missing
-            return self.make_record(self._scored())
+        if self._has_score():  # what was scored stays scored; only the rest is missing
+            return self.make_record(self._merge_scores())
         return ModelWork.make_failed_record(self, error)
 
     def question(self, _: int) -> Request:
-        """One for all factors; what its answer leaves out is asked again by itself."""
-        return self._prompt(*self.judged.setup.form.of_all(self._left()))
+        """Ask for all factors at once; those that a reply lacks are asked for again."""
+        return self._build_prompt(*self.judged.setup.form.ask_all_factors(self._missing_factors()))
 
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
-        verdict = self.judged.setup.form.read_all(self._hear(completion), self._left())
-        self._take(verdict)
+        verdict = self.judged.setup.form.read_joint_reply(
+            self._record_reply(completion), self._missing_factors()
+        )
+        self._store_levels(verdict)
         if verdict.missing:
             raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=completion.text)
         return {}
 
-    def _take(self, verdict: Levels) -> None:
+    def _store_levels(self, verdict: Levels) -> None:
         self.levels |= verdict.scores
         self.reasons |= verdict.reasons
 
-    def _left(self) -> tuple[str, ...]:
+    def _missing_factors(self) -> tuple[str, ...]:
         if not self.levels:
             return self.factors
         return tuple(factor for factor in self.factors if factor not in self.levels)
 
-    async def _ask_each(self) -> None:
-        """One call per factor, all at once; a factor that fails does not take the others with it."""
+    async def _ask_by_factor(self) -> None:
+        """Ask for each factor in a call of its own, all at once; one that fails does not affect the
+        others."""
         tallies = [Tally() for _ in self.factors]
-        results = await asyncio.gather(*map(self._ask_one, self.factors, tallies), return_exceptions=True)
+        results = await asyncio.gather(*map(self._ask_factor, self.factors, tallies), return_exceptions=True)
         for tally in tallies:  # in the order of the factors, not in that of the answers
             self.tally.merge(tally)
         errors = [result for result in results if isinstance(result, BaseException)]
@@ -211,66 +216,71 @@ class EvaluationWork(ModelWork[Evaluation]):
         if errors and not self.levels:
             raise errors[0]
 
-    async def _ask_one(self, factor: str, tally: Tally) -> None:
+    async def _ask_factor(self, factor: str, tally: Tally) -> None:
         form = self.judged.setup.form
-        values, schema = form.of_one(factor)
+        values, schema = form.ask_one_factor(factor)
 
         def read(completion: Completion) -> None:
-            self._take(form.read_one(self._hear(completion, factor), factor))
+            self._store_levels(form.read_factor_reply(self._record_reply(completion, factor), factor))
 
         key = judgment_id(self.key, factor)
         varying = ("factor", "criterion") if len(self.factors) > 1 else ()
-        await self.ask(key, lambda _: self._prompt(values, schema, varying), read, tally)
+        await self.ask(key, lambda _: self._build_prompt(values, schema, varying), read, tally)
 
-    def _prompt(self, values: Mapping[str, str], schema: Schema, varying: Collection[str] = ()) -> Request:
+    def _build_prompt(
+        self, values: Mapping[str, str], schema: Schema, varying: Collection[str] = ()
+    ) -> Request:
         judged = self.judged
-        shown = {**judged.prepared.values, "response": judged.response.response or "", **values}
-        return self.role_model.prompt(shown, schema, varying)
+        variables = {**judged.prepared.values, "response": judged.response.response or "", **values}
+        return self.role_model.prompt(variables, schema, varying)
 
-    def _hear(self, completion: Completion, factor: str = "") -> str:
-        said = completion.text if completion.refusal is None else completion.refusal
-        self.said.setdefault(factor, []).append(f"{factor}: {said}" if factor else said)
+    def _record_reply(self, completion: Completion, factor: str = "") -> str:
+        reply_text = completion.text if completion.refusal is None else completion.refusal
+        self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
         return answer_text(completion, "the judge")
 
-    def _known(self) -> bool:
-        """Whether the record has a score: an earlier one that was not asked again, or one of this run."""
-        return bool(self.levels or any(self._kept(self.judged.earlier)))
+    def _has_score(self) -> bool:
+        """Check whether the record has a score, kept from an earlier record or new."""
+        return bool(self.levels or any(self._list_kept_fields(self.judged.earlier)))
 
-    def _kept(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
-        """The scores, values and reasons of an earlier record that were not asked for again."""
-        of = (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else (None,) * 3
-        for fields in of:
+    def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
+        """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
+        field_groups = (
+            (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else (None,) * 3
+        )
+        for fields in field_groups:
             yield {f: what for f, what in (fields or {}).items() if f not in self.factors}
 
-    def _scored(self) -> dict[str, Any]:
+    def _merge_scores(self) -> dict[str, Any]:
+        """Merge kept and new scores into the fields of the record."""
         setup, earlier = self.judged.setup, self.judged.earlier
         now_requested, levels = setup.criteria, self.levels
         fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
-        made: tuple[dict[str, Any], ...] = (*setup.form.scored(levels), self.reasons)
-        for name, kept, new in zip(fields, self._kept(earlier), made, strict=True):
+        made: tuple[dict[str, Any], ...] = (*setup.form.split_by_scale(levels), self.reasons)
+        for name, kept, new in zip(fields, self._list_kept_fields(earlier), made, strict=True):
             both = {**kept, **new}
             fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
-        known = {**fields["scores"], **fields["values"]}
+        scored = {**fields["scores"], **fields["values"]}
         criteria = dict(earlier.criteria or {}) if earlier else {}
         criteria |= {factor: text for factor, text in now_requested.items() if factor in levels}
         completed: dict[str, Any] = {
             "scores": fields["scores"],
             "values": fields["values"] or None,
             "reasons": fields["reasons"] or None,
-            "missing": tuple(f for f in now_requested if f not in known),
-            "criteria": {f: text for f, text in criteria.items() if f in known},
-            "raw": cut_to_bytes("\n".join(self._heard()), MAX_ANSWER_BYTES),
+            "missing": tuple(f for f in now_requested if f not in scored),
+            "criteria": {f: text for f, text in criteria.items() if f in scored},
+            "raw": cut_to_bytes("\n".join(self._list_replies()), MAX_ANSWER_BYTES),
         }
-        if earlier is not None and known.keys() - levels.keys():
+        if earlier is not None and scored.keys() - levels.keys():
             # scores kept from it stay what they were: made by its recipe, of what it judged
             completed |= {"recipe": earlier.recipe, "input_hash": earlier.input_hash}
         return completed
 
-    def _heard(self) -> list[str]:
-        """All that the judge said, whatever came of it."""
-        if len(self.said) == 1:
-            return next(iter(self.said.values()))
-        return [said for factor in ("", *self.factors) for said in self.said.get(factor, ())]
+    def _list_replies(self) -> list[str]:
+        """List all that the judge replied, usable or not, in the order of the factors."""
+        if len(self.replies) == 1:
+            return next(iter(self.replies.values()))
+        return [reply for factor in ("", *self.factors) for reply in self.replies.get(factor, ())]
 
     def identity_fields(self) -> dict[str, Any]:
         return self.judged.identity_fields(self.role_model.name, self.role_model.recipe.hash)
@@ -278,9 +288,9 @@ class EvaluationWork(ModelWork[Evaluation]):
 
 @dataclass(slots=True)
 class LabelWork:
-    """Hold a response against its datapoint's labels: no model, no cost."""
+    """Compares a response with its item's labels: no model, no cost."""
 
-    judged: Judged
+    judged: JudgeInput
     key: str
 
     phase = "evaluation"
@@ -294,15 +304,15 @@ class LabelWork:
         labels = self.judged.setup.labels
         expected = {name: attributes[name] for name in labels if name in attributes}
         return Evaluation(
-            **self._identity(),
+            **self._record_identity(),
             label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
     def make_failed_record(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._identity(), status="failed", error=make_failure(error))
+        return Evaluation(**self._record_identity(), status="failed", error=make_failure(error))
 
-    def _identity(self) -> dict[str, Any]:
-        return self.judged.identity_fields(EXACT_MATCH, label_recipe(self.judged.setup.labels))
+    def _record_identity(self) -> dict[str, Any]:
+        return self.judged.identity_fields(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
 
 
 # --- Phase 3: items of teachers
@@ -310,7 +320,7 @@ class LabelWork:
 
 @dataclass(slots=True)
 class ItemWork(ModelWork[Datapoint]):
-    """Make the datapoint of one slot: ask its teacher."""
+    """Asks a teacher for the item of one slot."""
 
     setup: TaskSetup
     sample: Sample
@@ -326,7 +336,7 @@ class ItemWork(ModelWork[Datapoint]):
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
 
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
-        """What one that was cut off holds is not mended into half an item."""
+        """Parse the item; one that was cut off is not repaired into half an item."""
         text = answer_text(completion, "the teacher")
         item = parse_item(text)
         if item.repaired and completion.truncated:
@@ -341,7 +351,7 @@ class ItemWork(ModelWork[Datapoint]):
             "task_id": task.name,
             "teacher_model_id": self.role_model.name,
             "sampled_target_attributes": self.sample.target,
-            "recipe": item_recipe(self.role_model.recipe.hash, self.sample.target, self.sample.nuance),
+            "recipe": hash_item_recipe(self.role_model.recipe.hash, self.sample.target, self.sample.nuance),
             "generated_at": utc_now(),
             **stored,
         }
@@ -352,24 +362,24 @@ class ItemWork(ModelWork[Datapoint]):
 
 @dataclass(slots=True)
 class PairWork(ModelWork[Preference]):
-    """Ask one judge which of two answers is better; ``first`` is shown first."""
+    """Asks one judge which of two answers is better; ``first`` is shown first."""
 
     design: PairDesign
-    first: Judged
-    second: Judged
+    first: JudgeInput
+    second: JudgeInput
 
     phase = "evaluation"
     weight = 1
     record = Preference
 
     def question(self, _: int) -> Request:
-        shown = {
+        variables = {
             **self.first.prepared.values,
             "answer_a": self.first.response.response or "",
             "answer_b": self.second.response.response or "",
             "answer_format": self.design.answer_format,
         }
-        return self.role_model.prompt(shown, self.design.schema)
+        return self.role_model.prompt(variables, self.design.schema)
 
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
         preferred = parse_preference(answer_text(completion, "the judge"))
@@ -390,7 +400,7 @@ class PairWork(ModelWork[Preference]):
             "second_model_id": second.student_model_id,
             "judge_model_id": self.role_model.name,
             "recipe": self.role_model.recipe.hash,
-            "input_hash": compared_input(self.first.input_hash, self.second.input_hash),
+            "input_hash": join_judged_inputs(self.first.input_hash, self.second.input_hash),
             "evaluated_at": utc_now(),
         }
 
@@ -400,9 +410,10 @@ class PairWork(ModelWork[Preference]):
 
 @dataclass(slots=True)
 class CheckWork:
-    """Compute ``factors`` of one response: no model, no cost. What cannot be computed is missing."""
+    """Computes ``factors`` of one response: no model, no cost. Factors that cannot be computed are
+    missing."""
 
-    judged: Judged
+    judged: JudgeInput
     key: str
     factors: tuple[str, ...]
     runner: CheckRunner
@@ -428,31 +439,35 @@ class CheckWork:
             values[factor] = value
             if why:
                 reasons[factor] = why
-        return self._record(values, reasons)
+        return self._build_record(values, reasons)
 
     def make_failed_record(self, error: Exception) -> Evaluation:
         identity = self.judged.identity_fields(CHECK, CHECK_RECIPE)
         return Evaluation(**identity, status="failed", error=make_failure(error), missing=self.factors)
 
-    def _record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
-        """The record: with what an earlier one holds, unless all is computed again."""
+    def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
+        """Build the record, with an earlier one's values unless all are computed again."""
         hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
         criteria, made_from = {factor: hashes[factor] for factor in values}, None
         if earlier is not None and len(self.factors) < len(hashes):
             kept = {f: value for f, value in (earlier.values or {}).items() if f not in self.factors}
-            values, reasons = kept | values, _of(kept, earlier.reasons) | reasons
-            criteria = _of(kept, earlier.criteria) | criteria
+            values, reasons = kept | values, _keep_factors(kept, earlier.reasons) | reasons
+            criteria = _keep_factors(kept, earlier.criteria) | criteria
             made_from = earlier.input_hash
         identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
         missing = tuple(factor for factor in hashes if factor in left) if left else ()
-        found: dict[str, Any] = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}
+        fields: dict[str, Any] = {
+            "criteria": criteria or None,
+            "reasons": reasons or None,
+            "missing": missing,
+        }
         if not values:
             why = f"{missing[0]}: {reasons[missing[0]]}"
-            return Evaluation(**identity, **found, status="failed", error=Failure(CheckFailed.kind, why))
-        found["values"] = {factor: values[factor] for factor in (*hashes, *values) if factor in values}
-        return Evaluation(**identity, **found)
+            return Evaluation(**identity, **fields, status="failed", error=Failure(CheckFailed.kind, why))
+        fields["values"] = {factor: values[factor] for factor in (*hashes, *values) if factor in values}
+        return Evaluation(**identity, **fields)
 
 
-def _of(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:
+def _keep_factors(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:
     return {factor: text for factor, text in (texts or {}).items() if factor in factors}

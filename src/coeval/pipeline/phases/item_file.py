@@ -1,4 +1,4 @@
-"""A file of items of one's own: read line by line, and each line told that cannot be used or looks odd."""
+"""A file of supplied items, read line by line; unusable and odd lines are reported."""
 
 from __future__ import annotations
 
@@ -28,8 +28,9 @@ from coeval.tables.table_source import SourceChoice, TableSource, find_local_sou
 # --- What the section ``items`` of a task says of its table
 
 
-def item_map(items: Items) -> ItemMap:
-    """What the section says of the columns. Of choices without a reference the label is the right one."""
+def build_item_map(items: Items) -> ItemMap:
+    """Return the columns that the section names. With choices and no reference, the label is the right
+    choice."""
     return ItemMap(
         prompt=items.prompt,
         reference=items.reference or (items.label if items.choices is not None else None),
@@ -40,8 +41,8 @@ def item_map(items: Items) -> ItemMap:
     )
 
 
-def source_of(items: Items) -> TableSource:
-    """The files of the section; raises UsageError where there are none."""
+def find_item_source(items: Items) -> TableSource:
+    """Find the files of the section; raises UsageError if there are none."""
     source = find_local_source(
         SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
     )
@@ -58,9 +59,9 @@ _FIELDS = frozenset(Datapoint.__struct_encode_fields__)
 _ENCODER = msgspec.json.Encoder()
 
 
-class OwnItem(NamedTuple):
-    """``line`` holds the record; ``changed``: it is not what was written. ``unused`` are fields that no
-    record has."""
+class SuppliedItem(NamedTuple):
+    """An item with its record's ``line``; ``changed``: the line differs from the file's. ``unused`` are
+    unknown fields."""
 
     line: bytes
     item: Datapoint
@@ -68,44 +69,44 @@ class OwnItem(NamedTuple):
     unused: tuple[str, ...]
 
 
-def made_item(found: MappedItem, prefix: str, names: tuple[str, str], number: int) -> OwnItem:
-    """The item that a row gave, of a (task, teacher) whose ids begin with ``prefix``; ``number`` stands
-    for an id where the row has none."""
-    own = found.id if found.id is not None else f"{number:05d}"
+def build_item(mapped: MappedItem, prefix: str, names: tuple[str, str], number: int) -> SuppliedItem:
+    """Build the item of a row. ``prefix`` begins the ids of this task and teacher; ``number`` is the id of a
+    row without one."""
+    own = mapped.id if mapped.id is not None else f"{number:05d}"
     task, teacher = names
     item = Datapoint(
         id=own if own.startswith(prefix) and own != prefix else prefix + own,
         task_id=task,
         teacher_model_id=teacher,
-        sampled_target_attributes=found.attributes,
-        prompt=found.prompt,
-        reference_response=found.reference,
+        sampled_target_attributes=mapped.attributes,
+        prompt=mapped.prompt,
+        reference_response=mapped.reference,
     )
-    return OwnItem(_ENCODER.encode(item) + b"\n", item, False, ())
+    return SuppliedItem(_ENCODER.encode(item) + b"\n", item, False, ())
 
 
-class _Record(Datapoint, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An item as its record stands, field by field."""
+class _StrictItem(Datapoint, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """An item exactly as a record stores it: unknown fields are errors."""
 
 
-_read_record = make_decoder(_Record)
+_read_record = make_decoder(_StrictItem)
 
 
-def read_item(text: bytes, task: str, teacher: str) -> OwnItem | str:
-    """The item that a line of a teacher's file for a task holds; a string says why it cannot be used."""
+def parse_item_line(text: bytes, task: str, teacher: str) -> SuppliedItem | str:
+    """Parse a line of a teacher's file for a task; a string says why it cannot be used."""
     start = item_prefix(task, teacher)
     try:
         item = _read_record(text)
     except Undecodable:
-        return _read_written(text, task, teacher)
-    named = (item.task_id, item.teacher_model_id) == (task, teacher) and item.id.startswith(start)
-    if named and item.id != start and is_good(item) and (item.prompt or "").strip():
-        return OwnItem(text.strip() + b"\n", item, False, ())
-    return _read_written(text, task, teacher)
+        return _parse_handwritten_line(text, task, teacher)
+    names_match = (item.task_id, item.teacher_model_id) == (task, teacher) and item.id.startswith(start)
+    if names_match and item.id != start and is_good(item) and (item.prompt or "").strip():
+        return SuppliedItem(text.strip() + b"\n", item, False, ())
+    return _parse_handwritten_line(text, task, teacher)
 
 
-def _read_written(text: bytes, task: str, teacher: str) -> OwnItem | str:
-    """The same of a line that a person or a program wrote."""
+def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedItem | str:
+    """Parse a line that a person or another program wrote; a string says why it cannot be used."""
     text = text.removeprefix(BOM)
     try:
         decode_utf8(text)
@@ -117,25 +118,27 @@ def _read_written(text: bytes, task: str, teacher: str) -> OwnItem | str:
         return "it is no JSON object"
     except Undecodable as error:
         return f"it is no JSON: {error}"
-    own = _text(fields.get("id"))
+    own = _scalar_to_text(fields.get("id"))
     if not own:
         return "it has no `id`, text or a number"
-    if own in ("true", "false") and not isinstance(_value(fields, "id"), str):
+    if own in ("true", "false") and not isinstance(_decode_field(fields, "id"), str):
         return f"its `id` is {own}; give text or a number"
     values = {"task_id": task, "teacher_model_id": teacher}
     for name, mine in values.items():
-        if (there := _value(fields, name)) not in (None, mine):
-            return f"its `{name}` is {_shown(there)}; items of this file are of {mine}"
-    filled = {name: mine for name, mine in values.items() if _value(fields, name) is None}
+        if (value := _decode_field(fields, name)) not in (None, mine):
+            return f"its `{name}` is {_encode_as_text(value)}; items of this file are of {mine}"
+    filled = {name: mine for name, mine in values.items() if _decode_field(fields, name) is None}
     start = item_prefix(task, teacher)
     full = own if own.startswith(start) and own != start else start + own
-    if _value(fields, "id") != full:
+    if _decode_field(fields, "id") != full:
         filled["id"] = full
-    return _made(text, fields, filled | _texts(fields))
+    return _build_supplied_item(text, fields, filled | _stringify_fields(fields))
 
 
-def _made(text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, Any]) -> OwnItem | str:
-    if (misfit := _misfit(fields)) is not None:
+def _build_supplied_item(
+    text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, Any]
+) -> SuppliedItem | str:
+    if (misfit := _find_misfit(fields)) is not None:
         return misfit
     line = _ENCODER.encode({**fields, **filled}) if filled else text.strip()
     try:
@@ -145,20 +148,20 @@ def _made(text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, A
     if not is_good(item):
         return "it is the record of an item that failed"
     unused = tuple(name for name in fields if name not in _FIELDS)
-    return OwnItem(line + b"\n", item, bool(filled), unused)
+    return SuppliedItem(line + b"\n", item, bool(filled), unused)
 
 
-def _misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
-    """What is wrong with the fields that people write, in their words."""
+def _find_misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
+    """Return what is wrong with fields that people write; None if nothing is."""
     if "prompt" not in fields:
         return f"it has no `prompt`, only {', '.join(f'`{name}`' for name in fields)}"
-    prompt = _value(fields, "prompt")
+    prompt = _decode_field(fields, "prompt")
     if prompt is None or (isinstance(prompt, str) and not prompt.strip()):
         return "its `prompt` is empty"
     if not isinstance(prompt, str):
         return f"its `prompt` is {describe_value(prompt)}; give text"
     for name in _ATTRIBUTES:
-        attributes = _value(fields, name)
+        attributes = _decode_field(fields, name)
         if attributes is not None and not isinstance(attributes, dict):
             wrong = f"its `{name}` is {describe_value(attributes)}"
             return f'{wrong}; give a mapping, such as {{"topic": "privacy"}}'
@@ -169,35 +172,35 @@ def _misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
     return None
 
 
-def _texts(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
-    """What is read as text where numbers or truth values stand, and attributes where there are none."""
+def _stringify_fields(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+    """Return fields with numbers or booleans as text, and empty attributes if there are none."""
     filled: dict[str, Any] = {}
-    reference = _value(fields, "reference_response")
+    reference = _decode_field(fields, "reference_response")
     if reference is not None and not isinstance(reference, str | dict | list):
-        filled["reference_response"] = _text(fields["reference_response"])
+        filled["reference_response"] = _scalar_to_text(fields["reference_response"])
     for name in _ATTRIBUTES:
-        attributes = _value(fields, name)
+        attributes = _decode_field(fields, name)
         if attributes is None and name == "sampled_target_attributes":
             filled[name] = {}
         elif isinstance(attributes, dict) and not all(isinstance(v, str) for v in attributes.values()):
             raw = decode(fields[name], dict[str, msgspec.Raw])
-            filled[name] = {key: _text(value) for key, value in raw.items()}
+            filled[name] = {key: _scalar_to_text(value) for key, value in raw.items()}
     return filled
 
 
-def _value(fields: Mapping[str, msgspec.Raw], name: str) -> Any:
+def _decode_field(fields: Mapping[str, msgspec.Raw], name: str) -> Any:
     return decode(fields[name]) if name in fields else None
 
 
-def _text(raw: msgspec.Raw | None) -> str | None:
-    """A JSON scalar as text, numbers as they were written; None for null, lists and mappings."""
+def _scalar_to_text(raw: msgspec.Raw | None) -> str | None:
+    """Return a JSON scalar as text, numbers as written; None for null, lists and mappings."""
     value = None if raw is None else decode(raw)
     if value is None or isinstance(value, list | dict):
         return None
     return value if isinstance(value, str) else bytes(raw or b"").decode().strip()
 
 
-def _shown(value: Any) -> str:
+def _encode_as_text(value: Any) -> str:
     return _ENCODER.encode(value).decode()
 
 
@@ -208,13 +211,12 @@ ITEM_FORM = (
 
 @dataclass(slots=True)
 class ItemFile:
-    """What one benchmark teacher supplies for one task.
+    """Items that one benchmark teacher supplies for one task.
 
-    ``lines`` are its records as they are to stand, ``rewritten`` says that the file holds something else.
-    ``ids`` maps each record's id to the line where it stood first, ``label_values`` each label attribute to
-    the values that items have. Where they were taken out of a table, ``origin`` tells of it,
-    ``changed_since`` when they were before, if it (or what is taken) is another one since, ``flaws`` are
-    its rows that make no item, and ``said`` is worth a look.
+    ``lines`` are its records, ``rewritten``: the file does not hold them so yet. ``ids``: id → line where
+    it occurs first; ``label_values``: label attribute → its values. For items of a table, ``origin``
+    describes it, ``changed_since`` is the time of the last copy if the table has changed, ``flaws`` are
+    rows that make no item; ``notes`` are for the user.
     """
 
     path: Path
@@ -228,19 +230,19 @@ class ItemFile:
     origin: ItemOrigin | None = None
     changed_since: str = ""
     flaws: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     @property
     def missing(self) -> int:
-        """How many items lack to the total that the task asks for."""
+        """Return how many items are missing from the task's total."""
         return max(0, (self.source.task.sampling.most or 0) - len(self.ids))
 
-    def wrong(self) -> list[str]:
-        """What cannot be used, a sentence a line."""
+    def list_flaws(self) -> list[str]:
+        """List what cannot be used, a sentence a line."""
         return [*self.flaws, *self.problems.format_lines(self.path)]
 
-    def add(self, line: bytes, item: Datapoint, number: int) -> int:
-        """Take a record in; the line where its id stood first."""
+    def add_record(self, line: bytes, item: Datapoint, number: int) -> int:
+        """Add a record; return the line where its id occurred first."""
         self.lines.append(line)
         for label in self.source.task.label_attributes:
             if (value := item.sampled_target_attributes.get(label)) is not None:
@@ -251,14 +253,15 @@ class ItemFile:
         try:
             with open_file(self.path) as file:
                 for number, text in enumerate(file, 1):
-                    self._take(text, number)
+                    self._add_line(text, number)
         except OSError as error:
             raise store_error("read", self.path, error) from error
         if not self.rewritten:
             self.lines.clear()  # the file holds them
         return self
 
-    def _take(self, text: bytes, number: int) -> None:
+    def _add_line(self, text: bytes, number: int) -> None:
+        """Parse a line and add its item, or note its problem."""
         if text.startswith(BOM):
             self.rewritten = True
             self.remarks.note("a byte order mark is left out", number)
@@ -266,24 +269,24 @@ class ItemFile:
             self.rewritten = True
             self.remarks.note("the line is blank", number)
             return
-        found = read_item(text, self.source.task.name, self.source.teacher)
-        if isinstance(found, str):
-            self.problems.note(found, number)
+        supplied = parse_item_line(text, self.source.task.name, self.source.teacher)
+        if isinstance(supplied, str):
+            self.problems.note(supplied, number)
             return
-        self.rewritten |= found.changed
-        first = self.add(found.line, found.item, number)
+        self.rewritten |= supplied.changed
+        first = self.add_record(supplied.line, supplied.item, number)
         if first != number:
             self.remarks.note(
-                f"the id {found.item.id} stood on line {first} already; the last one counts", number
+                f"the id {supplied.item.id} stood on line {first} already; the last one counts", number
             )
-        for remark in _remarks(found, self.source.task):
+        for remark in _describe_oddities(supplied, self.source.task):
             self.remarks.note(remark, number)
 
 
-def _remarks(found: OwnItem, task: TaskConfig) -> Iterator[str]:
-    attributes, declared = found.item.sampled_target_attributes, task.target_attributes
+def _describe_oddities(supplied: SuppliedItem, task: TaskConfig) -> Iterator[str]:
+    attributes, declared = supplied.item.sampled_target_attributes, task.target_attributes
     labels = tuple(task.label_attributes)
-    for name in found.unused:
+    for name in supplied.unused:
         yield f"the field `{name}` is not used"
     for label in labels:
         values = declared.get(label) if isinstance(declared, dict) else None
@@ -295,11 +298,9 @@ def _remarks(found: OwnItem, task: TaskConfig) -> Iterator[str]:
             yield f"the label {label} is {attributes[label]}, which target_attributes does not declare"
 
 
-def refuse_flawed(files: Iterable[ItemFile]) -> None:
-    """
-    Raises ConfigError: lines cannot be used as items; it names them.
-    """
-    flawed = [(file, wrong) for file in files if (wrong := file.wrong())]
+def refuse_flawed_items(files: Iterable[ItemFile]) -> None:
+    """Raise ConfigError if lines cannot be used as items; it names them."""
+    flawed = [(file, wrong) for file in files if (wrong := file.list_flaws())]
     if flawed:
         written = any(not file.flaws for file, _ in flawed)
         how = [f"An item is {ITEM_FORM}."] if written else []

@@ -1,4 +1,4 @@
-"""What teachers say: an item, attributes, a rubric; and several teachers' proposals made one."""
+"""Parse teachers' replies (an item, attributes, a rubric), and merge several teachers' proposals."""
 
 from __future__ import annotations
 
@@ -73,22 +73,22 @@ class ParsedAttributes(NamedTuple):
 
 
 def parse_item(text: str) -> ParsedItem:
-    """The prompt and the reference answer that a teacher wrote.
+    """Parse the prompt and the reference answer of an item.
 
-    Keys may be spelt in any common way and stand one level in. A prompt is text, or an object that
-    is written as JSON; a reference answer of any kind is.
+    Keys may be spelt in any common way, and be one level deep. A prompt is text, or an object, written as
+    JSON; a reference answer may be anything.
 
     Raises EmptyReply: the prompt or the reference answer is blank, or there is no reference answer;
     Unparsable: no JSON, or nothing in it is a prompt.
     """
     value, repaired = extract_json(text)
-    for candidate in _objects_in(value):
+    for candidate in _list_objects(value):
         folded = {normalize_name(name): part for name, part in reversed(candidate.items())}
         prompt_key = next((key for key in _PROMPT_KEYS if isinstance(folded.get(key, 0), _PROMPTS)), None)
         if prompt_key is None:
             continue
         response = next((folded[key] for key in _RESPONSE_KEYS if key in folded), None)
-        item = ParsedItem(_as_text(folded[prompt_key]), _as_text(response), repaired)
+        item = ParsedItem(_to_text(folded[prompt_key]), _to_text(response), repaired)
         for part, written in (("prompt", item.prompt), ("reference answer", item.response)):
             if not written.strip():
                 raise EmptyReply(f"the item has no {part}", raw=text)
@@ -97,56 +97,56 @@ def parse_item(text: str) -> ParsedItem:
 
 
 def parse_evidence(text: str) -> tuple[str, ...]:
-    """The quotes beside an item that `parse_item` reads; none where it has none."""
-    for candidate in _objects_in(extract_json(text).value):
+    """Parse the quotes beside an item; none if there are none."""
+    for candidate in _list_objects(extract_json(text).value):
         folded = {normalize_name(name): part for name, part in reversed(candidate.items())}
         for quoted in filter(None, map(folded.get, _EVIDENCE_KEYS)):
-            return tuple(map(_as_text, quoted if isinstance(quoted, list) else [quoted]))
+            return tuple(map(_to_text, quoted if isinstance(quoted, list) else [quoted]))
     return ()
 
 
 def parse_attributes(text: str) -> ParsedAttributes:
-    """The attributes that a teacher proposes.
+    """Parse the attributes that a teacher proposes.
 
-    Understood are ``{"attributes": [{"name": …, "values": […]}]}``, the same list alone, and
-    ``{name: [values]}``, alone or one level in. Names are cleaned to what a file may hold, values
-    are made text; at most 40 attributes of 50 values are taken.
+    Understands ``{"attributes": [{"name": …, "values": […]}]}``, that list alone, and ``{name:
+    [values]}``, alone or one level deep. Names are cleaned for files, values become text; at most 40
+    attributes of 50 values count.
 
-    Raises EmptyReply: there is not one attribute with a value; Unparsable: no JSON.
+    Raises EmptyReply: no attribute has a value; Unparsable: no JSON.
     """
     value, repaired = extract_json(text)
-    found: dict[str, list[str]] = {}
-    for name, part in islice(_named(value, _VALUES_KEYS), MOST_NAMES):
-        values = _cleaned_values(part)
-        if (clean := _cleaned_name(name)) and values:
-            found = merge_attributes(found, {clean: values})
-    if not found:
+    attributes: dict[str, list[str]] = {}
+    for name, part in islice(_list_named_entries(value, _VALUES_KEYS), MOST_NAMES):
+        values = _clean_values(part)
+        if (clean := _clean_name(name)) and values:
+            attributes = merge_attributes(attributes, {clean: values})
+    if not attributes:
         raise EmptyReply("the reply proposes no attributes", raw=text)
-    return ParsedAttributes(found, repaired)
+    return ParsedAttributes(attributes, repaired)
 
 
 def parse_rubric(text: str) -> dict[str, str]:
-    """The rubric that a teacher proposes, factor → criterion, in the shapes of `parse_attributes`.
+    """Parse the rubric that a teacher proposes, factor → criterion, in the shapes of `parse_attributes`.
 
-    Raises EmptyReply: there is not one factor with a criterion; Unparsable: no JSON.
+    Raises EmptyReply: no factor has a criterion; Unparsable: no JSON.
     """
-    found: dict[str, str] = {}
-    for name, part in islice(_named(extract_json(text).value, _CRITERION_KEYS), MOST_NAMES):
-        criterion = _cleaned_text(part, _LONGEST_CRITERION) if isinstance(part, str) else ""
-        if (clean := _cleaned_name(name)) and criterion:
-            found = merge_rubrics(found, {clean: criterion})
-    if not found:
+    rubric: dict[str, str] = {}
+    for name, part in islice(_list_named_entries(extract_json(text).value, _CRITERION_KEYS), MOST_NAMES):
+        criterion = _clean_text(part, _LONGEST_CRITERION) if isinstance(part, str) else ""
+        if (clean := _clean_name(name)) and criterion:
+            rubric = merge_rubrics(rubric, {clean: criterion})
+    if not rubric:
         raise EmptyReply("the reply proposes no factors", raw=text)
-    return found
+    return rubric
 
 
 def merge_attributes(
     kept: Mapping[str, Sequence[str]], *proposals: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """The union of attributes and of their values, in order; the first spelling of each wins.
+    """Merge attributes and their values, in order; the first spelling of each wins.
 
-    What is ``kept`` (seeds, or what was drawn before) stays as it stands, even where two of its names
-    differ in spelling only; names and values that are proposed are told apart by `normalize_name`.
+    ``kept`` ones (seeds, or earlier ones) stay unchanged, even if two differ in spelling only; proposed
+    names and values are compared by `normalize_name`.
     """
     merged = {name: list(dict.fromkeys(values)) for name, values in kept.items()}
     spelling = {normalize_name(name): name for name in reversed(merged)}
@@ -154,29 +154,28 @@ def merge_attributes(
         for name, values in proposal.items():
             spelt = name if name in merged else spelling.setdefault(normalize_name(name), name)
             of_attribute = merged.setdefault(spelt, [])
-            known = {normalize_name(value) for value in of_attribute}
+            folded_values = {normalize_name(value) for value in of_attribute}
             for value in values:
-                if normalize_name(value) not in known:
-                    known.add(normalize_name(value))
+                if normalize_name(value) not in folded_values:
+                    folded_values.add(normalize_name(value))
                     of_attribute.append(value)
     return merged
 
 
 def merge_rubrics(kept: Mapping[str, str], *proposals: Mapping[str, str]) -> dict[str, str]:
-    """The union of factors, in order; the first spelling and criterion of each win, as in
-    `merge_attributes`."""
+    """Merge factors in order; the first spelling and criterion of each win, as in `merge_attributes`."""
     merged = dict(kept)
-    known = {normalize_name(factor) for factor in merged}
+    folded_names = {normalize_name(factor) for factor in merged}
     for proposal in proposals:
         for factor, criterion in proposal.items():
-            if normalize_name(factor) not in known:
-                known.add(normalize_name(factor))
+            if normalize_name(factor) not in folded_names:
+                folded_names.add(normalize_name(factor))
                 merged[factor] = criterion
     return merged
 
 
-def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
-    """``value`` if it is an object, then the objects directly within it."""
+def _list_objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Yield ``value`` if it is an object, then the objects directly inside it."""
     if isinstance(value, dict):
         yield value
     for part in value.values() if isinstance(value, dict) else value:
@@ -186,15 +185,15 @@ def _objects_in(value: Any) -> Iterator[dict[str, Any]]:
             yield from (entry for entry in part if isinstance(entry, dict))
 
 
-def _as_text(value: Any) -> str:
+def _to_text(value: Any) -> str:
     if value is None or (isinstance(value, float) and not math.isfinite(value)):
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _named(value: Any, content_keys: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """``(name, content)`` of each entry of a proposal, whichever of its shapes it has."""
-    value = _unwrapped(value, content_keys)
+def _list_named_entries(value: Any, content_keys: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    """Yield name and content of each entry of a proposal, in any of its shapes."""
+    value = _unwrap_proposal(value, content_keys)
     for entry in value if isinstance(value, list) else [value]:
         if not isinstance(entry, dict):
             continue
@@ -203,11 +202,11 @@ def _named(value: Any, content_keys: Sequence[str]) -> Iterator[tuple[str, Any]]
         if name is not None and content is not None:
             yield name, content
         else:
-            yield from ((name, _content(part, content_keys)) for name, part in entry.items())
+            yield from ((name, _find_content(part, content_keys)) for name, part in entry.items())
 
 
-def _unwrapped(value: Any, content_keys: Sequence[str]) -> Any:
-    """The proposal that ``value`` holds under its only key, or one such as ``attributes``; or ``value``."""
+def _unwrap_proposal(value: Any, content_keys: Sequence[str]) -> Any:
+    """Return the proposal under the only key of ``value``, or one such as ``attributes``; else ``value``."""
     for key, inner in value.items() if isinstance(value, dict) else ():
         if len(value) > 1 and normalize_name(key) not in _WRAPPERS:
             continue
@@ -218,31 +217,31 @@ def _unwrapped(value: Any, content_keys: Sequence[str]) -> Any:
     return value
 
 
-def _content(part: Any, content_keys: Sequence[str]) -> Any:
-    """``part``, or what it holds under one of ``content_keys`` if it is an object."""
+def _find_content(part: Any, content_keys: Sequence[str]) -> Any:
+    """Return ``part``, or what an object holds under one of ``content_keys``."""
     if isinstance(part, dict):
         return next((part[key] for key in content_keys if key in part), None)
     return part
 
 
-def _cleaned_text(text: str, longest: int) -> str:
-    """``text`` on one line, without control characters, of bounded length."""
+def _clean_text(text: str, longest: int) -> str:
+    """Return ``text`` on one line, without control characters, cut to ``longest``."""
     visible = "".join(
         " " if unicodedata.category(c).startswith(("C", "Z")) else c for c in text[: 4 * longest]
     )
     return " ".join(visible.split())[:longest].rstrip()
 
 
-def _cleaned_name(name: str) -> str:
-    """``name`` as a key of a file and a line of a prompt: blanks are underscores, no marks around it."""
-    return _cleaned_text(name.translate(_NO_MARKS), _LONGEST_NAME).replace(" ", "_")
+def _clean_name(name: str) -> str:
+    """Return ``name`` as a key of a file and a line of a prompt: underscores for blanks, no marks."""
+    return _clean_text(name.translate(_NO_MARKS), _LONGEST_NAME).replace(" ", "_")
 
 
-def _cleaned_values(part: Any) -> list[str]:
-    """The distinct values in a list of text, numbers or booleans; nothing from anything else."""
+def _clean_values(part: Any) -> list[str]:
+    """Return the distinct values of a list of text, numbers or booleans; none of anything else."""
     distinct: dict[str, str] = {}
     for value in part if isinstance(part, list) else ():
-        if isinstance(value, str | int | float) and (text := _cleaned_text(_as_text(value), _LONGEST_VALUE)):
+        if isinstance(value, str | int | float) and (text := _clean_text(_to_text(value), _LONGEST_VALUE)):
             distinct.setdefault(normalize_name(text), text)
             if len(distinct) == _MOST_VALUES:
                 break

@@ -1,7 +1,7 @@
-"""A whole plan in numbers: what is planned and owed of each phase, task and model, and what no longer stands.
+"""Counts of a whole plan: records planned, owed and changed, by phase, task and model.
 
-It decides the counts that ``--dry-run`` and the progress bars show, the refusal where records of
-another configuration stand, and which items the run has to look at again.
+They decide what ``--dry-run`` and the progress bars show, whether a run with records of another
+configuration is refused, and which items the run has to visit.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from coeval.core.options import KEEP_CHANGED, REDO_CHANGED
 from coeval.engine.model_work import differing_parts
 from coeval.engine.progress import WorkCounts
 from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.plan.run_plan import Changed, Node, Plan, Spared
+from coeval.pipeline.plan.run_plan import ChangedRecords, Node, Plan, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import Walk
+from coeval.pipeline.plan.walk import PlanWalk
 from coeval.pipeline.run_options import ChangePolicy
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir
@@ -25,20 +25,20 @@ from coeval.store.rundir import RunDir
 
 @dataclass(slots=True)
 class PlanCount(WorkCounts):
-    """``open_slots`` has one byte per slot of the plan, in order: 1 where something is owed of it.
+    """Counts of a plan. ``open_slots`` has one byte per slot, in order: 1 if anything of it is owed.
 
-    ``examples`` holds the first record of each kind of change. ``unsupplied`` items lack to the totals of
-    benchmark teachers, and are not among the planned ones; nor are ``unanswered`` items, by task and student,
-    for which an answer should exist and does not.
+    ``examples`` holds the first record of each kind of change. ``unsupplied`` items, which benchmark
+    teachers have yet to supply, are not planned; nor are ``unanswered`` ones, by task and student, that
+    should have an existing answer.
     """
 
-    changed: Counter[Changed] = field(default_factory=Counter)
-    examples: dict[Changed, str] = field(default_factory=dict)
+    changed: Counter[ChangedRecords] = field(default_factory=Counter)
+    examples: dict[ChangedRecords, str] = field(default_factory=dict)
     open_slots: bytearray = field(default_factory=bytearray)
     unsupplied: int = 0
     unanswered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, setup: TaskSetup, node: Node) -> None:
+    def add_node(self, setup: TaskSetup, node: Node) -> None:
         count = self.count_for(node.phase, setup.task.name, node.name)
         count.planned += node.records
         if node.owed:
@@ -48,30 +48,30 @@ class PlanCount(WorkCounts):
             self.changed[change] += 1
             self.examples.setdefault(change, node.key)
 
-    def spare(self, setup: TaskSetup, spared: Spared) -> None:
+    def add_spared(self, setup: TaskSetup, spared: SparedRecords) -> None:
         count = self.count_for(spared.phase, setup.task.name, spared.name)
         count.spared += spared.records
         count.spared_calls += spared.calls
 
 
-def count_plan(plan: Plan, found: PlanCount | None = None) -> PlanCount:
-    """Count a whole plan, into ``found`` if given. Nothing is read but the indexes."""
-    found = PlanCount() if found is None else found
+def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
+    """Count a whole plan, into ``counts`` if given. Only the indexes are read."""
+    counts = PlanCount() if counts is None else counts
     for setup in plan.setups:
-        walk, task = Walk(plan, setup), setup.task.name
-        for slot in plan.slots(setup):
+        walk, task = PlanWalk(plan, setup), setup.task.name
+        for slot in plan.list_slots(setup):
             is_open = False
-            for node in walk.of_slot(slot):
-                found.add(setup, node)
+            for node in walk.walk_slot(slot):
+                counts.add_node(setup, node)
                 is_open = is_open or node.owed
-            found.open_slots.append(is_open)
-        for node in walk.alike():
-            found.add(setup, node)
+            counts.open_slots.append(is_open)
+        for node in walk.list_grouped_nodes():
+            counts.add_node(setup, node)
         for spared in walk.spared:
-            found.spare(setup, spared)
-        found.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
-        found.unsupplied += sum(plan.unsupplied(setup).values())
-    return found
+            counts.add_spared(setup, spared)
+        counts.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
+        counts.unsupplied += sum(plan.count_unsupplied(setup).values())
+    return counts
 
 
 # --- Records of another configuration
@@ -85,33 +85,38 @@ NOUN = {
 _SHOWN = 20
 
 
-def mixed_sentence(changed: Mapping[Changed, int]) -> str:
-    """How many good records of another configuration stand in a run, and so in its scores; empty: none."""
-    counts = {phase: sum(n for of, n in changed.items() if of.phase == phase) for phase in NOUN}
-    shown = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
-    if not shown:
+def describe_mixed_records(changed: Mapping[ChangedRecords, int]) -> str:
+    """Say how many good records of another configuration a run's scores include; empty if none."""
+    counts = {phase: sum(n for changes, n in changed.items() if changes.phase == phase) for phase in NOUN}
+    listing = ", ".join(f"{count:,} {NOUN[phase]}" for phase, count in counts.items() if count)
+    if not listing:
         return ""
-    return f"of another configuration, and counted all the same: {shown}; {REDO_CHANGED} makes them again"
+    return f"of another configuration, and counted all the same: {listing}; {REDO_CHANGED} makes them again"
 
 
-def refuse_changed(
+def refuse_changed_records(
     plan_count: PlanCount,
     setups: Sequence[TaskSetup],
     folder: RunDir,
     stance: ChangePolicy,
     tables: Mapping[str, str] | None = None,
 ) -> None:
-    """``tables`` says of tasks how the table of their items has changed.
+    """Refuse records of another configuration under `ChangePolicy.REFUSE`. ``tables`` says, by task, how a
+    table of items has changed.
 
-    Raises RecordsChanged: good records stand in ``folder`` that would be made otherwise now. It counts
-    them by what differs, and names the ways on. Not where ``stance`` says what to do with them.
+    Raises RecordsChanged: good records in ``folder`` would be made otherwise now. It counts them by
+    difference.
     """
     if not plan_count.changed or stance is not ChangePolicy.REFUSE:
         return
-    old, new, scales = read_recipes(folder), _recipes(setups), _changed_scales(setups, folder)
+    old, new, scales = (
+        read_recipes(folder),
+        _collect_recipes(setups),
+        _describe_changed_scales(setups, folder),
+    )
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
-        for reason in _reasons(changed, old, new, tables or {}, scales):
+        for reason in _explain_change(changed, old, new, tables or {}, scales):
             before, example = reasons.get(reason, (0, plan_count.examples[changed]))
             reasons[reason] = (before + count, example)
     total = sum(plan_count.changed.values())
@@ -125,13 +130,14 @@ def refuse_changed(
     )
 
 
-def _reasons(
-    changed: Changed,
+def _explain_change(
+    changed: ChangedRecords,
     old: Mapping[str, Mapping[str, str]],
     new: Mapping[str, Mapping[str, str]],
     tables: Mapping[str, str],
     scales: Mapping[tuple[str, str], str],
 ) -> Iterator[str]:
+    """Name the settings or content by which records of another configuration differ."""
     noun = NOUN[changed.phase]
     if changed.factor:
         scale = scales.get((changed.task, changed.factor), "")
@@ -152,33 +158,33 @@ def _reasons(
         yield f"how this version of coeval puts a recipe together ({noun})"
 
 
-def _changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:
-    """By task and factor, from which scale to which one it changed, as the run's own configuration tells."""
+def _describe_changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dict[tuple[str, str], str]:
+    """Describe factors whose scale has changed since the run's last start, by task and factor."""
     try:
         before = {task.name: task for task in load_config(folder.config).tasks}
     except ConfigError:
         return {}
     return {
-        (setup.task.name, factor): f": its scale was {was.levels_text()}, now {now.levels_text()}"
+        (setup.task.name, factor): f": its scale was {old.levels_text()}, now {new.levels_text()}"
         for setup in setups
         if setup.task.name in before
         for factor in setup.criteria
-        if (now := setup.task.scale_of(factor)) != (was := before[setup.task.name].scale_of(factor))
+        if (new := setup.task.scale_of(factor)) != (old := before[setup.task.name].scale_of(factor))
     }
 
 
 def read_recipes(folder: RunDir) -> dict[str, dict[str, str]]:
-    """The parts of every recipe that made something here, by hash."""
+    """Read the parts of every recipe that made records in this folder, by hash."""
     return read_json(folder.recipes, dict[str, dict[str, str]], missing={})
 
 
-def remember_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
+def record_recipes(folder: RunDir, setups: Sequence[TaskSetup]) -> None:
     """Add the recipes of this start to ``recipes.json``."""
-    known = read_recipes(folder)
-    needed = known | _recipes(setups)
-    if needed != known:
-        write_json_atomic(folder.recipes, needed)
+    recorded = read_recipes(folder)
+    updated = recorded | _collect_recipes(setups)
+    if updated != recorded:
+        write_json_atomic(folder.recipes, updated)
 
 
-def _recipes(setups: Sequence[TaskSetup]) -> dict[str, dict[str, str]]:
+def _collect_recipes(setups: Sequence[TaskSetup]) -> dict[str, dict[str, str]]:
     return dict(recipe for setup in setups for recipe in setup.recipes)

@@ -1,4 +1,4 @@
-"""What judges are shown of a rubric or a pair, the shape of their reply, and how it is read."""
+"""What judges are shown of a rubric or a pair, the schema of their reply, and how it is parsed."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ _REASON = (
 )
 
 
-class FactorsRequested(NamedTuple):
-    """What judges are shown of some factors (template variables), and the schema of their reply."""
+class FactorQuestion(NamedTuple):
+    """Template variables about some factors, and the schema of the reply."""
 
     values: Mapping[str, str]
     schema: Schema
 
 
 class JudgeForm:
-    """A task's judged factors. ``criteria``: factor → criterion; ``scales``: of each factor, the default one
-    where nothing is said; ``rationale``: whether judges give reasons."""
+    """The judged factors of a task. ``criteria``: factor → criterion; ``scales``: factor → scale, by default
+    High, Medium, Low; ``rationale``: whether judges give reasons."""
 
     def __init__(
         self,
@@ -50,50 +50,55 @@ class JudgeForm:
         self.criteria = criteria
         self.scales = scales or dict.fromkeys(criteria, HIGH_MEDIUM_LOW)
         self.rationale = rationale
-        self._of_all: dict[tuple[str, ...], FactorsRequested] = {}
+        self._joint_questions: dict[tuple[str, ...], FactorQuestion] = {}
 
-    def of_all(self, factors: tuple[str, ...]) -> FactorsRequested:
-        """How judges are asked for these factors at once; worked out once, for all who are asked the same."""
-        requested = self._of_all.get(factors)
+    def ask_all_factors(self, factors: tuple[str, ...]) -> FactorQuestion:
+        """Return the question about all these factors at once; cached, since it is the same for every
+        answer."""
+        requested = self._joint_questions.get(factors)
         if requested is None:
             scales = [self.scales[factor] for factor in factors]
             mixed = len(set(scales)) > 1
-            shown = {
+            criteria_with_levels = {
                 factor: self.criteria[factor] + (f" (levels: {scale.levels_text()})" if mixed else "")
                 for factor, scale in zip(factors, scales, strict=True)
             }
             values = {
-                "rubric": render_rubric(shown),
-                "scale": _described(scales, "each factor"),
-                "answer_format": self._format_of_all(scales),
+                "rubric": render_rubric(criteria_with_levels),
+                "scale": _describe_levels(scales, "each factor"),
+                "answer_format": self._describe_joint_format(scales),
             }
-            schema = object_schema(**{factor: self._schema(factor) for factor in factors})
-            requested = self._of_all[factors] = FactorsRequested(values, Schema("evaluation", schema))
+            schema = object_schema(**{factor: self._build_factor_schema(factor) for factor in factors})
+            requested = self._joint_questions[factors] = FactorQuestion(values, Schema("evaluation", schema))
         return requested
 
-    def of_one(self, factor: str) -> FactorsRequested:
-        """How judges are asked for one factor by itself."""
+    def ask_one_factor(self, factor: str) -> FactorQuestion:
+        """Return the question about a single factor."""
         scale = self.scales[factor]
         values = {
             "factor": factor,
             "criterion": self.criteria[factor],
-            "scale": _described([scale], ""),
-            "answer_format": self._format_of_one(scale),
+            "scale": _describe_levels([scale], ""),
+            "answer_format": self._describe_factor_format(scale),
         }
-        schema = self._schema(factor) if self.rationale else object_schema(score=_level_schema(scale))
-        return FactorsRequested(values, Schema("factor_score", schema))
+        schema = (
+            self._build_factor_schema(factor)
+            if self.rationale
+            else object_schema(score=_build_level_schema(scale))
+        )
+        return FactorQuestion(values, Schema("factor_score", schema))
 
-    def read_all(self, text: str, factors: Sequence[str]) -> Levels:
-        """Read a reply about these factors. Raises Unparsable: it holds no JSON."""
-        found = parse_levels(text, {factor: self.scales[factor] for factor in factors})
-        return found._replace(reasons=_cut(found.reasons))
+    def read_joint_reply(self, text: str, factors: Sequence[str]) -> Levels:
+        """Parse a reply about these factors. Raises Unparsable: it holds no JSON."""
+        levels = parse_levels(text, {factor: self.scales[factor] for factor in factors})
+        return levels._replace(reasons=_truncate_reasons(levels.reasons))
 
-    def read_one(self, text: str, factor: str) -> Levels:
-        """Read a reply about one factor. Raises Unparsable: it is not one level."""
-        found = parse_level(text, self.scales[factor])
-        return Levels({factor: found.level}, (), _cut({factor: found.reason}))
+    def read_factor_reply(self, text: str, factor: str) -> Levels:
+        """Parse a reply about one factor. Raises Unparsable: it is not one level."""
+        reply = parse_level(text, self.scales[factor])
+        return Levels({factor: reply.level}, (), _truncate_reasons({factor: reply.reason}))
 
-    def scored(self, levels: Mapping[str, str]) -> tuple[dict[str, Level], dict[str, float]]:
+    def split_by_scale(self, levels: Mapping[str, str]) -> tuple[dict[str, Level], dict[str, float]]:
         """Split levels by factor into words of the default scale, and numbers from 0 to 1 of other scales."""
         scores: dict[str, Level] = {}
         values: dict[str, float] = {}
@@ -105,25 +110,26 @@ class JudgeForm:
                 values[factor] = scale.value(level)
         return scores, values
 
-    def _schema(self, factor: str) -> dict[str, Any]:
-        level = _level_schema(self.scales[factor])
+    def _build_factor_schema(self, factor: str) -> dict[str, Any]:
+        level = _build_level_schema(self.scales[factor])
         return object_schema(reason={"type": "string"}, score=level) if self.rationale else level
 
-    def _format_of_all(self, scales: Sequence[RubricScale]) -> str:
-        score = _choice(scales)
+    def _describe_joint_format(self, scales: Sequence[RubricScale]) -> str:
+        score = _describe_choice(scales)
         value = f"Its value is {_REASON}{score}." if self.rationale else f"Its value is {score}."
         return (
             "Answer with one JSON object and nothing else: one key for each factor, spelled exactly as above."
             f" {value}"
         )
 
-    def _format_of_one(self, scale: RubricScale) -> str:
+    def _describe_factor_format(self, scale: RubricScale) -> str:
         if self.rationale:
-            return f"Answer with one JSON object and nothing else: {_REASON}{_choice([scale])}."
-        return f'Answer with one JSON object and nothing else; its one key is "score", {_choice([scale])}.'
+            return f"Answer with one JSON object and nothing else: {_REASON}{_describe_choice([scale])}."
+        choice = _describe_choice([scale])
+        return f'Answer with one JSON object and nothing else; its one key is "score", {choice}.'
 
 
-def _described(scales: Sequence[RubricScale], what: str) -> str:
+def _describe_levels(scales: Sequence[RubricScale], what: str) -> str:
     """Say what the levels mean."""
     give = f"Give {what}" if what else "Give"
     if len(set(scales)) > 1:
@@ -145,28 +151,29 @@ def _described(scales: Sequence[RubricScale], what: str) -> str:
     return f"{opening} {best} {_ENDS}; {worst} means that it is not met, or hardly; {between}."
 
 
-def _choice(scales: Sequence[RubricScale]) -> str:
-    """``one of "High", "Medium", "Low"``, or what else the value of a score is."""
+def _describe_choice(scales: Sequence[RubricScale]) -> str:
+    """Describe the value of a score: ``one of "High", "Medium", "Low"``, or a range."""
     if len(set(scales)) > 1:
         return "one of its levels, in quotes"
     scale = scales[0]
     if len(scale.levels) > _MOST_LISTED:
         return f"a whole number from {scale.levels[0]} to {scale.levels[-1]}"
-    return "one of " + ", ".join(f'"{level}"' for level in _as_shown(scale))
+    return "one of " + ", ".join(f'"{level}"' for level in _order_levels(scale))
 
 
-def _as_shown(scale: RubricScale) -> tuple[str, ...]:
+def _order_levels(scale: RubricScale) -> tuple[str, ...]:
     return scale.levels[::-1] if scale is HIGH_MEDIUM_LOW else scale.levels
 
 
-def _level_schema(scale: RubricScale) -> dict[str, Any]:
-    """Texts even of numbers, since some hosts admit no other values in a list."""
+def _build_level_schema(scale: RubricScale) -> dict[str, Any]:
+    """Build the schema of a level; numbers are text too, since some hosts allow no other values in an
+    enum."""
     if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
         return {"type": "integer"}
-    return {"type": "string", "enum": list(_as_shown(scale))}
+    return {"type": "string", "enum": list(_order_levels(scale))}
 
 
-def _cut(reasons: Mapping[str, str]) -> dict[str, str]:
+def _truncate_reasons(reasons: Mapping[str, str]) -> dict[str, str]:
     return {factor: reason[:MOST_REASON] for factor, reason in reasons.items() if reason}
 
 
@@ -189,7 +196,7 @@ class PairDesign:
 
     @property
     def answer_format(self) -> str:
-        """What judges are told of the shape of their reply."""
+        """Describe the format of the reply."""
         verdict = '"verdict", one of "A", "B" or "tie"'
         if not self.rationale:
             return f"Answer with one JSON object and nothing else; its one key is {verdict}."
@@ -205,14 +212,16 @@ class PairDesign:
         return Schema("pair_verdict", object_schema(**reason, verdict=verdict))
 
 
-def pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
-    """Return the comparisons of a pairwise task, its ``rationale`` settled: with the baseline, or of every
-    pair; None for others."""
+def build_pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
+    """Return the comparisons of a pairwise task, whose ``rationale`` is settled: with the baseline, or of
+    every pair; None for other tasks."""
     if task.judging != "pairwise":
         return None
     if task.baseline is not None:
         pairs = [(student, task.baseline) for student in students if student != task.baseline]
     else:
         pairs = list(combinations(students, 2))
-    orders = tuple(OrderedPair(*order) for one, other in pairs for order in ((one, other), (other, one)))
+    orders = tuple(
+        OrderedPair(*order) for first, second in pairs for order in ((first, second), (second, first))
+    )
     return PairDesign(orders, bool(task.rationale))

@@ -1,4 +1,4 @@
-"""What a task adds to a recipe, and what records are made from, as short hashes.
+"""What a task adds to recipes, and the input hashes of records.
 
 Rubric text counts per factor, in `criterion_hash`.
 """
@@ -16,10 +16,10 @@ from coeval.pipeline.prompts import COMPARE_PAIR, render_rubric
 _PER_FACTOR = frozenset({"rubric", "factor", "criterion"})
 
 
-def template_parts(
+def hash_template_parts(
     task: str, template_id: str, template: str, fields: Mapping[str, str], role: Role
 ) -> dict[str, str]:
-    """A template, and those of a task's ``fields`` that it uses, as parts of a recipe by path in the file."""
+    """Hash a template, and the task variables that it uses, as recipe parts by path in the file."""
     parts = {f"tasks.{task}.prompt_library.{template_id}": digest(template)}
     for name in sorted(fields.keys() & placeholders(template)):
         if role != "judge" or name not in _PER_FACTOR or template_id == COMPARE_PAIR:
@@ -41,31 +41,31 @@ _FIELD_PATH = {
 }
 
 
-def task_fields(task: TaskConfig) -> dict[str, str]:
-    """The variables of a task that every template may use and that no item changes."""
+def build_task_variables(task: TaskConfig) -> dict[str, str]:
+    """Return the template variables of a task that do not change from item to item."""
     rubric = task.declared_rubric
-    shown = task.documents is not None and task.documents.show
+    shows_passages = task.documents is not None and task.documents.show
     return {
         "task_name": task.name,
         "task_description": task.description.strip(),
         "output_description": task.output_description.strip(),
         "rubric": render_rubric(rubric) if isinstance(rubric, dict) else "",
-        "student_sees": _SHOWN if shown else _NOT_SHOWN,
+        "student_sees": _SHOWN if shows_passages else _NOT_SHOWN,
     }
 
 
-def item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str]) -> str:
-    """Phase 3: the teacher's recipe and the sampled attributes."""
+def hash_item_recipe(base: str, target: Mapping[str, str], nuance: Mapping[str, str]) -> str:
+    """Return the recipe of an item: the teacher's, and a hash of the sampled attributes."""
     return f"{base}-{digest(canonical_json([dict(target), dict(nuance)]))[:6]}"
 
 
-def base_recipe(recorded: str) -> str:
-    """The part of a recorded recipe that `Recipe.hash` gave."""
+def strip_item_part(recorded: str) -> str:
+    """Return the teacher's part of a recorded item's recipe."""
     return recorded.partition("-")[0]
 
 
-def label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
-    """Of a comparison of labels: its version (which changes when its rules do), and the labels' values."""
+def hash_label_recipe(labels: Mapping[str, Sequence[str]]) -> str:
+    """Return the recipe of label scores: the version of their rules, and the labels' values."""
     return f"labels-3.{digest(canonical_json(labels))[:6]}"
 
 
@@ -73,26 +73,26 @@ CHECK_RECIPE = "checks-1"
 """Of checks as a whole: their version, which changes when any kind scores otherwise."""
 
 
-def answer_input(prompt: str) -> str:
-    """``input_hash`` of a response: what the student was given."""
+def hash_answer_input(prompt: str) -> str:
+    """Return the ``input_hash`` of a response, from the prompt."""
     return digest(prompt)
 
 
-def item_content(prompt: str, reference: str, attributes: Mapping[str, str]) -> str:
-    """All of an item that a judge may see or a label be held against."""
-    return digest(prompt, reference, _spelled(tuple(attributes.items())))
+def hash_item_content(prompt: str, reference: str, attributes: Mapping[str, str]) -> str:
+    """Hash all of an item that a judge may see or a label be compared with."""
+    return digest(prompt, reference, _serialise_attributes(tuple(attributes.items())))
 
 
 @lru_cache(maxsize=4096)  # many items share their attributes
-def _spelled(attributes: tuple[tuple[str, str], ...]) -> str:
+def _serialise_attributes(attributes: tuple[tuple[str, str], ...]) -> str:
     return canonical_json(dict(attributes))
 
 
-def judged_input(item: str, response: str) -> str:
-    """``input_hash`` of an evaluation: the `item_content` and the answer that were judged."""
+def hash_judged_input(item: str, response: str) -> str:
+    """Return the ``input_hash`` of an evaluation, from `hash_item_content` and the answer."""
     return digest(item, response)
 
 
-def compared_input(first: str, second: str) -> str:
-    """``input_hash`` of a comparison: the `judged_input` of the answer shown first, and of the other."""
+def join_judged_inputs(first: str, second: str) -> str:
+    """Return the ``input_hash`` of a comparison, from those of the answers, the one shown first leading."""
     return f"{first}{PAIR}{second}"

@@ -1,10 +1,9 @@
-"""What the run folder holds of phases 3–5, and whether each record still stands.
+"""An index of a run's records of phases 3–5, and whether each is still current.
 
-A record stands when it is good, was made by the recipe that would make it now, and from the
-content that is there now. What to do with one that does not is the `Stance` of the run. But one that was
-made from an earlier record of its item or answer (which has been made anew since, and the run ended before
-anything could follow) is not good, whatever the stance: it is about something else. That is decided by
-content and by the order of lines, never by times.
+A record is current if it is good, and recipe and content that it was made from are those of now; the
+`ChangePolicy` decides about others. But a record made from an earlier version of its item or answer, since
+regenerated in a run that ended before its followers, is never good: it is about something else. Content
+and the order of lines decide that, never times.
 """
 
 from __future__ import annotations
@@ -35,7 +34,12 @@ from coeval.core.records import (
     preference_id,
 )
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.plan.recipes import answer_input, base_recipe, item_content, judged_input
+from coeval.pipeline.plan.recipes import (
+    hash_answer_input,
+    hash_item_content,
+    hash_judged_input,
+    strip_item_part,
+)
 from coeval.store.record_index import (
     NO_LINES,
     NONE,
@@ -64,10 +68,10 @@ Emptiness = Literal["", "ended", "truncated"]
 """How an answer without text came about: the model ended it, or the limit on tokens did; "" for others."""
 
 
-class Entry(msgspec.Struct, frozen=True, eq=False):
-    """A recorded item or response; one object for all that are alike, so it is known by its identity.
+class RecordEntry(msgspec.Struct, frozen=True, eq=False):
+    """A recorded item or response; records that are alike share one object, so it is compared by identity.
 
-    ``fresh``: made from the content that is there now. ``empty``: how an answer came to have no text.
+    ``fresh``: made from the content of now. ``empty``: why an answer has no text.
     """
 
     good: bool
@@ -76,13 +80,13 @@ class Entry(msgspec.Struct, frozen=True, eq=False):
     fresh: bool = True
     empty: Emptiness = ""
 
-    def change(self, recipe: str) -> Change:
+    def find_change(self, recipe: str) -> Change:
         if self.recipe and self.recipe != recipe:
             return "recipe"
         return "" if self.fresh else "input"
 
 
-class EvaluationEntry(Entry, frozen=True, eq=False):
+class EvaluationEntry(RecordEntry, frozen=True, eq=False):
     """A recorded evaluation; ``scored`` pairs each factor with the hash of its criterion, if known."""
 
     scored: tuple[tuple[str, str], ...] = ()
@@ -92,8 +96,8 @@ class EvaluationEntry(Entry, frozen=True, eq=False):
 
 
 class ItemContents(NamedTuple):
-    """What an item's answers and judgments are made from. Older layouts recorded no ``input_hash``:
-    their records, and those of items that are not there, are taken as they are."""
+    """Hashes of what an item's answers and judgments are made from. Records of older layouts have no
+    ``input_hash``: these, and records of absent items, are taken as current."""
 
     requested: str
     content: str
@@ -103,77 +107,82 @@ class ItemContents(NamedTuple):
 #
 # There may be millions of them, so the loops here call nothing needless.
 
-EntryT = TypeVar("EntryT", Entry, EvaluationEntry)
+EntryT = TypeVar("EntryT", RecordEntry, EvaluationEntry)
 
 _mapping = make_decoder(dict[str, Any])
 
 
-def _valued(part: EvaluationPart) -> tuple[str, ...] | None:
-    """The factors of a record that have a value; None where one of them is no value."""
+def _list_valued_factors(part: EvaluationPart) -> tuple[str, ...] | None:
+    """Return the factors of a record that have a value; None if some value is invalid."""
     if part.values is NONE:
         return ()
     values = _mapping(part.values)
     return tuple(values) if len(keep_valid_values(values)) == len(values) else None
 
 
-class _JudgedBy(NamedTuple):
-    """One judge's evaluations of one student's answers; ``inputs`` are what these are made from now."""
+class _JudgeColumn(NamedTuple):
+    """One judge's evaluations of one student's answers; ``inputs`` are their input hashes of now."""
 
     column: RecordColumn[int, EvaluationEntry]
     inputs: dict[int, str]
     older: dict[int, set[str]]
-    answers: Mapping[int, Entry]
+    answers: Mapping[int, RecordEntry]
 
 
-class RecordNotes:
-    """Notes lines in ``indexes``, in the order of the phases.
+class RecordIndexer:
+    """Adds lines to ``indexes``, phase by phase in order.
 
-    Contents are those of items by their row; ``_judged``, what judgments are made from, of answers by the end
-    of their ids too. ``_older…`` is what stood there before it was made anew: few, however large a run is.
+    ``_contents`` are those of items by row; ``_judged``, the input hashes of judgments, by suffix of the
+    answer's id and row. ``_older…`` holds what was there before a record was regenerated: little, even in
+    a large run.
     """
 
-    def __init__(self, indexes: Recorded) -> None:
+    def __init__(self, indexes: RunIndex) -> None:
         self._contents: dict[int, ItemContents] = {}
         self._older_contents: dict[int, list[ItemContents]] = {}
         self._judged: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self._older_judged: defaultdict[str, dict[int, set[str]]] = defaultdict(dict)
         self._indexes = indexes
         self._attributes: dict[tuple[tuple[str, str], ...], Mapping[str, str]] = {}
-        self._entries: dict[tuple[bool, str, RequestAttempts, bool, Emptiness], Entry] = {}
+        self._entries: dict[tuple[bool, str, RequestAttempts, bool, Emptiness], RecordEntry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
+        """Index lines of items."""
         indexes, contents = self._indexes, self._contents
-        column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.by_teacher
+        column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.items_by_teacher
         for position, part in lines:
             try:
                 if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
-                    raise _misnamed(part)
+                    raise _misnamed_error(part)
                 row = rows[part.id]
                 if row in column.entries and column.stays(row, part):
                     continue
                 good, attributes, prompt = (
-                    self._judge(part),
+                    self._is_good_or_doubtful(part),
                     part.sampled_target_attributes,
                     part.prompt or "",
                 )
                 shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
                 fellows = by_teacher.setdefault((part.task_id, part.teacher_model_id), {})
                 fellows[part.id] = shared
-                content = item_content(prompt, part.reference_response or "", attributes)
+                content = hash_item_content(prompt, part.reference_response or "", attributes)
                 if (older := contents.get(row)) is not None:
                     self._older_contents.setdefault(row, []).append(older)
-                contents[row] = ItemContents(answer_input(prompt), content)
+                contents[row] = ItemContents(hash_answer_input(prompt), content)
                 if part.input_hash:
-                    indexes.about[row] = part.input_hash
+                    indexes.passage_keys_by_row[row] = part.input_hash
                 if part.filtered:
-                    indexes.filtered[row] = part.filtered
-                entry = self._entry(good, base_recipe(part.recipe), count_attempts(part), fresh=True)
+                    indexes.discarded_by_row[row] = part.filtered
+                entry = self._share_entry(
+                    good, strip_item_part(part.recipe), count_attempts(part), fresh=True
+                )
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.items.files.damage(position)
 
     def responses(self, lines: Iterable[tuple[int, ResponsePart]]) -> None:
+        """Index lines of answers; one made from an earlier version of its item is not good."""
         indexes, items, older_items = self._indexes, self._contents, self._older_contents
         rows, answered = indexes.rows, None
         for position, part in lines:
@@ -183,53 +192,56 @@ class RecordNotes:
                 column, inputs = indexes.responses.columns[end], self._judged[end]
             try:
                 if part.id != part.datapoint_id + end:
-                    raise _misnamed(part)
+                    raise _misnamed_error(part)
                 row = rows[part.datapoint_id]
                 if row in column.entries and column.stays(row, part):
                     continue
-                good, fresh, answer = self._judge(part), True, part.response
+                good, fresh, answer = self._is_good_or_doubtful(part), True, part.response
                 if (item := items.get(row)) is None:
-                    indexes.doubtful = True
+                    indexes.may_be_invalid = True
                 else:
                     older = older_items.get(row, ()) if older_items else ()
                     fresh = part.input_hash in ("", item.requested)
-                    good = good and (fresh or all(part.input_hash != one.requested for one in older))
+                    good = good and (fresh or all(part.input_hash != earlier.requested for earlier in older))
                     if answer is not None:
                         if older or row in inputs:
-                            self._note_older_judged(end, row, answer, older)
-                        inputs[row] = judged_input(item.content, answer)
+                            self._note_earlier_inputs(end, row, answer, older)
+                        inputs[row] = hash_judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
-                column.put(row, self._entry(good, part.recipe, count_attempts(part), fresh, how), position)
+                column.put(
+                    row, self._share_entry(good, part.recipe, count_attempts(part), fresh, how), position
+                )
             except Undecodable:
                 indexes.responses.files.damage(position)
 
     def evaluations(self, lines: Iterable[tuple[int, EvaluationPart]]) -> None:
+        """Index lines of judgments; one of an earlier version of its answer is outdated."""
         indexes, rows, alike_before = self._indexes, self._indexes.rows, self._evaluation_entries
-        judged_by: dict[tuple[str, str], _JudgedBy] = {}
+        judged_by: dict[tuple[str, str], _JudgeColumn] = {}
         for position, part in lines:
             try:
                 response, judge, made_from = part.response_id, part.judge_model_id, part.input_hash
                 if part.id != f"{response}{SEPARATOR}{judge}":
-                    raise _misnamed(part)
+                    raise _misnamed_error(part)
                 item = item_part(response, 1)
                 answered, row = response[len(item) :], rows[item]
-                if (found := judged_by.get((answered, judge))) is None:
-                    found = judged_by[answered, judge] = self._judged_by(answered, judge)
-                column, inputs, older, answers = found
+                if (columns := judged_by.get((answered, judge))) is None:
+                    columns = judged_by[answered, judge] = self._find_judge_column(answered, judge)
+                column, inputs, older, answers = columns
                 if row in column.entries and column.stays(row, part):
                     continue
                 judged, outdated = inputs.get(row), False
                 if judged is None and row not in answers:
-                    indexes.doubtful = True
+                    indexes.may_be_invalid = True
                 fresh = not made_from or judged is None or judged == made_from
                 if not fresh and made_from in older.get(row, ()):
                     outdated = True
                 status = "outdated" if outdated else part.status
-                said, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
-                valued = _valued(part)
+                scored, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
+                valued = _list_valued_factors(part)
                 alike = (
-                    said,
+                    scored,
                     valued,
                     part.recipe,
                     part.task_id,
@@ -239,21 +251,21 @@ class RecordNotes:
                     labelled,
                 )
                 if (entry := alike_before.get(alike)) is None:  # one for all records that are alike
-                    entry = alike_before[alike] = self._evaluation_entry(part, valued, outdated, fresh)
+                    entry = alike_before[alike] = self._make_evaluation_entry(part, valued, outdated, fresh)
                 column.put(row, entry, position)
             except Undecodable:
                 indexes.evaluations.files.damage(position)
 
     def pairs(self, lines: Iterable[tuple[int, PreferencePart]]) -> None:
-        """Note comparisons: made from two answers as they are now, from older ones, or from others."""
+        """Index lines of comparisons; one of an earlier version of its answers is not good."""
         indexes, rows = self._indexes, self._indexes.rows
         judged, older = self._judged, self._older_judged
         for position, part in lines:
             names = (part.first_model_id, part.second_model_id, part.judge_model_id)
             try:
                 if part.id != preference_id(part.datapoint_id, *names):
-                    raise _misnamed(part)
-                row, good = rows[part.datapoint_id], self._judge(part)
+                    raise _misnamed_error(part)
+                row, good = rows[part.datapoint_id], self._is_good_or_doubtful(part)
                 column = indexes.pairs.columns[part.id[len(part.datapoint_id) :]]
                 if row in column.entries and column.stays(row, part):
                     continue
@@ -263,131 +275,133 @@ class RecordNotes:
                     end = SEPARATOR + name
                     now = judged[end].get(row)
                     if now is None or now == made_from:
-                        indexes.doubtful |= now is None
+                        indexes.may_be_invalid |= now is None
                         continue
                     fresh = False
                     good = good and made_from not in older[end].get(row, ())
-                column.put(row, self._entry(good, part.recipe, count_attempts(part), fresh), position)
+                column.put(row, self._share_entry(good, part.recipe, count_attempts(part), fresh), position)
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
-    def _note_older_judged(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
-        """Note what judgments of an answer were made from before."""
+    def _note_earlier_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
+        """Note the input hashes that judgments of an answer had before."""
         inputs = self._judged[end]
         before = self._older_judged[end].setdefault(row, set())
-        before.update(judged_input(one.content, answer) for one in older)
+        before.update(hash_judged_input(contents.content, answer) for contents in older)
         if row in inputs:
             before.add(inputs[row])
 
-    def _judged_by(self, answered: str, judge: str) -> _JudgedBy:
+    def _find_judge_column(self, answered: str, judge: str) -> _JudgeColumn:
         indexes = self._indexes
-        return _JudgedBy(
+        return _JudgeColumn(
             indexes.evaluations.columns[f"{answered}{SEPARATOR}{judge}"],
             self._judged[answered],
             self._older_judged[answered],
             indexes.responses.columns[answered].entries,
         )
 
-    def _evaluation_entry(
+    def _make_evaluation_entry(
         self, part: EvaluationPart, valued: tuple[str, ...] | None, outdated: bool, fresh: bool
     ) -> EvaluationEntry:
-        """Where a level is none of ours, all factors are scored anew: what repair takes out cannot be
-        completed."""
-        good = self._judge(part) and not outdated
+        """Make the entry of an evaluation. With an invalid level it has no scores, so that all factors are
+        scored again: repair removes the whole record."""
+        good = self._is_good_or_doubtful(part) and not outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
-        self._indexes.scored.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
+        self._indexes.scored_factors.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
         factors = (*scores, *(valued or ()))
         if valued is None or keep_valid_levels(scores) != scores:
-            factors, self._indexes.doubtful = (), True
+            factors, self._indexes.may_be_invalid = (), True
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
         return EvaluationEntry(good, part.recipe, count_attempts(part), fresh, scored=scored)
 
-    def _judge(self, part: RecordPart) -> bool:
-        """Whether a record is good; one that is neither that nor failed is in doubt."""
+    def _is_good_or_doubtful(self, part: RecordPart) -> bool:
+        """Check whether a record is good; note one that is neither good nor failed."""
         good = is_good(part)
         if not good and part.status != "failed":
-            self._indexes.doubtful = True
+            self._indexes.may_be_invalid = True
         return good
 
-    def _entry(
+    def _share_entry(
         self, good: bool, recipe: str, attempts: RequestAttempts, fresh: bool, empty: Emptiness = ""
-    ) -> Entry:
-        """One entry for all records that are alike."""
+    ) -> RecordEntry:
+        """Return the one entry that all records like this share."""
         alike = (good, recipe, attempts, fresh, empty)
         entry = self._entries.get(alike)
         if entry is None:
-            entry = self._entries[alike] = Entry(*alike)
+            entry = self._entries[alike] = RecordEntry(*alike)
         return entry
 
 
-def _misnamed(part: RecordPart) -> Misshapen:
-    """Of a line whose id is not what it is about: one of them is damaged, and it cannot be told which."""
+def _misnamed_error(part: RecordPart) -> Misshapen:
+    """Return the error for a line whose id and fields contradict each other."""
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def tried_before(index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry], key: str) -> RequestAttempts:
-    """The attempts that all records of an id count; the seed of the next one depends on them."""
+def count_earlier_attempts(
+    index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str
+) -> RequestAttempts:
+    """Count the attempts of all records of an id; the seed of the next attempt depends on it."""
     entry = index.get(key)
     return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)
 
 
-class MadeFrom(Enum):
-    """What a record was made from, as it is now."""
+class SourceChange(Enum):
+    """How the source of a record differs from the one on disk."""
 
-    STANDS = "stands"
-    """It is the one on record."""
-    LOST = "lost"
-    """There was none, or no good one, and it was made in this run. What is recorded counts where it was made
-    from the same content."""
-    REDONE = "redone"
-    """A good one was made again. Whoever wants that wants what follows from it anew, too."""
+    UNCHANGED = "stands"
+    """The source is the one on record."""
+    RECOVERED = "lost"
+    """The source was missing or not good, and this run made it. Records count if made from the same
+    content."""
+    REPLACED = "redone"
+    """A good source was made again; what was made from it is to be made again too."""
 
 
-def made_from(index: PhaseIndex[Entry], key: str) -> MadeFrom:
-    """What a record that was made now is to those that follow from it."""
+def find_source_change(index: PhaseIndex[RecordEntry], key: str) -> SourceChange:
+    """Return whether a record made now replaces a good one or a missing one."""
     entry = index.get(key)
-    return MadeFrom.REDONE if entry is not None and entry.good else MadeFrom.LOST
+    return SourceChange.REPLACED if entry is not None and entry.good else SourceChange.RECOVERED
 
 
-def outdated(
-    source: MadeFrom,
-    index: PhaseIndex[Entry] | PhaseIndex[EvaluationEntry],
+def is_outdated(
+    source: SourceChange,
+    index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry],
     key: str,
     kind: type[ResponsePart | EvaluationPart],
     content: Callable[[], str],
 ) -> bool:
-    """Whether the record ``key``, if there is one, was made from something else than ``content()``, which is
-    the ``input_hash`` of one made now; nothing is read where its ``source`` answers that."""
-    if source is MadeFrom.STANDS:
+    """Check whether a record, if it exists, was made from something else than ``content()``, the
+    ``input_hash`` of one made now. Nothing is read if ``source`` decides."""
+    if source is SourceChange.UNCHANGED:
         return False
     entry = index.get(key)
-    if source is MadeFrom.REDONE or entry is None or not entry.good:
+    if source is SourceChange.REPLACED or entry is None or not entry.good:
         return True
     return index.load(key, kind).input_hash != content()
 
 
-class Recorded:
-    """What files hold, each phase read after those before it; comparisons of answers in ``pairs``."""
+class RunIndex:
+    """An index of a run's records: read phase after phase; comparisons of answers are in ``pairs``."""
 
     def __init__(self) -> None:
         self.rows = ItemRows()
         """Item id → its row in the columns of all phases."""
-        self.items: PhaseIndex[Entry] = PhaseIndex(self.rows, 0)
-        self.responses: PhaseIndex[Entry] = PhaseIndex(self.rows, 1)
+        self.items: PhaseIndex[RecordEntry] = PhaseIndex(self.rows, 0)
+        self.responses: PhaseIndex[RecordEntry] = PhaseIndex(self.rows, 1)
         self.evaluations: PhaseIndex[EvaluationEntry] = PhaseIndex(self.rows, 2)
-        self.pairs: PhaseIndex[Entry] = PhaseIndex(self.rows, 2)
-        self.by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
+        self.pairs: PhaseIndex[RecordEntry] = PhaseIndex(self.rows, 2)
+        self.items_by_teacher: dict[tuple[str, str], dict[str, Mapping[str, str]]] = {}
         """(task, teacher) → its items in order of first appearance: id → sampled target attributes."""
-        self.about: dict[int, str] = {}
-        """Row of an item made from documents → the `passage_keys` of its passages."""
-        self.filtered: dict[int, dict[str, int]] = {}
+        self.passage_keys_by_row: dict[int, str] = {}
+        """Row of an item made from documents → the `join_passage_keys` of its passages."""
+        self.discarded_by_row: dict[int, dict[str, int]] = {}
         """Row of such an item → the replies that were discarded before it, by reason."""
-        self.scored: set[tuple[str, str]] = set()
+        self.scored_factors: set[tuple[str, str]] = set()
         """(task, factor) of all scores on record."""
-        self.doubtful = False
-        """Whether a line may be no valid record, by what is read of it here, or follow from none."""
+        self.may_be_invalid = False
+        """Whether a line may be no valid record, or made from none, judging by the fields read here."""
         self.assumed: set[str] = set()
-        """Items that a count takes to be there, though nobody has supplied them yet."""
+        """Items counted as existing, though nobody has supplied them yet."""
 
     @property
     def files(self) -> tuple[RecordFiles, ...]:
@@ -396,7 +410,7 @@ class Recorded:
 
     @property
     def damaged(self) -> list[tuple[Path, int]]:
-        """Lines that are no records, by file and offset."""
+        """Return lines that are no records, by file and offset."""
         return [line for files in self.files for line in files.damaged]
 
     def read(
@@ -405,17 +419,19 @@ class Recorded:
         phases: Iterable[Phase] = PHASES[2:],
         without: Mapping[Path, Collection[int]] = NOTHING,
         supplied: Mapping[Path, list[bytes]] = NO_LINES,
-    ) -> Recorded:
-        """Take in what the folder holds of these phases; ``without`` names lines to leave out, by offset.
+    ) -> RunIndex:
+        """Index the records of these phases; ``without`` names lines to skip, by offset.
 
-        ``supplied`` are items and answers as they are to stand in files that do not hold them so yet, or are
-        not there.
+        ``supplied`` are items and answers that will be written to files before a run starts.
         """
-        notes, needed = RecordNotes(self), set(phases)
+        notes, needed = RecordIndexer(self), set(phases)
 
         def files(phase: Phase) -> list[Path]:
-            there, place = folder.files(phase), folder.folder(phase)
-            return [*there, *(path for path in supplied if path not in there and path.parent == place)]
+            existing, directory = folder.files(phase), folder.folder(phase)
+            return [
+                *existing,
+                *(path for path in supplied if path not in existing and path.parent == directory),
+            ]
 
         if "data_generation" in needed:
             notes.items(self.items.files.lines(files("data_generation"), ItemPart, without, supplied))
@@ -429,21 +445,21 @@ class Recorded:
         return self
 
     def assume_items(self, task: str, teacher: str, total: int) -> None:
-        """Count ``total`` items of a benchmark teacher that supplies none yet."""
-        if (task, teacher) not in self.by_teacher:
+        """Count ``total`` items of a benchmark teacher that has supplied none yet."""
+        if (task, teacher) not in self.items_by_teacher:
             ids = [item_id(task, teacher, n) for n in range(1, total + 1)]
-            self.by_teacher[task, teacher] = {key: {} for key in ids}
+            self.items_by_teacher[task, teacher] = {key: {} for key in ids}
             self.assumed.update(ids)
 
-    def filtered_note(self) -> tuple[str, ...]:
-        """How many replies of teachers were discarded, in words."""
+    def describe_discarded_replies(self) -> tuple[str, ...]:
+        """Say how many replies of teachers were discarded."""
         counts = Counter[str]()
-        for of in self.filtered.values():
-            counts.update(of)
+        for reasons in self.discarded_by_row.values():
+            counts.update(reasons)
         return filtered_note(dict(counts.most_common()))
 
-    def empty_answers(self) -> list[EmptyAnswers]:
-        """Of each student, how many of its good answers hold nothing."""
+    def count_empty_answers(self) -> list[EmptyAnswers]:
+        """Count for each student the good answers without text."""
         of_student: dict[str, Counter[Emptiness]] = {}
         for end, column in self.responses.columns.items():
             good = Counter(entry.empty for entry in column.entries.values() if entry.good)

@@ -1,4 +1,5 @@
-"""What a run is to hold: the items of its tasks, under its modes and its stance. `walk` goes over it."""
+"""The planned records of a run: the items of its tasks, under its modes and its policy. `walk` visits
+them."""
 
 from __future__ import annotations
 
@@ -9,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
-from coeval.pipeline.plan.recipes import CHECK_RECIPE, label_recipe
-from coeval.pipeline.plan.recorded import Change, Entry, EvaluationEntry, Recorded
+from coeval.pipeline.plan.recipes import CHECK_RECIPE, hash_label_recipe
+from coeval.pipeline.plan.recorded import Change, EvaluationEntry, RecordEntry, RunIndex
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import ChangePolicy
 from coeval.store.record_index import PhaseIndex
@@ -19,8 +20,8 @@ from coeval.store.rundir import RunDir
 # --- Status of a recorded item, response or evaluation
 
 
-class Changed(NamedTuple):
-    """Good records that no longer stand: why, by which recipes (hashes) they were and would be made."""
+class ChangedRecords(NamedTuple):
+    """Good records that are outdated: why, and the hashes of their recipes then and now."""
 
     phase: Phase
     task: str
@@ -32,42 +33,41 @@ class Changed(NamedTuple):
 
 
 class RecordStatus(NamedTuple):
-    """Whether a record is to be made (again), and why a good one would be made otherwise now.
+    """Whether a record is to be made (again), and how a good one differs from one made now.
 
     ``factors`` are those of an evaluation that are still to be scored.
     """
 
     owed: bool
-    changed: tuple[Changed, ...] = ()
+    changed: tuple[ChangedRecords, ...] = ()
     factors: tuple[str, ...] = ()
 
 
-SETTLED = RecordStatus(owed=False)
-"""Good, and just what would be made now: there is one such object."""
+UP_TO_DATE = RecordStatus(owed=False)
+"""The status of a good record that is what would be made now: there is one such object."""
 
 
-EntryT = TypeVar("EntryT", bound=Entry)
+EntryT = TypeVar("EntryT", bound=RecordEntry)
 
 
-class _Statuses(dict[EntryT | None, RecordStatus]):
-    """Where records stand, by their entry (None: not recorded): worked out once for all that are alike, which
-    share their entry."""
+class _StatusCache(dict[EntryT | None, RecordStatus]):
+    """Statuses by entry (None: not recorded), computed once for all records that share an entry."""
 
     def __missing__(self, entry: EntryT | None) -> RecordStatus:
-        status = self._stand(entry)
-        self[entry] = SETTLED if status == SETTLED else status
+        status = self._find_status(entry)
+        self[entry] = UP_TO_DATE if status == UP_TO_DATE else status
         return self[entry]
 
-    def settles(self, entry: EntryT | None) -> bool:
-        return self[entry] is SETTLED
+    def is_current(self, entry: EntryT | None) -> bool:
+        return self[entry] is UP_TO_DATE
 
-    def _stand(self, entry: EntryT | None) -> RecordStatus:
+    def _find_status(self, entry: EntryT | None) -> RecordStatus:
         raise NotImplementedError
 
 
-class RecordStatuses(_Statuses[Entry]):
-    """Those of what ``part`` makes in a phase of a task. ``redo``: good records that would be made otherwise
-    now are made again; ``accepts``: they are taken as they are."""
+class RecordStatuses(_StatusCache[RecordEntry]):
+    """Statuses of what ``part`` makes in a phase of a task. ``redo``: changed records are made again;
+    ``accepts``: they are taken as they are."""
 
     def __init__(self, phase: Phase, setup: TaskSetup, part: RoleModel, *, redo: bool, accepts: bool) -> None:
         super().__init__()
@@ -75,47 +75,51 @@ class RecordStatuses(_Statuses[Entry]):
         self._setup = setup
         self._part = part
         self._redo = redo
-        self._accepts = accepts
+        self._accepts_changed = accepts
 
-    def _stand(self, entry: Entry | None) -> RecordStatus:
+    def _find_status(self, entry: RecordEntry | None) -> RecordStatus:
         if entry is None or not entry.good:
             return RecordStatus(owed=True)
-        redone = self._redo and bool(entry.change(self._part.recipe.hash))
-        return RecordStatus(redone, self._change(entry))
+        redone = self._redo and bool(entry.find_change(self._part.recipe.hash))
+        return RecordStatus(redone, self._find_change(entry))
 
-    def _change(self, entry: Entry) -> tuple[Changed, ...]:
+    def _find_change(self, entry: RecordEntry) -> tuple[ChangedRecords, ...]:
         now = self._part.recipe.hash
-        change = "" if self._accepts else entry.change(now)
+        change = "" if self._accepts_changed else entry.find_change(now)
         if not change:
             return ()
-        return (Changed(self._phase, self._setup.task.name, self._part.name, change, entry.recipe, now),)
+        return (
+            ChangedRecords(self._phase, self._setup.task.name, self._part.name, change, entry.recipe, now),
+        )
 
 
 class EvaluationStatuses(RecordStatuses):
-    """Those of a judge's evaluations, which may hold some of the factors and lack others."""
+    """Statuses of a judge's evaluations, which may have some of the factors and lack others."""
 
-    def _stand(self, entry: Entry | None) -> RecordStatus:
+    def _find_status(self, entry: RecordEntry | None) -> RecordStatus:
         criteria, redo = self._setup.criteria, self._redo
         if not isinstance(entry, EvaluationEntry) or not entry.good:
             return RecordStatus(bool(criteria), (), tuple(criteria))
         scored = dict(entry.scored)
-        changed = self._change(entry)
+        changed = self._find_change(entry)
         if changed:
             owed = tuple(factor for factor in criteria if redo or factor not in scored)
             return RecordStatus(bool(owed), changed, owed)
         old = [factor for factor, text in criteria.items() if scored.get(factor) not in ("", None, text)]
         owed = tuple(factor for factor in criteria if factor not in scored or (redo and factor in old))
         task, judge = self._setup.task.name, self._part.name
-        noted = [] if self._accepts else old
-        changed = tuple(Changed("evaluation", task, judge, "recipe", factor=factor) for factor in noted)
+        noted = [] if self._accepts_changed else old
+        changed = tuple(
+            ChangedRecords("evaluation", task, judge, "recipe", factor=factor) for factor in noted
+        )
         return RecordStatus(bool(owed), changed, owed)
 
 
-class ComputedStatuses(_Statuses[EvaluationEntry]):
-    """Those of records that are computed without a model, by the judge ``name``.
+class ComputedStatuses(_StatusCache[EvaluationEntry]):
+    """Statuses of records that the rule-based judge ``name`` computes without a model.
 
-    ``criteria`` are the factors of checks with their hashes; labels have none, and their ``recipe``
-    alone tells. Computing costs nothing: with ``redo``, what no longer stands is computed again unasked.
+    ``criteria`` are the factors of checks with their hashes; labels have none, and only their ``recipe``
+    counts. Computing is free: with ``redo``, outdated records are computed again without being asked for.
     """
 
     def __init__(self, name: str, recipe: str, criteria: Mapping[str, str], *, redo: bool) -> None:
@@ -125,33 +129,35 @@ class ComputedStatuses(_Statuses[EvaluationEntry]):
         self._criteria = criteria
         self._redo = redo
 
-    def _stand(self, entry: EvaluationEntry | None) -> RecordStatus:
+    def _find_status(self, entry: EvaluationEntry | None) -> RecordStatus:
         if entry is None or not entry.good:
             return RecordStatus(owed=True, factors=tuple(self._criteria))
-        changed, scored = self._redo and bool(entry.change(self._recipe)), dict(entry.scored)
+        changed, scored = self._redo and bool(entry.find_change(self._recipe)), dict(entry.scored)
         owed = tuple(
             factor
             for factor, current in self._criteria.items()
             if changed or factor not in scored or (self._redo and scored[factor] != current)
         )
-        return RecordStatus(owed=True, factors=owed) if owed or changed else SETTLED
+        return RecordStatus(owed=True, factors=owed) if owed or changed else UP_TO_DATE
 
 
-def rows_that_stand(
-    rows: Iterable[int], columns: Iterable[tuple[Mapping[int, Entry], Callable[[Any], bool]]]
+def find_current_rows(
+    rows: Iterable[int], columns: Iterable[tuple[Mapping[int, RecordEntry], Callable[[Any], bool]]]
 ) -> set[int]:
-    """Those of the ``rows`` of which the record in every column stands, or (None) is not wanted.
+    """Return the rows whose record in every column is current, or absent where None counts as current.
 
-    Each column comes with how to tell that. Records that are alike share an entry, which is asked about once.
+    Each column comes with its check. Records that are alike share an entry, which is checked once.
     """
-    left = set(rows)
-    for entries, stands in columns:
+    current_rows = set(rows)
+    for entries, is_current in columns:
         kinds = set(entries.values())
-        if fallen := {entry for entry in kinds if not stands(entry)}:
-            left.difference_update([row for row, entry in entries.items() if entry in fallen])
-        if not stands(None):
-            left.intersection_update(entries)
-    return left
+        if outdated_entries := {entry for entry in kinds if not is_current(entry)}:
+            current_rows.difference_update(
+                [row for row, entry in entries.items() if entry in outdated_entries]
+            )
+        if not is_current(None):
+            current_rows.intersection_update(entries)
+    return current_rows
 
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
@@ -164,7 +170,7 @@ FED_BY: Mapping[str, str] = {
 
 
 class Slot(NamedTuple):
-    """An item of the plan: ``n`` counts from 1; ``teacher`` is None for items that are used as they lie."""
+    """A planned item: ``n`` counts from 1; ``teacher`` is None if the item is used as it is."""
 
     id: str
     n: int
@@ -173,11 +179,11 @@ class Slot(NamedTuple):
 
 
 class Node(NamedTuple):
-    """A planned record, or (``key`` is empty) so many ``records`` that are alike.
+    """A planned record, or (``key`` is empty) a group of ``records`` that are alike.
 
-    ``name`` is its model's, and ``maker`` that model in its role; None where nobody is asked: for items as
-    they lie, labels and checks. ``calls`` are those of each owed record. ``waits``: it is made from
-    a record that is itself owed. ``entry``: the evaluation on record that it is held against.
+    ``name`` is its model's, ``maker`` that model in its role; None if no model is called: supplied items,
+    labels, checks. ``calls`` are per owed record. ``waits``: it is made from a record that is itself owed.
+    ``entry``: the evaluation on record.
     """
 
     phase: Phase
@@ -193,8 +199,8 @@ class Node(NamedTuple):
     entry: EvaluationEntry | None = None
 
 
-class Spared(NamedTuple):
-    """What is among the owed and is there already: it stays if what it was made from comes again the same."""
+class SparedRecords(NamedTuple):
+    """Owed records that are on disk: they stay if what they were made from comes again unchanged."""
 
     phase: Phase
     teacher: str
@@ -203,8 +209,8 @@ class Spared(NamedTuple):
     calls: int
 
 
-class Grain:
-    """Which combinations a phase's mode leaves as they are: those with any record."""
+class KeptCombinations:
+    """The combinations of task and models that a phase's mode leaves as they are: those with any record."""
 
     _FIELDS: Mapping[str, tuple[int, ...]] = {
         # ids are task__teacher__n__student__judge: the places that name a combination
@@ -218,10 +224,11 @@ class Grain:
         self._left = {self._combination(id_fields(key)) for key in ids} if self._places else set()
 
     def _combination(self, fields: list[str]) -> tuple[str, ...]:
-        return tuple(student_of(fields[place]) for place in self._places)
+        return tuple(student_of(fields[index]) for index in self._places)
 
-    def leaves(self, key: str) -> bool:
-        """Whether the record ``key``, present or not, belongs to a combination left as it is."""
+    def keeps(self, key: str) -> bool:
+        """Check whether the record ``key``, present or not, belongs to a combination that is left as it
+        is."""
         return bool(self._left) and self._combination(id_fields(key)) in self._left
 
 
@@ -236,50 +243,50 @@ class Plan:
     def __init__(
         self,
         setups: Sequence[TaskSetup],
-        recorded: Recorded,
+        recorded: RunIndex,
         modes: Mapping[Phase, Mode],
         stance: ChangePolicy,
         only_models: frozenset[str] | None = None,
         regenerated_ids: Set[str] = frozenset(),
     ) -> None:
         self.setups = setups
-        self.computes = True
-        """Whether labels and checks have work too; set before anything is walked over."""
+        self.scores_by_rule = True
+        """Whether labels and checks are scored too; set before the plan is walked."""
         self.regenerated_ids = regenerated_ids
         self.recorded = recorded
         self.change_policy = stance
         self._only_models = only_models
-        index: dict[Phase, PhaseIndex[Entry] | PhaseIndex[EvaluationEntry]] = {
+        index: dict[Phase, PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry]] = {
             "data_generation": recorded.items,
             "response_collection": recorded.responses,
             "evaluation": recorded.evaluations,
         }
         ids: dict[Phase, Iterable[str]] = {**index, "evaluation": chain(recorded.evaluations, recorded.pairs)}
-        self._grain = {phase: Grain(phase, modes[phase], ids[phase]) for phase in FLOWING}
-        self._as_it_is = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
-        self.selective = only_models is not None or bool(self._as_it_is)
-        """Whether work is left out by its models' names or by a mode, so that each id has to be asked for."""
+        self._grain = {phase: KeptCombinations(phase, modes[phase], ids[phase]) for phase in FLOWING}
+        self._kept_phases = {phase for phase in FLOWING if modes[phase] in ("Keep", "Model")}
+        self.selective = only_models is not None or bool(self._kept_phases)
+        """Whether names or modes leave out work, so that each id has to be checked."""
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
-    def read_again(self, folder: RunDir, regenerated_ids: Set[str]) -> None:
-        """Hold the plan against what is recorded now. What its modes left as it was at first, they leave
-        still: what has been made since is not for that reason left by them."""
-        self.recorded = Recorded()  # what was read before goes first: it may be a million records
+    def reread_records(self, folder: RunDir, regenerated_ids: Set[str]) -> None:
+        """Read the records again, and keep what the modes left as it was at first: later records do not count
+        there."""
+        self.recorded = RunIndex()  # what was read before goes first: it may be a million records
         self._statuses.clear()
         self.regenerated_ids = regenerated_ids
         self.recorded.read(folder)
 
-    def takes_part(self, *models: str) -> bool:
+    def includes_any(self, *models: str) -> bool:
         return self._only_models is None or not self._only_models.isdisjoint(models)
 
     # --- items -------------------------------------------------------------------------------
 
-    def slots(self, setup: TaskSetup) -> Iterator[Slot]:
-        """The items of a task: its teachers take turns, so that all of them are busy."""
+    def list_slots(self, setup: TaskSetup) -> Iterator[Slot]:
+        """Yield the items of a task; teachers take turns, so that all are busy."""
         name, most = setup.task.name, setup.task.sampling.most
-        status = self._standing_teachers(setup)
+        status = self._list_kept_teachers(setup)
         for source in (*setup.sources, *status):
-            ids = list(self.recorded.by_teacher.get((name, source), ()))
+            ids = list(self.recorded.items_by_teacher.get((name, source), ()))
             for n, key in enumerate(ids[:most] if source in setup.sources else ids, 1):
                 yield Slot(key, n, None, source)
         teachers = [teacher for teacher in setup.teachers if teacher.name not in status]
@@ -287,65 +294,70 @@ class Plan:
             for teacher in teachers:
                 yield Slot(item_id(name, teacher.name, n), n, teacher, teacher.name)
 
-    def unsupplied(self, setup: TaskSetup) -> dict[str, int]:
-        """How many items of a task each of its benchmark teachers has yet to supply."""
+    def count_unsupplied(self, setup: TaskSetup) -> dict[str, int]:
+        """Count the items of a task that each benchmark teacher has yet to supply."""
         name, most = setup.task.name, setup.task.sampling.most or 0
-        there = {s: len(self.recorded.by_teacher.get((name, s), ())) for s in setup.sources}
-        return {s: max(0, most - count) for s, count in there.items() if self.takes_part(s)}
+        supplied = {s: len(self.recorded.items_by_teacher.get((name, s), ())) for s in setup.sources}
+        return {s: max(0, most - count) for s, count in supplied.items() if self.includes_any(s)}
 
-    def _standing_teachers(self, setup: TaskSetup) -> list[str]:
-        """Teachers whose items are used as they lie on disk: where the mode says that the items are
-        left as they are, or where the configuration names no teacher for the task."""
-        recorded = [t for task, t in self.recorded.by_teacher if task == setup.task.name]
+    def _list_kept_teachers(self, setup: TaskSetup) -> list[str]:
+        """List teachers whose recorded items are used as they are: the mode keeps them, or the file names no
+        teacher."""
+        recorded = [t for task, t in self.recorded.items_by_teacher if task == setup.task.name]
         grain = self._grain["data_generation"]
         if setup.teachers or setup.sources:
             return [
-                t
-                for t in recorded
-                if grain.leaves(item_prefix(setup.task.name, t)) and t not in setup.sources
+                t for t in recorded if grain.keeps(item_prefix(setup.task.name, t)) and t not in setup.sources
             ]
         return recorded
 
-    def requested_for(self, phase: Phase, key: str, *models: str) -> bool:
-        """Whether names and modes leave the record ``key``, in which ``models`` take part, to this run."""
-        return not self.selective or (self.takes_part(*models) and not self._grain[phase].leaves(key))
+    def includes_record(self, phase: Phase, key: str, *models: str) -> bool:
+        """Check whether names and modes leave the record ``key``, in which ``models`` take part, to this
+        run."""
+        return not self.selective or (self.includes_any(*models) and not self._grain[phase].keeps(key))
 
     # --- responses and evaluations -----------------------------------------------------------
 
-    def unanswered(self, item: str, response: str) -> bool:
-        """Whether an earlier phase of this run has made the item anew, and not its response."""
+    def has_outdated_answer(self, item: str, response: str) -> bool:
+        """Check whether this run has regenerated the item, but not its response."""
         return item in self.regenerated_ids and response not in self.regenerated_ids
 
-    def completes(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
-        """Whether what the judge gave before stays, so that only what it lacks is due; None: a check."""
+    def can_complete(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
+        """Check whether a judge's earlier scores stay, so that only missing factors are due; ``judge`` None:
+        a check."""
         if entry is None or not entry.good or not entry.scored:
             return False
         recipe = CHECK_RECIPE if judge is None else judge.recipe.hash
-        return self.change_policy is not ChangePolicy.REDO or not entry.change(recipe)
+        return self.change_policy is not ChangePolicy.REDO or not entry.find_change(recipe)
 
-    def computed(self, setup: TaskSetup) -> Iterator[ComputedStatuses]:
-        """Those of a task's labels and of its checks, where it has any."""
-        if not self.computes:
+    def list_rule_statuses(self, setup: TaskSetup) -> Iterator[ComputedStatuses]:
+        """Yield the statuses of a task's labels and of its checks, if it has any."""
+        if not self.scores_by_rule:
             return
-        accepted = self.change_policy is ChangePolicy.REPORT or self._accepts("evaluation")
+        accepted = self.change_policy is ChangePolicy.REPORT or self._accepts_changed("evaluation")
         redo = self.change_policy is ChangePolicy.REDO or not accepted
         if setup.task.label_attributes:
-            yield ComputedStatuses(EXACT_MATCH, label_recipe(setup.labels), {}, redo=redo)
+            yield ComputedStatuses(EXACT_MATCH, hash_label_recipe(setup.labels), {}, redo=redo)
         if setup.checks:
             yield ComputedStatuses(CHECK, CHECK_RECIPE, setup.check_hashes, redo=redo)
 
-    def statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
-        """Those of what ``part`` makes in a phase of a task; `requested_for` is apart from them."""
-        place = (phase, setup.task.name, part.name)
-        known = self._statuses.get(place)
-        if known is None:
+    def find_statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
+        """Return the statuses of what ``part`` makes in a phase of a task; `includes_record` is a separate
+        question."""
+        key = (phase, setup.task.name, part.name)
+        statuses = self._statuses.get(key)
+        if statuses is None:
             scores = phase == "evaluation" and setup.pairs is None
             kind = EvaluationStatuses if scores else RecordStatuses
-            known = self._statuses[place] = kind(
-                phase, setup, part, redo=self.change_policy is ChangePolicy.REDO, accepts=self._accepts(phase)
+            statuses = self._statuses[key] = kind(
+                phase,
+                setup,
+                part,
+                redo=self.change_policy is ChangePolicy.REDO,
+                accepts=self._accepts_changed(phase),
             )
-        return known
+        return statuses
 
-    def _accepts(self, phase: Phase) -> bool:
-        """Whether good records of another configuration are taken as they are."""
-        return self.change_policy is ChangePolicy.KEEP or phase in self._as_it_is
+    def _accepts_changed(self, phase: Phase) -> bool:
+        """Check whether good records of another configuration are taken as they are."""
+        return self.change_policy is ChangePolicy.KEEP or phase in self._kept_phases

@@ -1,4 +1,4 @@
-"""What a folder of ours holds; a run's records as its configuration plans them, and the looks at them."""
+"""Open a folder for reading its results: a run as its configuration plans it, with the looks at it."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.training.checkpoint_scores import uncounted_sample_notes
 from coeval.core.errors import CoevalError, ConfigError, StoreError, Undecodable
 from coeval.core.foreign import decode
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.start.inherit import copy_if_absent
 from coeval.store.jsonl import append_lines, read_whole_lines
 from coeval.store.rundir import RunDir, utc_now
 
 
 class FolderReading(NamedTuple):
-    """An open reader, and what is to be known of it beside its own notes, one sentence each."""
+    """An open reader, and notes on it besides its own."""
 
     reader: Reader
     notes: tuple[str, ...]
 
 
 class RunReading(NamedTuple):
-    """The same of a run."""
+    """An open reader of a run, and notes on it besides its own."""
 
     reader: RunReader
     notes: tuple[str, ...]
 
 
 @contextmanager
-def open_folder_reader(folder: Path, *, shown: bool = False) -> Iterator[FolderReading]:
-    """Read a run as `open_run_reader` does, or what ``eval-framework`` left in a folder; raises the same."""
+def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[FolderReading]:
+    """Open a run as `open_run_reader` does, or a results folder of ``eval-framework``; raises the same."""
     if RunDir(folder).is_run():
-        with open_run_reader(RunDir(folder), shown=shown) as (reader, notes):
+        with open_run_reader(RunDir(folder), is_look=is_look) as (reader, notes):
             yield FolderReading(reader, notes)
     else:
         with load(folder) as results:
@@ -50,36 +50,36 @@ def open_folder_reader(folder: Path, *, shown: bool = False) -> Iterator[FolderR
 
 
 @contextmanager
-def open_run_reader(folder: RunDir, *, shown: bool = False) -> Iterator[RunReading]:
-    """Read a run; where its ``config.yaml`` cannot be read, all that is on record counts, and a note says so.
-    ``shown``: its results are about to be shown to somebody, which counts as a look while it grows.
+def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[RunReading]:
+    """Open a run for reading. Without a readable ``config.yaml``, all records count, and a note says so.
+    ``shown``: the results will be shown to somebody, which is a look if the run is still growing.
 
-    Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
+    Raises UsageError: the folder is no run; StoreError: a file cannot be read.
     """
     planned: Planned | None = None
-    notes = list(_lost(folder))
+    notes = list(_describe_lost_files(folder))
     try:
-        planned = planned_names(folder)
+        planned = read_planned_names(folder)
     except (ConfigError, StoreError) as error:
         notes.append(f"{_UNTOLD_REMOVED}: {str(error).splitlines()[0]}")
     with RunReader(folder.path, planned) as reader:
         looks = RecordedLooks(folder, reader)
-        reader.looks = looks.now
-        if said := looks.note(reader.looks):
-            notes.append(said)
-        if shown and (unwritten := looks.record()):
+        reader.looks = looks.current_look
+        if sentence := looks.describe_look(reader.looks):
+            notes.append(sentence)
+        if is_look and (unwritten := looks.record_look()):
             notes.append(unwritten)
         yield RunReading(reader, tuple(notes))
 
 
-def record_extension(source: RunDir, target: RunDir, planned: int) -> str:
-    """Write down in ``target`` what looks at ``source`` have shown, whose scores it goes on from with
-    ``planned`` items; return why that failed, if so."""
+def record_look_before_extension(source: RunDir, target: RunDir, planned: int) -> str:
+    """Record in ``target`` that the results of ``source``, which it extends to ``planned`` items, were looked
+    at. Return why that failed, or ""."""
     try:
         if source.path != target.path and source.looks.exists():
             copy_if_absent(source.looks, target.looks)
         with open_run_reader(source) as (reader, _):
-            return RecordedLooks(source, reader).record_extension(planned, target)
+            return RecordedLooks(source, reader).record_before_extension(planned, target)
     except CoevalError as error:
         return f"that the results of {source.path.name} were shown is not recorded as a look: {error}"
 
@@ -88,8 +88,8 @@ _UNTOLD_REMOVED = "what was removed from the configuration is unknown and counts
 _UNTOLD_SIMULATED = "whether simulated models took part is unknown"
 
 
-def _lost(folder: RunDir) -> Iterator[str]:
-    """What is gone of the files that a run keeps about itself, and what cannot be told without it."""
+def _describe_lost_files(folder: RunDir) -> Iterator[str]:
+    """Say which files about the run itself are missing or damaged, and what is unknown without them."""
     try:
         meta = folder.read_meta()
     except FileNotFoundError:
@@ -117,9 +117,11 @@ _FINISHED = "completed"
 
 
 class Look(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a look showed: how many ``scores`` of how many ``items``, of the items ``planned`` then; 0: not
-    known. ``finished``: the run had ended, and ``planned`` is what it was extended to; more scores of the
-    same items, as of one more student, make no second look of it."""
+    """What a look showed: ``scores`` of ``items``, of the ``planned`` items; 0: unknown.
+
+    ``finished``: the run had ended, and ``planned`` is what it was extended to; more scores of the same
+    items, as of another student, are then no second look.
+    """
 
     at: str
     scores: int
@@ -132,75 +134,73 @@ class Look(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedLooks:
-    """The looks at a run, and which of them a reading of it is. Its files and scores are read once."""
+    """The looks at a run, and which of them the present reading is. Files and scores are read once."""
 
     def __init__(self, folder: RunDir, reader: RunReader) -> None:
         self._folder, self._reader = folder, reader
-        self._status = _status(folder)
-        self._seen = _recorded(folder)
+        self._status = _read_status(folder)
+        self._recorded_looks = _read_looks(folder)
 
     @property
-    def now(self) -> Looks:
-        """Return which look a reading of the run is, whether or not it will be recorded.
+    def current_look(self) -> Looks:
+        """Return which look a reading of the run is, recorded or not.
 
-        The plan that tests are tuned to is that of the first recorded look: tuned again to what later plans
-        came to, looks would not be paid for together.
+        Tests use the plan of the first recorded look throughout: with a plan that changes from look to
+        look, the error rates of the looks would not add up.
         """
         growing = self._status in _AT_WORK
-        if not self._seen and not growing:
+        if not self._recorded_looks and not growing:
             return Looks(1, 1.0)  # as nearly always; nothing needs to be counted
-        tuned = (self._seen[0].planned if self._seen else 0) or self._present.planned
-        share = self._present.items / tuned if tuned else 1.0
-        return Looks(len(self._earlier) + 1, max(share, 1e-6), growing)
+        tuned = (self._recorded_looks[0].planned if self._recorded_looks else 0) or self._new_look.planned
+        share = self._new_look.items / tuned if tuned else 1.0
+        return Looks(len(self._earlier_looks) + 1, max(share, 1e-6), growing)
 
-    def note(self, looks: Looks) -> str:
-        """Say of a look that is one of several how its tests are meant; empty: it is the only one."""
+    def describe_look(self, looks: Looks) -> str:
+        """Say how the tests of one look among several are meant; empty if it is the only one."""
         if not looks.many:
             return ""
         only = "a difference is called significant only if it would be at any look"
-        after = ", ".join(f"{one.items:,}" for one in self._earlier)
+        after = ", ".join(f"{look.items:,}" for look in self._earlier_looks)
         name = f"{looks.name[0].upper()}{looks.name[1:]}"
         return f"{name} at a run as it grows{f' (after {after} items)' if after else ''}: {only}"
 
-    def record(self) -> str:
-        """Write down that the results of a run which is not finished were shown, unless they were before.
-
-        Return why that could not be written, empty if it was or need not be: who may only read may look.
-        """
-        if self._status in ("", _FINISHED) or self._known:
+    def record_look(self) -> str:
+        """Record that results of an unfinished run were shown, unless they were before. Return why that
+        failed, or "": somebody without write access may look too."""
+        if self._status in ("", _FINISHED) or self._is_recorded:
             return ""
-        return _append(self._folder, self._present)
+        return _append_look(self._folder, self._new_look)
 
-    def record_extension(self, planned: int, target: RunDir) -> str:
-        """Write into ``target`` that a finished run was looked at, if ``planned`` items are more than it has;
-        return as `record` does."""
-        if self._status != _FINISHED or self._known:
+    def record_before_extension(self, planned: int, target: RunDir) -> str:
+        """Record in ``target`` a look at a finished run, if ``planned`` items are more than it has; return as
+        `record_look`."""
+        if self._status != _FINISHED or self._is_recorded:
             return ""
         [(items,)] = self._reader.rows("SELECT count(*) FROM items")
         if planned <= int(items):  # what failed is asked for again: no more is bought than was planned
             return ""
-        return _append(target, msgspec.structs.replace(self._present, planned=planned, finished=True))
+        return _append_look(target, msgspec.structs.replace(self._new_look, planned=planned, finished=True))
 
     @cached_property
-    def _present(self) -> Look:
+    def _new_look(self) -> Look:
         [(scores, items)] = self._reader.rows(
             "SELECT count(*), count(DISTINCT (task, item)) FROM "
             "(SELECT task, item FROM scores WHERE value IS NOT NULL UNION ALL SELECT task, item FROM labels)"
         )
-        return Look(utc_now(), int(scores), int(items), _planned_items(self._reader.planned))
+        return Look(utc_now(), int(scores), int(items), _count_planned_items(self._reader.planned))
 
     @cached_property
-    def _earlier(self) -> list[Look]:
-        return [one for one in self._seen if one.is_before(self._present)]
+    def _earlier_looks(self) -> list[Look]:
+        return [look for look in self._recorded_looks if look.is_before(self._new_look)]
 
     @property
-    def _known(self) -> bool:
-        """Whether no look at these scores need be recorded."""
-        present = self._present
-        return not present.scores or any(one.scores == present.scores for one in self._seen)
+    def _is_recorded(self) -> bool:
+        """Check whether no look at these scores need be recorded."""
+        present = self._new_look
+        return not present.scores or any(look.scores == present.scores for look in self._recorded_looks)
 
 
-def _append(folder: RunDir, look: Look) -> str:
+def _append_look(folder: RunDir, look: Look) -> str:
     try:
         append_lines(folder.looks, [look])
     except StoreError as error:
@@ -208,28 +208,28 @@ def _append(folder: RunDir, look: Look) -> str:
     return ""
 
 
-def _planned_items(planned: Planned | None) -> int:
-    """Those of all tasks; 0 where a task says no number."""
-    found = 0
+def _count_planned_items(planned: Planned | None) -> int:
+    """Count the planned items of all tasks; 0 if some task gives no number."""
+    total = 0
     for task in planned.tasks.values() if planned is not None else ():
         if task.total is None or task.teachers is None:
             return 0
-        found += task.total * len(task.teachers | task.supply)
-    return found
+        total += task.total * len(task.teachers | task.supply)
+    return total
 
 
-def _recorded(folder: RunDir) -> list[Look]:
-    """In their order; lines that are none count as none. Two who looked at once recorded one look."""
-    found: dict[tuple[int, int], Look] = {}
+def _read_looks(folder: RunDir) -> list[Look]:
+    """Read the looks in order, skipping damaged lines; two at once count as one."""
+    looks_by_size: dict[tuple[int, int], Look] = {}
     for _, text in read_whole_lines(folder.looks):
         with suppress(Undecodable):
             look = decode(text, Look)
-            found.setdefault((look.scores, look.items), look)
-    return [*found.values()]
+            looks_by_size.setdefault((look.scores, look.items), look)
+    return [*looks_by_size.values()]
 
 
-def _status(folder: RunDir) -> str:
-    """Empty where the run says none."""
+def _read_status(folder: RunDir) -> str:
+    """Return the run's status, or "" if it has none."""
     try:
         return folder.status(folder.read_meta())
     except (FileNotFoundError, StoreError):

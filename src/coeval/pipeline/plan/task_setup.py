@@ -1,4 +1,4 @@
-"""Who plays what: a configuration and a finished blueprint make a task's setup, ready to be asked."""
+"""The setup of a task: its configuration and finished blueprint, with each model in its roles."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
 from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
 from coeval.pipeline.config.schema import Config, ModelConfig, ReasonSetting, TaskConfig
-from coeval.pipeline.phases.answer_file import GIVEN
-from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, pair_design
-from coeval.pipeline.plan.recipes import task_fields, template_parts
+from coeval.pipeline.phases.answer_file import EXISTING_ANSWERS
+from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, build_pair_design
+from coeval.pipeline.plan.recipes import build_task_variables, hash_template_parts
 from coeval.pipeline.prompts import COMPARE_PAIR, FROM_DOCUMENTS, find_template
-from coeval.pipeline.samples import ItemSpace, clipping, coverage_shortfall
+from coeval.pipeline.samples import ItemSpace, describe_clipped_range, describe_coverage_shortfall
 from coeval.tables.documents import CutDocuments
 
 
-def role_model(
+def build_role_model(
     model: ModelConfig, role: Role, task: TaskConfig, template_id: str, run_seed: int | None
 ) -> RoleModel:
-    """Who plays ``role`` at a task, asked by the template of this id."""
+    """Build a model in a role at a task, with its template and recipe."""
     described = bool(task.output_description.strip())
     template = find_template(task.prompt_library, template_id, model.name, described=described)
     spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
-    fields = task_fields(task)
-    shown = template_parts(task.name, template_id, template, fields, role)
+    fields = build_task_variables(task)
+    template_hashes = hash_template_parts(task.name, template_id, template, fields, role)
     if "answer_format" in placeholders(template):
-        shown[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
+        template_hashes[f"tasks.{task.name}.rationale"] = digest(str(task.rationale))
     return RoleModel(
         name=model.name,
         model=spec.model,
         role=role,
         sampling=sampling,
-        recipe=make_recipe(spec, role, sampling, system, shown),
+        recipe=make_recipe(spec, role, sampling, system, template_hashes),
         system=system,
         seed=choose_base_seed(spec, sampling, run_seed if model.accepts_run_seed(role) else None),
         template=template,
@@ -47,22 +47,20 @@ def role_model(
     )
 
 
-FORESEEN = "(proposed "
+PROPOSED_PREFIX = "(proposed "
 """Begins the name of a factor that teachers are still to propose."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskSetup:
-    """One task with its cast. ``rubric`` and ``space`` are known once phases 1–2 are done; ``reasons`` says
-    whether judges give any, as the ``rationale`` of ``task`` does then.
+    """One task with its models. ``rubric`` and ``space`` are known once phases 1–2 are done; ``reasons`` says
+    whether judges give reasons, as the ``rationale`` of ``task`` then does.
 
-    ``teachers`` are the models that write items for it; ``sources`` the benchmark teachers whose
-    items it uses as well. Students that are ``given`` are not asked: their answers exist.
-    ``criteria`` maps each factor that judges score to the hash of
-    its criterion and scale; factors named like a label attribute are compared, not judged, and a setup
-    without criteria has no judges. ``form`` is what judges are asked; ``pairs`` what they compare, where they
-    score nothing.
-    ``checks`` are the factors that are computed, ``check_hashes`` what their scores follow from.
+    ``teachers`` are the models that write its items; ``sources`` the benchmark teachers that supply some.
+    ``answered_students`` have existing answers and are not called. ``criteria`` maps each judged factor to
+    the hash of its criterion and scale; factors named like a label are compared, not judged, and without
+    criteria there are no judges. ``form`` is what judges are asked; ``pairs`` what they compare if they
+    score nothing. ``checks`` are the computed factors, ``check_hashes`` what their scores depend on.
     """
 
     task: TaskConfig
@@ -75,7 +73,7 @@ class TaskSetup:
     criteria: dict[str, str]
     form: JudgeForm
     reasons: ReasonSetting
-    given: frozenset[str] = frozenset()
+    answered_students: frozenset[str] = frozenset()
     checks: Mapping[str, RubricCheck] = field(default_factory=dict)
     check_hashes: Mapping[str, str] = field(default_factory=dict)
     pairs: PairDesign | None = None
@@ -84,11 +82,15 @@ class TaskSetup:
     def recipes(self) -> list[Recipe]:
         return [cast.recipe for cast in (*self.teachers, *self.students, *self.judges)]
 
-    def as_recorded(self, known: Mapping[str, Mapping[str, str]]) -> TaskSetup:
-        """Return the setup with the recipes of ``known``, parts by hash, where functions are not here."""
+    def with_recorded_recipes(self, recipes_by_hash: Mapping[str, Mapping[str, str]]) -> TaskSetup:
+        """Copy the setup with the recipes of ``known`` (parts by hash) for functions whose source is not
+        here."""
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
-            return tuple(replace(each, recipe=find_recorded_recipe(each.recipe, known)) for each in players)
+            return tuple(
+                replace(player, recipe=find_recorded_recipe(player.recipe, recipes_by_hash))
+                for player in players
+            )
 
         return replace(
             self, teachers=cast(self.teachers), students=cast(self.students), judges=cast(self.judges)
@@ -96,20 +98,20 @@ class TaskSetup:
 
     @property
     def labels(self) -> dict[str, list[str]]:
-        """Each label attribute with the values that an answer may give to it."""
+        """Return each label attribute with the values that an answer may give."""
         return {name: self.space.target.get(name, []) for name in self.task.label_attributes}
 
     @property
     def shows_nuance(self) -> bool:
-        """Whether a student or a judge is shown what nuance an item has."""
+        """Check whether a student or a judge is shown an item's nuance."""
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
-    def clippings(self) -> Iterator[str]:
-        """What the file asks of sampling beyond the attributes that teachers proposed, a sentence each; and
-        that judges give no reasons, for want of room, once their factors are known."""
-        are_known = not any(factor.startswith(FORESEEN) for factor in self.criteria)
+    def describe_clipped_ranges(self) -> Iterator[str]:
+        """Say which sampling ranges exceed the proposed attributes, and that limits leave no room for judges'
+        reasons."""
+        factors_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem
-        if self.judges and are_known and self.reasons.stated is None and problem:
+        if self.judges and factors_known and self.reasons.stated is None and problem:
             yield f"{self.task.name}: judges give no reasons: {problem}, or set `rationale`"
         task, space = self.task, self.space
         others = [name for name in space.target if name not in space.labels]
@@ -117,20 +119,20 @@ class TaskSetup:
             "target": (task.target_attributes, space.chosen_range, others),
             "nuance": (task.nuanced_attributes, space.nuance_range, list(space.nuance)),
         }
-        for kind, (declared, requested, there) in proposed.items():
-            if isinstance(declared, str) and requested is not None and there and requested[1] > len(there):
-                yield f"tasks.{task.name}.sampling.{kind} {clipping(requested, there)}"
+        for kind, (declared, requested, names) in proposed.items():
+            if isinstance(declared, str) and requested is not None and names and requested[1] > len(names):
+                yield f"tasks.{task.name}.sampling.{kind} {describe_clipped_range(requested, names)}"
 
-    def shortfalls(self) -> Iterator[str]:
-        """What of the target attributes the items of one teacher cannot cover, a sentence each."""
+    def describe_shortfalls(self) -> Iterator[str]:
+        """Say which target attributes the items of one teacher cannot cover."""
         total = self.task.sampling.most
         if self.teachers and total is not None and self.space.target:
-            each = "of each teacher alone: " if len(self.teachers) > 1 else ""
-            yield from (f"{each}{sentence}" for sentence in coverage_shortfall(self.space, total))
+            prefix = "of each teacher alone: " if len(self.teachers) > 1 else ""
+            yield from (f"{prefix}{sentence}" for sentence in describe_coverage_shortfall(self.space, total))
 
     @property
     def response_weight(self) -> int:
-        """Records that one response may bring about, itself included."""
+        """Return how many records one response may lead to, itself included."""
         judgments = len(self.judges)
         if self.pairs is not None:  # a comparison comes of two answers
             judgments *= len(self.pairs.orders)
@@ -156,7 +158,7 @@ UNKNOWN = TaskBlueprint(target={}, nuanced={}, rubric={"(to be proposed)": ""})
 def build_setup(
     config: Config, task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None = None
 ) -> TaskSetup:
-    """A task with its cast, attributes and rubric; its ``documents`` where items may be written."""
+    """Build a task's setup; ``documents`` are needed only where items may be written."""
     names = list_item_writers(config, task)
     writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
@@ -172,47 +174,51 @@ def build_setup(
     form = build_judge_form(task, judged)
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
-    given = config.students_with_answers(task)
+    answered = config.students_with_answers(task)
     checks = {name: read_check(options) for name, options in task.checks.items() if name not in labels}
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
     def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
         # what nobody judges is no criterion of a comparison
-        shown = settled.model_copy(update={"rubric": judged}) if template == COMPARE_PAIR else settled
-        return tuple(role_model(model, role, shown, template, config.experiment.seed) for model in models)
+        task_as_shown = settled.model_copy(update={"rubric": judged}) if template == COMPARE_PAIR else settled
+        return tuple(
+            build_role_model(model, role, task_as_shown, template, config.experiment.seed) for model in models
+        )
 
     students = (
         *(
             replace(student, labels=declared)
             for student in cast(config.with_role("student"), "student", "test")
         ),
-        *(RoleModel(name=name, model=name, role="student", recipe=GIVEN) for name in given),
+        *(RoleModel(name=name, model=name, role="student", recipe=EXISTING_ANSWERS) for name in answered),
     )
     return TaskSetup(
         task=task,
         teachers=cast(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
         sources=list_item_suppliers(config, task),
         students=students,
-        given=frozenset(given),
+        answered_students=frozenset(answered),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
-        space=_space(task, blueprint, documents),
+        space=_build_item_space(task, blueprint, documents),
         criteria=criteria,
         form=form,
         reasons=reasons,
         checks=checks,
         check_hashes={factor: check.fingerprint() for factor, check in checks.items()},
-        pairs=pair_design(task, [student.name for student in students]) if criteria else None,
+        pairs=build_pair_design(task, [student.name for student in students]) if criteria else None,
     )
 
 
 def build_judge_form(task: TaskConfig, criteria: Mapping[str, str]) -> JudgeForm:
-    """What judges of a task, its ``rationale`` settled, are asked about these factors."""
+    """Return what judges are asked about these factors of a task, whose ``rationale`` is settled."""
     scales = {factor: task.scale_of(factor) for factor in criteria}
     return JudgeForm(criteria, scales, rationale=bool(task.rationale))
 
 
-def _space(task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None) -> ItemSpace:
+def _build_item_space(
+    task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None
+) -> ItemSpace:
     sampling = task.sampling
     return ItemSpace(
         target=blueprint.target,

@@ -1,9 +1,9 @@
-"""The one walk over a plan: its records as nodes, each with who makes it, where it stands and what it takes.
+"""The one walk over a plan: its records as nodes, each with its maker, its status and its calls.
 
-Counting (`count_plan`), running (`coeval.pipeline.run_flow`) and telling what is missing
-(`coeval.pipeline.upkeep.gaps`) fold these nodes, so they agree. A plan may have a million of them: what
-stands, and what follows from records that are all owed, is counted, and comes at the end as one node for all
-that are alike.
+Counting (`count_plan`), running (`coeval.pipeline.run_flow`) and reporting gaps
+(`coeval.pipeline.upkeep.gaps`) all fold these nodes, so they agree. A plan may have a million records:
+those that are up to date, and those that follow from owed ones, are only counted, and come at the end as
+one node per group of equals.
 """
 
 from __future__ import annotations
@@ -18,49 +18,50 @@ from coeval.core.records import SEPARATOR, answer_name, item_part, pair_name
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.judge_form import OrderedPair, PairDesign
-from coeval.pipeline.plan.recorded import Entry
+from coeval.pipeline.plan.recorded import RecordEntry
 from coeval.pipeline.plan.run_plan import (
-    SETTLED,
+    UP_TO_DATE,
     ComputedStatuses,
     Node,
     Plan,
     RecordStatus,
     RecordStatuses,
     Slot,
-    Spared,
-    rows_that_stand,
+    SparedRecords,
+    find_current_rows,
 )
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.store.record_index import NO_ROW
 
-Anew: TypeAlias = Callable[[Phase, str], bool]
-"""Whether what is recorded by an id was made from something else than what there is now."""
+IsOutdated: TypeAlias = Callable[[Phase, str], bool]
+"""Tells whether the record of an id was made from something else than its source of now."""
 
 
-def always(_: Phase, __: str) -> bool:
-    """What it is made from is to be made first, and will be another."""
+def assume_outdated(_: Phase, __: str) -> bool:
+    """Take every record as outdated: its source will be made again, with other content."""
     return True
 
 
-def never(_: Phase, __: str) -> bool:
-    """What it is made from is there, or comes again the same."""
+def assume_current(_: Phase, __: str) -> bool:
+    """Take every record as current: its source exists, or comes again unchanged."""
     return False
 
 
-def spared_of(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[Spared]:
-    """What of the nodes that were to follow need not be made, since what they follow from is the same."""
+def find_spared(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[SparedRecords]:
+    """Yield what of the nodes ``foreseen`` need not be made, by those that are ``real``: their sources are
+    unchanged."""
     owed = {node.key: node.calls for node in real if node.owed}
     for node in foreseen:
         left = owed.get(node.key)
         if node.owed and left != node.calls:  # None where it is not owed at all
-            yield Spared(
+            yield SparedRecords(
                 node.phase, node.teacher, node.name, records=int(left is None), calls=node.calls - (left or 0)
             )
 
 
-class _Maker(NamedTuple):
-    """What one model makes (of a student, one of its samples): its name, how its records' ids end, where
-    those that are recorded stand."""
+class _ModelColumn(NamedTuple):
+    """What one model makes (of a student, one sample): its name, the suffix of its records' ids, the statuses
+    of recorded ones."""
 
     name: str
     suffix: str
@@ -68,32 +69,33 @@ class _Maker(NamedTuple):
     part: RoleModel
 
 
-class _Computed(NamedTuple):
-    """What is computed of each answer without a model: comparisons of labels, or checks."""
+class _RuleColumn(NamedTuple):
+    """What is computed of each answer without a model: label scores, or checks."""
 
     name: str
     suffix: str
     statuses: ComputedStatuses
 
 
-class _Comparison(NamedTuple):
-    """One comparison of every item: the places of its students and judge, how ids end, what is recorded."""
+class _PairColumn(NamedTuple):
+    """One comparison of every item: indices of its students and judge, suffix of ids, getter of recorded
+    ones."""
 
-    of: OrderedPair
+    pair: OrderedPair
     first: int
     second: int
     judge: int
     suffix: str
-    entry: Callable[[int], Entry | None]
+    entry: Callable[[int], RecordEntry | None]
 
 
-Ready: TypeAlias = Sequence[bool | None]
-"""Of each answer to an item: whether it is there, or is owed (False), or will not come (None)."""
+AnswerStates: TypeAlias = Sequence[bool | None]
+"""For each answer to an item: True: on record, False: owed, None: will not come."""
 
 
-class _Alike:
-    """Of a teacher's items and what follows from them: how many records stand, and how many are made anew;
-    ``whole``: the items that stand with all that follows from them."""
+class _GroupCounts:
+    """Counts of a teacher's records that need no node each: up to date, or to be regenerated; ``whole`` are
+    items up to date with everything that follows from them."""
 
     def __init__(self, students: int, judges: int, computed: int) -> None:
         self.whole = self.items = self.fresh_items = self.fresh_answers = 0
@@ -101,32 +103,39 @@ class _Alike:
         self.fresh_pairs = [0] * judges
 
 
-class Walk:
-    """The walk over one task. ``each``: every node that is owed comes by itself, so work can begin."""
+class PlanWalk:
+    """The walk over one task. ``each``: every owed node comes by itself, so work can begin."""
 
-    def __init__(self, plan: Plan, setup: TaskSetup, *, each: bool = False) -> None:
+    def __init__(self, plan: Plan, setup: TaskSetup, *, yield_each: bool = False) -> None:
         self._plan = plan
-        self._recorded, self._left = plan.recorded, plan.requested_for
+        self._recorded, self._includes_record = plan.recorded, plan.includes_record
         self._per_factor = setup.task.evaluation_mode == "per_factor"
-        self._computed = [_Computed(s.name, SEPARATOR + s.name, s) for s in plan.computed(setup)]
-        self._gathers = not each and not plan.selective
-        self._given = setup.given
+        self._computed = [_RuleColumn(s.name, SEPARATOR + s.name, s) for s in plan.list_rule_statuses(setup)]
+        self._gathers = not yield_each and not plan.selective
+        self._answered_students = setup.answered_students
         self.unanswered: Counter[str] = Counter()
-        """Answers that exist and are not there, by student; complete once `alike` was walked over."""
+        """Missing existing answers, by student; complete once `list_grouped_nodes` was consumed."""
 
-        def makers(phase: Phase, parts: Iterable[RoleModel]) -> list[_Maker]:
+        def makers(phase: Phase, parts: Iterable[RoleModel]) -> list[_ModelColumn]:
             return [
-                _Maker(p.name, SEPARATOR + answer_name(p.name, k), plan.statuses(phase, setup, p), each)
+                _ModelColumn(
+                    p.name,
+                    SEPARATOR + answer_name(p.name, k),
+                    plan.find_statuses(phase, setup, p),
+                    yield_each,
+                )
                 for p in parts
-                for k, each in enumerate(p.split_by_sample())
+                for k, yield_each in enumerate(p.split_by_sample())
             ]
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
         self._students = makers("response_collection", setup.students)
-        self._asked = [student for student in self._students if student.name not in setup.given]
+        self._called_students = [
+            student for student in self._students if student.name not in setup.answered_students
+        ]
         self._judges = makers("evaluation", setup.judges)
         self._scoring = self._judges if setup.pairs is None else []
-        self._comparisons = list(self._compared(setup.pairs)) if setup.pairs is not None else []
+        self._comparisons = list(self._list_pair_columns(setup.pairs)) if setup.pairs is not None else []
         # what is recorded of a student's answers, and of the judgments of them, by the row of the item
         self._answers = [self._recorded.responses.entry_getter(s.suffix) for s in self._students]
         self._verdicts = {
@@ -136,293 +145,326 @@ class Walk:
             ]
             for s in self._students
         }
-        self._alike: dict[str, _Alike] = {}
-        self._spared: dict[tuple[Phase, str, str], Spared] = {}
+        self._groups: dict[str, _GroupCounts] = {}
+        self._spared: dict[tuple[Phase, str, str], SparedRecords] = {}
         self._item = self._recorded.items.entry_getter("")
         self._passages = frozenset(passage.key for passage in setup.space.passages)
-        self._outdated: dict[Entry, Entry] = {}
+        self._outdated: dict[RecordEntry, RecordEntry] = {}
         self._setup = setup
-        by_row = not (each or plan.selective or plan.regenerated_ids)
-        self._whole = rows_that_stand(self._recorded.rows.values(), self._columns()) if by_row else set[int]()
+        by_row = not (yield_each or plan.selective or plan.regenerated_ids)
+        self._current_rows = (
+            find_current_rows(self._recorded.rows.values(), self._list_columns()) if by_row else set[int]()
+        )
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
 
-    def _compared(self, design: PairDesign) -> Iterator[_Comparison]:
-        place = {student.name: at for at, student in reversed([*enumerate(self._students)])}  # of sample 0
-        for of in design.orders:
+    def _list_pair_columns(self, design: PairDesign) -> Iterator[_PairColumn]:
+        index_of = {student.name: at for at, student in reversed([*enumerate(self._students)])}  # of sample 0
+        for pair in design.orders:
             for at, judge in enumerate(self._judges):
-                suffix = SEPARATOR + pair_name(*of) + judge.suffix
+                suffix = SEPARATOR + pair_name(*pair) + judge.suffix
                 entry = self._recorded.pairs.entry_getter(suffix)
-                yield _Comparison(of, place[of.first], place[of.second], at, suffix, entry)
+                yield _PairColumn(pair, index_of[pair.first], index_of[pair.second], at, suffix, entry)
 
     # --- items -------------------------------------------------------------------------------
 
-    def of_slot(self, slot: Slot) -> Iterator[Node]:
-        """What is owed, or to be told, of an item and of what follows from it; the rest is in `alike`."""
+    def walk_slot(self, slot: Slot) -> Iterator[Node]:
+        """Yield the owed or changed records of an item and its followers; the others come by
+        `list_grouped_nodes`."""
         row = self._recorded.rows.get(slot.id, NO_ROW)
         entry, teacher = self._item(row), slot.teacher_name
-        if entry is not None and self._passages and not self._is_current(row):
+        if entry is not None and self._passages and not self._has_current_passages(row):
             entry = self._outdated.setdefault(entry, msgspec.structs.replace(entry, fresh=False))
-        status = SETTLED if slot.teacher is None else self._teachers[teacher].statuses[entry]
-        owed = status.owed and self._left("data_generation", slot.id, teacher)
+        status = UP_TO_DATE if slot.teacher is None else self._teachers[teacher].statuses[entry]
+        owed = status.owed and self._includes_record("data_generation", slot.id, teacher)
         good = (entry is not None and entry.good) or slot.id in self._recorded.assumed
         if not owed and not good:
             return  # left as it is, or another model's work: nothing follows from it
-        alike = self._alike.get(teacher)
-        if alike is None:
+        group = self._groups.get(teacher)
+        if group is None:
             counts = len(self._students), len(self._judges), len(self._computed)
-            alike = self._alike[teacher] = _Alike(*counts)
-        if owed or status is not SETTLED:
+            group = self._groups[teacher] = _GroupCounts(*counts)
+        if owed or status is not UP_TO_DATE:
             yield Node("data_generation", slot.id, teacher, teacher, slot.teacher, status, owed, int(owed))
-        elif row in self._whole:
-            alike.whole += 1
+        elif row in self._current_rows:
+            group.whole += 1
             return
         else:
-            alike.items += 1
+            group.items += 1
         if not owed:
-            yield from self.below_item(slot.id, teacher, never, alike=alike)
+            yield from self.walk_answers(slot.id, teacher, assume_current, group=group)
             return
         if not good and self._any_follows:
-            for student in self._asked:
-                self._spare(slot.id + student.suffix, (teacher, student.name), student)
+            for student in self._called_students:
+                self._note_spared(slot.id + student.suffix, (teacher, student.name), student)
         if self._gathers:
-            alike.fresh_items += 1
+            group.fresh_items += 1
         else:
-            yield from self.below_item(slot.id, teacher, always, waits=True)
+            yield from self.walk_answers(slot.id, teacher, assume_outdated, waits=True)
 
-    def _is_current(self, row: int) -> bool:
-        """Whether the passages that an item was made from, if any, are still there."""
-        about = self._recorded.about.get(row)
+    def _has_current_passages(self, row: int) -> bool:
+        """Check whether the passages that an item was made from, if any, still exist."""
+        about = self._recorded.passage_keys_by_row.get(row)
         keys = about.split("+") if about else []
         return about is None or (len(keys) == self._setup.space.per_item and self._passages.issuperset(keys))
 
-    def _columns(self) -> Iterator[tuple[Mapping[int, Entry], Callable[[Any], bool]]]:
-        """What may follow from items: records by the item's row, and how to tell whether one stands."""
+    def _list_columns(self) -> Iterator[tuple[Mapping[int, RecordEntry], Callable[[Any], bool]]]:
+        """Yield the recorded followers of items by row, each with the check whether one is current."""
         answers, verdicts = self._recorded.responses.columns, self._recorded.evaluations.columns
         for student in self._students:
-            yield answers[student.suffix].entries, student.statuses.settles
+            yield answers[student.suffix].entries, student.statuses.is_current
             for judge in self._scoring:
-                yield verdicts[student.suffix + judge.suffix].entries, judge.statuses.settles
+                yield verdicts[student.suffix + judge.suffix].entries, judge.statuses.is_current
             for computed in self._computed:
-                yield verdicts[student.suffix + computed.suffix].entries, computed.statuses.settles
-        for each in self._comparisons:
-            settles = self._judges[each.judge].statuses.settles
-            yield self._recorded.pairs.columns[each.suffix].entries, settles
+                yield verdicts[student.suffix + computed.suffix].entries, computed.statuses.is_current
+        for column in self._comparisons:
+            settles = self._judges[column.judge].statuses.is_current
+            yield self._recorded.pairs.columns[column.suffix].entries, settles
 
     # --- responses and evaluations -----------------------------------------------------------
 
-    def below_item(
+    def walk_answers(
         self,
         item: str,
         teacher: str,
-        anew: Anew,
+        is_outdated: IsOutdated,
         *,
         waits: bool = False,
-        alike: _Alike | None = None,
+        group: _GroupCounts | None = None,
         waiting: bool = True,
     ) -> Iterator[Node]:
-        """What is owed, or to be told, of the answers to an item and of what follows from them; without
-        ``waiting``, not what follows from answers that are themselves owed."""
+        """Yield the owed or changed answers to an item, and their followers; without ``waiting``, not the
+        followers of owed answers."""
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         ready: list[bool | None] = [None] * len(self._students)
-        for place, student in enumerate(self._students):
+        for index, student in enumerate(self._students):
             key, names = item + student.suffix, (teacher, student.name)
-            entry = held = self._answers[place](row)
-            if entry is not None and (anew("response_collection", key) or plan.unanswered(item, key)):
+            entry = held = self._answers[index](row)
+            if entry is not None and (
+                is_outdated("response_collection", key) or plan.has_outdated_answer(item, key)
+            ):
                 held = None
-            if student.name in self._given and (held is None or not held.good):
-                self.unanswered[student.name] += self._left("response_collection", key, *names)
+            if student.name in self._answered_students and (held is None or not held.good):
+                self.unanswered[student.name] += self._includes_record("response_collection", key, *names)
                 continue  # nobody is asked for it
             status = student.statuses[held]
-            owed = status.owed and (not plan.selective or self._left("response_collection", key, *names))
+            owed = status.owed and (
+                not plan.selective or self._includes_record("response_collection", key, *names)
+            )
             good = entry is not None and entry.good
             if not owed and not good:
                 continue
-            ready[place] = not owed
-            if owed or status is not SETTLED:
+            ready[index] = not owed
+            if owed or status is not UP_TO_DATE:
                 part, calls = student.part, int(owed)
                 yield Node(
                     "response_collection", key, teacher, student.name, part, status, owed, calls, waits
                 )
-            elif alike is not None:
-                alike.answers[place] += 1
+            elif group is not None:
+                group.answers[index] += 1
             if not owed:
-                yield from self.below_response(key, names, anew, alike=alike)
+                yield from self.walk_judgments(key, names, is_outdated, group=group)
                 continue
-            if alike is not None and not good and self._any_follows:
-                self._spare(key, names, student)
-            if alike is not None and self._gathers:
-                alike.fresh_answers += 1
+            if group is not None and not good and self._any_follows:
+                self._note_spared(key, names, student)
+            if group is not None and self._gathers:
+                group.fresh_answers += 1
             elif waiting:
-                yield from self.below_response(key, names, always, waits=True)
+                yield from self.walk_judgments(key, names, assume_outdated, waits=True)
         if self._comparisons:
-            yield from self.pairs_of(item, teacher, ready, anew=anew is not never, alike=alike)
+            yield from self.walk_pairs(
+                item, teacher, ready, outdated=is_outdated is not assume_current, group=group
+            )
 
-    def stands(self, item: str) -> Ready:
-        """Whether the answers to an item are there, as they are on record; None where one is not."""
+    def find_answer_states(self, item: str) -> AnswerStates:
+        """Return for each answer to an item whether it is on record: True or None."""
         row = self._recorded.rows.get(item, NO_ROW)
-        found = (get(row) for get in self._answers)
-        return [True if entry is not None and entry.good else None for entry in found]
+        entries = (get(row) for get in self._answers)
+        return [True if entry is not None and entry.good else None for entry in entries]
 
-    def pairs_of(
-        self, item: str, teacher: str, ready: Ready, *, anew: bool, alike: _Alike | None = None
+    def walk_pairs(
+        self,
+        item: str,
+        teacher: str,
+        ready: AnswerStates,
+        *,
+        outdated: bool,
+        group: _GroupCounts | None = None,
     ) -> Iterator[Node]:
-        """What is owed, or to be told, of the comparisons of answers to an item; ``anew``: none on record
-        counts. A comparison whose answer is made again is made again too, whatever the answer says."""
+        """Yield the owed or changed comparisons of answers to an item; ``outdated``: none on record counts.
+
+        A comparison is made again whenever one of its answers is, even if that answer comes out the same.
+        """
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
-        for of, first, second, at, suffix, get in self._comparisons:
+        for pair, first, second, at, suffix, get in self._comparisons:
             if ready[first] is None or ready[second] is None:
                 continue
             waits = not (ready[first] and ready[second])
             judge, key = self._judges[at], item + suffix
-            entry = None if anew or waits else get(row)
+            entry = None if outdated or waits else get(row)
             if entry is not None and plan.regenerated_ids and key not in plan.regenerated_ids:
-                answers = {item + self._students[place].suffix for place in (first, second)}
+                answers = {item + self._students[index].suffix for index in (first, second)}
                 entry = None if not answers.isdisjoint(plan.regenerated_ids) else entry
             status = judge.statuses[entry]
-            if status is SETTLED:
-                if alike is not None:
-                    alike.verdicts[at] += 1
-            elif waits and alike is not None and self._gathers:
-                alike.fresh_pairs[at] += 1
+            if status is UP_TO_DATE:
+                if group is not None:
+                    group.verdicts[at] += 1
+            elif waits and group is not None and self._gathers:
+                group.fresh_pairs[at] += 1
             else:
-                owed = status.owed and self._left("evaluation", key, teacher, *of, judge.name)
+                owed = status.owed and self._includes_record("evaluation", key, teacher, *pair, judge.name)
                 if owed or (entry is not None and entry.good):
                     yield Node(
                         "evaluation", key, teacher, judge.name, judge.part, status, owed, int(owed), waits
                     )
 
-    def below_response(
+    def walk_judgments(
         self,
         response: str,
         names: tuple[str, str],
-        anew: Anew,
+        is_outdated: IsOutdated,
         *,
         waits: bool = False,
-        alike: _Alike | None = None,
+        group: _GroupCounts | None = None,
     ) -> Iterator[Node]:
-        """What is owed, or to be told, of the judgments of an answer; ``names``: its teacher and student."""
+        """Yield the owed or changed judgments of an answer; ``names``: its teacher and student."""
         plan, teacher, item = self._plan, names[0], item_part(response, 1)
         row = self._recorded.rows.get(item, NO_ROW)
         is_regenerated = bool(plan.regenerated_ids) and response in plan.regenerated_ids
         held = [get(row) for get in self._verdicts[response[len(item) :]]]
-        for place, (name, suffix, statuses, part) in enumerate(self._scoring):
-            entry = held[place]
+        for index, (name, suffix, statuses, part) in enumerate(self._scoring):
+            entry = held[index]
             stale = is_regenerated and response + suffix not in plan.regenerated_ids
-            if entry is not None and (stale or (anew is not never and anew("evaluation", response + suffix))):
+            if entry is not None and (
+                stale or (is_outdated is not assume_current and is_outdated("evaluation", response + suffix))
+            ):
                 entry = None
             status = statuses[entry]
-            if status is SETTLED:  # nearly always, in a run that goes on
-                if alike is not None:
-                    alike.verdicts[place] += 1
+            if status is UP_TO_DATE:  # nearly always, in a run that goes on
+                if group is not None:
+                    group.verdicts[index] += 1
                 continue
             key = response + suffix
-            owed = status.owed and (not plan.selective or self._left("evaluation", key, *names, name))
+            owed = status.owed and (
+                not plan.selective or self._includes_record("evaluation", key, *names, name)
+            )
             if owed or (entry is not None and entry.good):
                 calls = (len(status.factors) if self._per_factor else 1) if owed else 0
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
-        for place, (name, suffix, computed) in enumerate(self._computed):
+        for index, (name, suffix, computed) in enumerate(self._computed):
             key = response + suffix
-            entry = known = held[len(self._scoring) + place]
+            entry = recorded = held[len(self._scoring) + index]
             stale = is_regenerated and key not in plan.regenerated_ids
-            if known is not None and (stale or anew("evaluation", key)):
+            if recorded is not None and (stale or is_outdated("evaluation", key)):
                 entry = None
             status = computed[entry]
-            if status.owed and (not plan.selective or self._left("evaluation", key, *names, name)):
+            if status.owed and (not plan.selective or self._includes_record("evaluation", key, *names, name)):
                 yield Node("evaluation", key, teacher, name, None, status, True, 0, waits, 1, entry)
-            elif alike is not None and known is not None:
-                alike.computed[place] += 1
+            elif group is not None and recorded is not None:
+                group.computed[index] += 1
 
-    def responses_to(self, item: str) -> list[str]:
-        """The ids of the answers to an item."""
+    def list_answer_ids(self, item: str) -> list[str]:
+        """List the ids of the answers to an item."""
         return [item + student.suffix for student in self._students]
 
-    def judgments_of(self, response: str) -> list[str]:
-        """The ids of the judgments of an answer, its labels and checks among them."""
-        suffixes = (*(judge.suffix for judge in self._scoring), *(each.suffix for each in self._computed))
+    def list_judgment_ids(self, response: str) -> list[str]:
+        """List the ids of the judgments of an answer, label scores and checks included."""
+        suffixes = (*(judge.suffix for judge in self._scoring), *(column.suffix for column in self._computed))
         return [response + suffix for suffix in suffixes]
 
-    def pairs_with(self, response: str) -> Iterator[str]:
-        """The ids of the comparisons of an answer with others."""
+    def list_pair_ids(self, response: str) -> Iterator[str]:
+        """Yield the ids of the comparisons of an answer with others."""
         item = item_part(response, 1)
-        for each in self._comparisons:
-            if response[len(item) :] in (self._students[at].suffix for at in (each.first, each.second)):
-                yield item + each.suffix
+        for column in self._comparisons:
+            if response[len(item) :] in (self._students[at].suffix for at in (column.first, column.second)):
+                yield item + column.suffix
 
-    def _calls(self, status: RecordStatus) -> int:
+    def _count_calls(self, status: RecordStatus) -> int:
         return len(status.factors) if self._per_factor else 1
 
-    # --- what is alike -----------------------------------------------------------------------
+    # --- groups of equal records -----------------------------------------------------------------------
 
     @property
-    def spared(self) -> Iterable[Spared]:
-        """Of what was walked over: a sum for each phase, teacher and model."""
+    def spared(self) -> Iterable[SparedRecords]:
+        """Return the sums of spared records so far, by phase, teacher and model."""
         return self._spared.values()
 
-    def alike(self) -> Iterator[Node]:
-        """What was walked over and did not come by itself: one node for all that are alike."""
-        return (node for node in self._counted() if node.records)
+    def list_grouped_nodes(self) -> Iterator[Node]:
+        """Yield what did not come by itself: one node for all records of a phase, teacher and model that are
+        alike."""
+        return (node for node in self._group_nodes() if node.records)
 
-    def _counted(self) -> Iterator[Node]:
-        for teacher, counts in self._alike.items():
+    def _group_nodes(self) -> Iterator[Node]:
+        for teacher, counts in self._groups.items():
             answers = counts.whole * len(self._students)
-            yield self._all("data_generation", teacher, None, SETTLED, counts.items + counts.whole)
+            yield self._make_group_node(
+                "data_generation", teacher, None, UP_TO_DATE, counts.items + counts.whole
+            )
             for student, count in zip(self._students, counts.answers, strict=True):
-                yield self._all("response_collection", teacher, student, SETTLED, count + counts.whole)
-            pairs = Counter(each.judge for each in self._comparisons)
+                yield self._make_group_node(
+                    "response_collection", teacher, student, UP_TO_DATE, count + counts.whole
+                )
+            pairs = Counter(column.judge for column in self._comparisons)
             for at, (judge, count) in enumerate(zip(self._judges, counts.verdicts, strict=True)):
                 whole = counts.whole * pairs[at] if self._comparisons else answers
-                yield self._all("evaluation", teacher, judge, SETTLED, count + whole)
+                yield self._make_group_node("evaluation", teacher, judge, UP_TO_DATE, count + whole)
             for computed, count in zip(self._computed, counts.computed, strict=True):
-                yield self._all("evaluation", teacher, computed, SETTLED, count + answers)
-            yield from self._fresh(teacher, counts)
+                yield self._make_group_node("evaluation", teacher, computed, UP_TO_DATE, count + answers)
+            yield from self._group_regenerated_nodes(teacher, counts)
 
-    def _fresh(self, teacher: str, counts: _Alike) -> Iterator[Node]:
-        """What follows from items and answers that are made anew: all is owed, whatever is recorded."""
+    def _group_regenerated_nodes(self, teacher: str, counts: _GroupCounts) -> Iterator[Node]:
+        """Yield the followers of items and answers that will be regenerated: all are owed, whatever is
+        recorded."""
         items, answers = counts.fresh_items, counts.fresh_answers
-        self.unanswered.update(dict.fromkeys(self._given, items))
-        for student in self._asked:
-            yield self._all("response_collection", teacher, student, student.statuses[None], items)
-        answers += items * len(self._asked)
-        asked = {student.name for student in self._asked}
-        pairs = Counter(each.judge for each in self._comparisons if asked.issuperset(each.of))
+        self.unanswered.update(dict.fromkeys(self._answered_students, items))
+        for student in self._called_students:
+            yield self._make_group_node(
+                "response_collection", teacher, student, student.statuses[None], items
+            )
+        answers += items * len(self._called_students)
+        called = {student.name for student in self._called_students}
+        pairs = Counter(column.judge for column in self._comparisons if called.issuperset(column.pair))
         for at, judge in enumerate(self._judges):
             made = items * pairs[at] + counts.fresh_pairs[at] if self._comparisons else answers
-            yield self._all("evaluation", teacher, judge, judge.statuses[None], made)
+            yield self._make_group_node("evaluation", teacher, judge, judge.statuses[None], made)
         for computed in self._computed:
-            yield self._all("evaluation", teacher, computed, computed.statuses[None], answers)
+            yield self._make_group_node("evaluation", teacher, computed, computed.statuses[None], answers)
 
-    def _all(
+    def _make_group_node(
         self,
         phase: Phase,
         teacher: str,
-        maker: _Maker | _Computed | None,
+        maker: _ModelColumn | _RuleColumn | None,
         status: RecordStatus,
         records: int,
     ) -> Node:
+        """Make one node for this many records that are alike."""
         name, part, calls = teacher if maker is None else maker.name, None, 0
-        if isinstance(maker, _Maker):
+        if isinstance(maker, _ModelColumn):
             part = maker.part
             if status.owed:
-                calls = self._calls(status) if phase == "evaluation" else 1
+                calls = self._count_calls(status) if phase == "evaluation" else 1
         return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
 
-    def _spare(self, response: str, names: tuple[str, str], student: _Maker) -> None:
-        """Note what is not made where an item, or an answer, that was lost comes again the same."""
+    def _note_spared(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
+        """Note which followers need not be made if a lost item or answer comes again unchanged."""
         entry = self._recorded.responses.get(response)
-        left = self._left("response_collection", response, *names)
+        left = self._includes_record("response_collection", response, *names)
         if entry is not None and entry.good:
             if left and student.statuses[entry].owed:
                 return  # it is made again for another reason, and judged again
             if left:
-                self._add_spared(Spared("response_collection", *names, 1, 1))
+                self._add_spared(SparedRecords("response_collection", *names, 1, 1))
         elif not left:
             return
-        foreseen, real = (self.below_response(response, names, anew) for anew in (always, never))
-        for spared in spared_of(foreseen, real):
+        foreseen, real = (
+            self.walk_judgments(response, names, is_outdated)
+            for is_outdated in (assume_outdated, assume_current)
+        )
+        for spared in find_spared(foreseen, real):
             self._add_spared(spared)
 
-    def _add_spared(self, more: Spared) -> None:
-        known = self._spared.get(more[:3])
-        if known is not None:
-            more = more._replace(records=known.records + more.records, calls=known.calls + more.calls)
+    def _add_spared(self, more: SparedRecords) -> None:
+        total = self._spared.get(more[:3])
+        if total is not None:
+            more = more._replace(records=total.records + more.records, calls=total.calls + more.calls)
         self._spared[more[:3]] = more

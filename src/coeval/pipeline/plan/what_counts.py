@@ -1,5 +1,5 @@
-"""What counts in a run's tables and measures: it follows from what lies in its folder alone, the
-configuration and what was taken over, and never from how the run was last started."""
+"""What counts in a run's tables: it follows from the configuration and inherited names in its folder, never
+from how the run was last started."""
 
 from __future__ import annotations
 
@@ -18,67 +18,66 @@ from coeval.store.jsonl import read_json
 from coeval.store.rundir import RunDir
 
 
-def planned_names(folder: RunDir) -> Planned | None:
-    """What counts: the names that the run's ``config.yaml`` holds, and those that ``resume_from`` took
-    over. None where there is no such file (older layouts).
+def read_planned_names(folder: RunDir) -> Planned | None:
+    """Read the names that count: those in the run's ``config.yaml``, and inherited ones. None without such a
+    file (older layouts).
 
-    Where no model plays a role, whoever is on record counts; where phase 3 leaves the items that are there
-    (Keep, Model), no total cuts them off. The rules of a start (does the source still exist?) are not asked
-    of what has run.
+    If no model plays a role, everybody on record counts; if phase 3 keeps existing items (Keep, Model), no
+    total limits them. Rules of a start (does the source still exist?) are not applied.
 
-    Raises ConfigError: the file is there and is no configuration; StoreError: a rubric that teachers wrote,
-    or what was taken over, cannot be read.
+    Raises ConfigError: the file is no configuration; StoreError: a rubric by teachers, or the inherited
+    names, cannot be read.
     """
     if not folder.config.exists():
         return None
     structure = check_structure(read_document(folder.config).data)
     if structure.config is None:
-        shown = [f"{folder.config}  {finding.message}" for finding in structure.findings[:MOST_SHOWN]]
-        raise ConfigError(shown, more=len(structure.findings) - len(shown))
+        lines = [f"{folder.config}  {finding.message}" for finding in structure.findings[:MOST_SHOWN]]
+        raise ConfigError(lines, more=len(structure.findings) - len(lines))
     config, inherited = structure.config, read_inherited_names(folder)
-    named = {task.name: _planned_task(config, task, folder, inherited) for task in config.tasks}
+    named = {task.name: _plan_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
-    given = {name for task in config.tasks for name in config.students_with_answers(task)}
-    students = frozenset({model.name for model in config.with_role("student")} | given) or None
+    answered = {name for task in config.tasks for name in config.students_with_answers(task)}
+    students = frozenset({model.name for model in config.with_role("student")} | answered) or None
     players = [*config.models, *config.with_role("student")]
     families = {
-        each.name: str(each.parameters.get("family") or each.parameters.get("model") or each.name)
-        for each in players
+        player.name: str(player.parameters.get("family") or player.parameters.get("model") or player.name)
+        for player in players
     }
-    simulated = frozenset(each.name for each in players if each.interface == "simulated")
+    simulated = frozenset(player.name for player in players if player.interface == "simulated")
     labels = {model.name: model.label for model in config.models if model.label is not None}
     labels |= {student.name: student.label for student in config.students if student.label is not None}
-    known = _or_all(students, _of(inherited, "student"))
+    counted_students = _add_names(students, _select_names(inherited, "student"))
     samples = {student.name: student.samples for student in config.with_role("student")}
     everybody = {model.name for model in config.with_role("student")}
     own = {
         name: frozenset(task.name for task in config.tasks if name in config.students_with_answers(task))
-        for name in given - everybody
+        for name in answered - everybody
     }
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
-    requested = {each.name: each.spec().open_names for each in players}
-    return Planned(known, named | others, families, simulated, labels, samples, some, requested)
+    requested = {player.name: player.spec().open_names for player in players}
+    return Planned(counted_students, named | others, families, simulated, labels, samples, some, requested)
 
 
 # Of a task that was taken over and that the file does not name: this run adds nothing to it.
 _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
-def _planned_task(
+def _plan_task(
     config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[InheritedName]
 ) -> PlannedTask:
     mine = frozenset(name for name in inherited if name.task == task.name)
-    factors = _or_all(_factors(task, folder), _of(mine, "factor"))
+    factors = _add_names(_read_factors(task, folder), _select_names(mine, "factor"))
     judged = None if factors is None else factors - task.checks.keys()
     playing = frozenset(model.name for model in config.with_role("judge")) or None
     judges = frozenset() if judged is not None and not judged else playing
-    teachers = _or_all(_teachers(config, task), _of(mine, "teacher"))
+    teachers = _add_names(_list_teachers(config, task), _select_names(mine, "teacher"))
     stays = config.experiment.mode("data_generation") in ("Keep", "Model")
     return PlannedTask(
         teachers=teachers,
-        judges=_or_all(judges, _of(mine, "judge") | {CHECK, EXACT_MATCH}),
+        judges=_add_names(judges, _select_names(mine, "judge") | {CHECK, EXACT_MATCH}),
         factors=factors,
-        labels=frozenset(task.label_attributes) | _of(mine, "label"),
+        labels=frozenset(task.label_attributes) | _select_names(mine, "label"),
         total=None if teachers is None or stays else task.sampling.most,
         supply=frozenset(list_item_suppliers(config, task)),
         scales={factor: task.scale_of(factor) for factor in sorted(judged or ())},
@@ -88,21 +87,23 @@ def _planned_task(
     )
 
 
-def _of(names: Iterable[InheritedName], kind: NameKind) -> frozenset[str]:
+def _select_names(names: Iterable[InheritedName], kind: NameKind) -> frozenset[str]:
     return frozenset(name.name for name in names if name.kind == kind)
 
 
-def _or_all(names: Names, more: frozenset[str]) -> Names:
+def _add_names(names: Names, more: frozenset[str]) -> Names:
     return None if names is None else names | more
 
 
-def _teachers(config: Config, task: TaskConfig) -> Names:
+def _list_teachers(config: Config, task: TaskConfig) -> Names:
     return frozenset((*list_item_suppliers(config, task), *list_item_writers(config, task))) or None
 
 
-def _factors(task: TaskConfig, folder: RunDir) -> Names:
-    """The factors that the file declares; those of phase 2 where teachers write them. A declared rubric
-    keeps there what the file has lost."""
+def _read_factors(task: TaskConfig, folder: RunDir) -> Names:
+    """Return the factors of a declared rubric, else those of phase 2; None if there are none yet.
+
+    A declared rubric's file of phase 2 keeps factors that the configuration has dropped.
+    """
     rubric = task.declared_rubric
     if not isinstance(rubric, dict):
         try:

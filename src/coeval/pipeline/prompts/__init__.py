@@ -1,7 +1,7 @@
-"""What models are told: the built-in templates, how a task's own take their place, answer schemas.
+"""Built-in prompt templates, how a task's own replace them, and schemas of replies.
 
-A template is a text file beside this module, filled by `coeval.core.text.fill_template`. Its text is part
-of the recipe of every record made with it, so a changed template is noticed on ``--continue``.
+A template is a text file beside this module, filled by `coeval.core.text.fill_template`. Its text is part of
+the recipe of every record made with it, so ``--continue`` notices a changed template.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ request, so that their values cannot stand in its text."""
 
 
 @cache
-def builtin(template_id: str) -> str:
-    """The built-in template of this id, without its final line break.
+def read_builtin_template(template_id: str) -> str:
+    """Read the built-in template of this id, without its final line break.
 
     Raises UsageError: there is no such template.
     """
@@ -74,27 +74,27 @@ _HEADING = "What the answer should look like: {output_description}\n\n"
 def find_template(
     library: Mapping[str, str], template_id: str, model_name: str, *, described: bool = True
 ) -> str:
-    """The template for one model: the task's own for this variant of it, for this model, the task's own, the
-    built-in; this without the heading of an output description where the task has none (``described``)."""
+    """Return the template for a model: the task's own for this variant, for this model, for all, else the
+    built-in one, whose heading of an output description goes unless ``described``."""
     for key in (f"{template_id}.{model_name}", f"{template_id}.{model_of(model_name)}", template_id):
         if key in library:
             return library[key]
-    template = builtin(template_id)
+    template = read_builtin_template(template_id)
     return template if described else template.replace(_HEADING, "")
 
 
 def render_rubric(rubric: Mapping[str, str]) -> str:
-    """One line ``- factor: criterion`` for each factor, as judges see it."""
+    """Render a rubric as judges see it: a line ``- factor: criterion`` for each factor."""
     return "\n".join(f"- {factor}: {' '.join(criterion.split())}" for factor, criterion in rubric.items())
 
 
 def render_attributes(attributes: Mapping[str, str]) -> str:
-    """``name: value; name: value``, or ``none``: reads well within a sentence and on a line of its own."""
+    """Render attributes as ``name: value; name: value``, or ``none``, which reads well in a sentence."""
     return "; ".join(f"{name}: {value}" for name, value in attributes.items()) or "none"
 
 
 def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    """An object with exactly these properties, which is all that strict structured output admits."""
+    """Return the schema of an object with exactly these properties, as strict structured output requires."""
     return {
         "type": "object",
         "properties": properties,
@@ -106,14 +106,14 @@ def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
 _STRING: dict[str, Any] = {"type": "string"}
 
 
-def _attribute_list() -> dict[str, Any]:
-    """A list of named entries, because strict structured output admits no open keys."""
+def _build_attribute_schema() -> dict[str, Any]:
+    """Return the schema of a list of named entries: strict structured output allows no open keys."""
     entry = object_schema(name=_STRING, values={"type": "array", "items": _STRING})
     return object_schema(attributes={"type": "array", "items": entry})
 
 
-TARGET_ATTRIBUTES = Schema("target_attributes", _attribute_list())
-NUANCED_ATTRIBUTES = Schema("nuanced_attributes", _attribute_list())
+TARGET_ATTRIBUTES = Schema("target_attributes", _build_attribute_schema())
+NUANCED_ATTRIBUTES = Schema("nuanced_attributes", _build_attribute_schema())
 RUBRIC = Schema(
     "rubric",
     object_schema(factors={"type": "array", "items": object_schema(name=_STRING, criterion=_STRING)}),

@@ -21,8 +21,8 @@ from coeval.pipeline.config.items_section import AnswerTable, Items
 from coeval.pipeline.config.names import is_valid_name
 from coeval.pipeline.config.roles import Teachers
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.pipeline.phases.answer_file import answer_map, answer_source
-from coeval.pipeline.phases.item_file import item_map, source_of
+from coeval.pipeline.phases.answer_file import build_answer_map, find_answer_source
+from coeval.pipeline.phases.item_file import build_item_map, find_item_source
 from coeval.pipeline.run_options import RunOptions
 from coeval.store.legacy import is_legacy
 from coeval.store.rundir import RunDir
@@ -60,7 +60,7 @@ def check_answer_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
             continue
         table = AnswerTable.model_validate(section)
         try:
-            for key, wrong, way in _find_unknown_columns(answer_source(table), answer_map(table)):
+            for key, wrong, way in _find_unknown_columns(find_answer_source(table), build_answer_map(table)):
                 if key != ("prompt",) or table.id is None:  # the id stands for the prompt then
                     key_name = "response" if key[0] == "attributes" else key[0]
                     yield Finding((*path, key_name), "V-33", wrong, way)
@@ -71,7 +71,7 @@ def check_answer_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
 
 def _check_columns(items: Items, path: KeyPath) -> Iterator[Finding]:
     """Check the columns of the first file; those of the others are checked as they are read."""
-    source, needed = source_of(items), item_map(items)
+    source, needed = find_item_source(items), build_item_map(items)
     for key, wrong, way in _find_unknown_columns(source, needed):
         yield Finding(_locate_column_key(items, path, key), "V-33", wrong, way)
     for key, wrong, way in _find_unknown_columns(source, ItemMap(items.prompt, attributes=items.responses)):

@@ -184,8 +184,8 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
         converted = convert_run(source.path, target.path, phases)
         for name in extended:
             (target.folder("rubric_mapping") / name).unlink(missing_ok=True)
-        nouns: dict[str, str] = {of: "file" if of in PHASES[:2] else "record" for of in phases}
-        counts = ", ".join(f"{pluralize(n, nouns[of])} of {of}" for of, n in converted.counts.items())
+        nouns: dict[str, str] = {name: "file" if name in PHASES[:2] else "record" for name in phases}
+        counts = ", ".join(f"{pluralize(n, nouns[name])} of {name}" for name, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
         return CopyResult(done, _describe_dropped_lines(converted.dropped))
     if "data_generation" in phases:
@@ -247,7 +247,9 @@ def foresee_cleared_folder(config: Config, folder: RunDir) -> ClearedFolder:
 def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
     """List the files of items and answers that people supply."""
     answers = (
-        folder.responses(task.name, of) for task in config.tasks for of in config.students_with_answers(task)
+        folder.responses(task.name, student)
+        for task in config.tasks
+        for student in config.students_with_answers(task)
     )
     return {*locate_item_files(config, folder), *answers}
 

@@ -24,9 +24,9 @@ from coeval.pipeline.phases.blueprint import (
     Kind,
     Proposal,
     ProposalWork,
-    declared_part,
+    find_declared_part,
 )
-from coeval.pipeline.plan.estimate.live_samples import add_samples, sampled_models
+from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
@@ -84,7 +84,7 @@ async def sample_for_estimate(
     be written; Draining: interrupted.
     """
     folder = run_folder(config)
-    needed = sampled_models(preview)
+    needed = list_sampled_models(preview)
     askable = []
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:
@@ -102,7 +102,7 @@ async def sample_for_estimate(
         )
     async with lock_and_open_session(config, prices, context, SessionOptions(askable)) as session:
         before = _sum_spent_usd(askable, session)
-        await add_samples(config, preview, lengths, [spec.name for spec in askable], session)
+        await add_live_samples(config, preview, lengths, [spec.name for spec in askable], session)
         if cost := _sum_spent_usd(askable, session) - before:
             context.watcher.note(
                 f"samples cost {dollars(cost)}: {folder.usage} keeps it, and it counts towards the "
@@ -155,12 +155,12 @@ class _ProposalBlueprint(Blueprint):
 
     def list_open_kinds(self, task: TaskConfig) -> list[Kind]:
         """List the kinds that neither the file nor the run, nor the one it resumes, has settled."""
-        return [kind for kind in KINDS if self._known.known_part(task, kind) is None]
+        return [kind for kind in KINDS if self._known.read_part(task, kind) is None]
 
-    def owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
-        return super().owed_proposals(task, kind) if kind in self.list_open_kinds(task) else []
+    def list_owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
+        return super().list_owed_proposals(task, kind) if kind in self.list_open_kinds(task) else []
 
-    def _stands(self, teacher: RoleModel, key: str) -> bool:
+    def _is_current(self, teacher: RoleModel, key: str) -> bool:
         entry = self._proposals.get(key)
         made = entry is not None and entry.good and entry.recipe == teacher.recipe.hash
         return made and not self._ask_again
@@ -170,11 +170,11 @@ class _ProposalBlueprint(Blueprint):
     ) -> ProposedPart | None:
         """Merge the proposals of one kind, or take the run's own; None if there are none."""
         if kind not in self.list_open_kinds(task):
-            return ProposedPart(task.name, kind, dict(self._known.known_part(task, kind)), ())
-        value = self.merged(task, kind, proposals_by_key)
+            return ProposedPart(task.name, kind, dict(self._known.read_part(task, kind)), ())
+        value = self.merge_proposals(task, kind, proposals_by_key)
         if value is None:
             return None
-        return ProposedPart(task.name, kind, value, tuple(self.authors(task, kind, proposals_by_key)))
+        return ProposedPart(task.name, kind, value, tuple(self.list_authors(task, kind, proposals_by_key)))
 
 
 async def request_proposals(
@@ -194,21 +194,21 @@ async def request_proposals(
     for choice in choices:
         context.watcher.note(choice)
     proposals = _ProposalBlueprint(config, folder, preview_run(config, options), ask_again=ask_again)
-    find_models_with_work = {
+    teachers_with_work = {
         teacher.name
         for task in config.tasks
         for kind in KINDS
-        for teacher, _ in proposals.owed_proposals(task, kind)
+        for teacher, _ in proposals.list_owed_proposals(task, kind)
     }
-    if not find_models_with_work:
+    if not teachers_with_work:
         return _collect_parts(config, proposals, {}, RunSummary())
     RunDir(folder.path / FOLDER).refuse_foreign()
-    specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in find_models_with_work]
+    specs = [m.spec() for m in config.models if probing.mode == "full" or m.name in teachers_with_work]
     board = Board(PHASES[:2], {})
     async with lock_and_open_session(config, prices, context, SessionOptions(specs, board)) as session:
-        await probe_models(session, probing, find_models_with_work, list_role_requests(config))
+        await probe_models(session, probing, teachers_with_work, list_role_requests(config))
         running = RunSession(config, options, folder, session)
-        works = list(proposals.works(running.asking))
+        works = list(proposals.make_works(running.asking))
         _expect_calls(board, works)
         context.watcher.begin(board)
         proposals_by_key = await running.collect_proposals(works, proposals.path)
@@ -241,7 +241,7 @@ def _collect_parts(
     result = Proposals(summary=summary)
     for task in config.tasks:
         for kind in KINDS:
-            if not isinstance(declared_part(task, kind), str):
+            if not isinstance(find_declared_part(task, kind), str):
                 continue
             part = proposals.build_part(task, kind, proposals_by_key)
             if part is None:
@@ -260,7 +260,7 @@ def _find_silent_teachers(config: Config, proposals: _ProposalBlueprint, result:
             continue
         silent = [
             teacher.name
-            for teacher, _ in proposals.requested(tasks[part.task], part.kind)
+            for teacher, _ in proposals.list_requests(tasks[part.task], part.kind)
             if teacher.name not in part.authors
         ]
         if silent:

@@ -78,8 +78,8 @@ def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
     file would hold it, or not work."""
     for model in loaded.data["models"]:
         bare = {name: value for name, value in model.items() if name != "access_key"}
-        shown = hide_credentials([model])[0]
-        if differing := [name for name, value in bare.items() if shown[name] != value]:
+        hidden = hide_credentials([model])[0]
+        if differing := [name for name, value in bare.items() if hidden[name] != value]:
             raise UsageError(
                 f"models.{model['name']}.{differing[0]} holds a credential, which would come into the "
                 "new file as well; put it into a key file first"

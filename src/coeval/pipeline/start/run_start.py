@@ -20,11 +20,11 @@ from coeval.models.batch.job_list import Batching, BatchMode, PollPace
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import Blueprint
-from coeval.pipeline.phases.supplied import with_found_labels
+from coeval.pipeline.phases.supplied import declare_item_labels
 from coeval.pipeline.plan.count_plan import read_recipes
-from coeval.pipeline.plan.preview import Preview, preview_run, supply_of
+from coeval.pipeline.plan.preview import Preview, preview_run, read_start_supply
 from coeval.pipeline.plan.run_plan import FLOWING
-from coeval.pipeline.plan.what_counts import planned_names
+from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession
 from coeval.pipeline.start.checks import refuse_bad_start
@@ -85,8 +85,8 @@ async def start_run(
         refuse_bad_start(config, options)  # another folder now than the one that was checked
     config, choices = resolve_hosts(config, options, context.keys, prices)
     context = replace(context, batching=_choose_batching(config, options.batches, watcher))
-    supply = supply_of(config, options)
-    supply.need_items()
+    supply = read_start_supply(config, options)
+    supply.refuse_missing_items()
     opening = SessionOptions([model.spec() for model in options.models_to_open(config)], log=True)
     async with lock_and_open_session(config, prices, context, opening) as session:
         for choice in choices:
@@ -94,7 +94,7 @@ async def start_run(
         if not options.overwrite:
             read_recipes(folder)  # where they cannot be read, it is told before anything is asked
         preview = preview_run(config, options, supply)
-        preview.refuse(options)
+        preview.refuse_start(options)
         for remark in supply.remarks():
             watcher.warn(remark)
         _refuse_unaffordable(config, preview, prices, session, options)
@@ -102,23 +102,25 @@ async def start_run(
         requested = list_role_requests(config) if options.batches.asks else ()
         await probe_models(session, probing, find_models_with_work(preview), requested)
         if config.experiment.estimate_cost:
-            from coeval.pipeline.plan.estimate.live_samples import estimate_at_start
+            from coeval.pipeline.plan.estimate.live_samples import write_start_estimate
 
-            await estimate_at_start(config, preview, session, prices, phase_barriers=options.phase_barriers)
+            await write_start_estimate(
+                config, preview, session, prices, phase_barriers=options.phase_barriers
+            )
         _record_look(config, options, preview, watcher)
-        supply.put(folder)
+        supply.write_items(folder)
         meta = _prepare_folder(config, options, folder, watcher)
-        settled = with_found_labels(config, supply)
+        settled = declare_item_labels(config, supply)
         if preview.records_folder.path == folder.path:
             for files in preview.plan.recorded.files:
                 files.forget_replacements()
-        supply.forget()
+        supply.drop_lines()
         anchored = folder.at_absolute_path()
         blueprint = Blueprint(
             settled, anchored, follow_file=options.continue_run, inherited=find_source_run(config)
         )
         run_session = RunSession(settled, options, anchored, session)
-        run_session.summary.notes += [remark for answers in supply.answers for remark in answers.said]
+        run_session.summary.notes += [remark for answers in supply.answers for remark in answers.notes]
         yield StartedRun(run_session, blueprint, meta, preview)
 
 
@@ -150,9 +152,9 @@ def _refuse_unaffordable(
     budget = config.experiment.budget_usd
     if budget is None or options.continue_run or session.accounts.jobs.exists():
         return
-    from coeval.pipeline.plan.estimate.run_estimate import least_cost_usd
+    from coeval.pipeline.plan.estimate.run_estimate import estimate_least_cost_usd
 
-    least = least_cost_usd(config, preview, prices)
+    least = estimate_least_cost_usd(config, preview, prices)
     if least is not None:
         as_started = f" {OVERWRITE.flag}" if options.overwrite else ""
         require_budget(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
@@ -166,10 +168,10 @@ def _record_look(config: Config, options: RunOptions, preview: Preview, watcher:
         return
     if source is not folder and "evaluation" not in list_inherited_phases(config):
         return  # its scores are not among those to come
-    from coeval.pipeline.plan.run_reading import record_extension
+    from coeval.pipeline.plan.run_reading import record_look_before_extension
 
     planned = preview.plan_count.total("data_generation").planned
-    if unwritten := record_extension(source, folder, planned):
+    if unwritten := record_look_before_extension(source, folder, planned):
         watcher.warn(unwritten)
 
 
@@ -235,6 +237,6 @@ def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> di
 def _read_planned_names(source: RunDir) -> Planned | None:
     """Read which names count in a source run; None (all of them) if its configuration cannot be read."""
     try:
-        return planned_names(source)
+        return read_planned_names(source)
     except (ConfigError, StoreError):
         return None

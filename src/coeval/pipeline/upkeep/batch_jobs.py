@@ -1,4 +1,4 @@
-"""What batch jobs of a run have brought, made records of without asking anything more; or their end."""
+"""Fetch or cancel the batch jobs of a run, and make records of their results without further requests."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from coeval.store.rundir import RunDir
 async def fetch_batches(
     folder: RunDir, keys: Keys, watcher: Watcher, interrupt: asyncio.Event, *, cancel: bool = False
 ) -> RunSummary:
-    """Collect the jobs of a run that have ended, of every phase and interface, and make their records.
+    """Collect the finished batch jobs of a run, and make their records by the configuration in its folder.
 
-    The run's own configuration, as it lies in the folder, says what they are for. Nothing is submitted, and
-    no model is asked. ``cancel``: have all jobs cancelled first; what is done by then is paid, and kept. Jobs
-    of models that the configuration has no more are given up then.
+    No model is called. ``cancel``: cancel open jobs first; what is done by then is paid, and kept. Jobs of
+    models that have left the configuration are then given up.
 
-    Raises UsageError: a credential is missing, or records of another configuration stand in the run;
+    Raises UsageError: a credential is missing, or records of another configuration are in the run;
     StoreError: the run folder cannot be read or written.
     """
-    config = _there(load_config(folder.config), folder)
+    config = _relocate_config(load_config(folder.config), folder)
     if cancel:
         names = {model.name for model in config.models}
         with folder.hold_lock():
@@ -41,8 +40,8 @@ async def fetch_batches(
     return await run_phases(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
 
 
-def _there(config: Config, folder: RunDir) -> Config:
-    """The configuration of a run where it lies now, with nobody probed."""
+def _relocate_config(config: Config, folder: RunDir) -> Config:
+    """Point a configuration to the folder where its run is now, without probes."""
     path = folder.path.resolve()
     place = {"storage_folder": str(path.parent), "id": path.name, "probe_mode": "disable"}
     return config.model_copy(update={"experiment": config.experiment.model_copy(update=place)})

@@ -1,4 +1,4 @@
-"""Planned and there, file by file: where a run lacks records."""
+"""Gaps of a run: planned and existing records, file by file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, Phase
 from coeval.pipeline.phases.blueprint import KINDS, Blueprint
-from coeval.pipeline.phases.supplied import ShortSupply, short_answers, short_supplies
-from coeval.pipeline.plan.count_plan import PlanCount, count_plan, mixed_sentence, read_recipes
-from coeval.pipeline.plan.preview import make_plan
-from coeval.pipeline.plan.recorded import Recorded
-from coeval.pipeline.plan.run_plan import Node, Spared
+from coeval.pipeline.phases.supplied import ShortSupply, find_short_answers, find_short_supplies
+from coeval.pipeline.plan.count_plan import PlanCount, count_plan, describe_mixed_records, read_recipes
+from coeval.pipeline.plan.preview import build_plan
+from coeval.pipeline.plan.recorded import RunIndex
+from coeval.pipeline.plan.run_plan import Node, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup, build_setup
 from coeval.pipeline.run_options import ChangePolicy, RunOptions, run_folder
 from coeval.pipeline.start.inherit import find_source_run
@@ -32,7 +32,7 @@ from coeval.store.rundir import RunDir
 
 @dataclass(slots=True)
 class FileGap:
-    """Records of one file: those of the plan, and how many of them are there, good and whole."""
+    """Planned records of one file, and how many of them exist, good and complete."""
 
     phase: Phase
     planned: int = 0
@@ -41,42 +41,41 @@ class FileGap:
 
 @dataclass(slots=True)
 class Gaps:
-    """``files`` in the order of the plan; ``unsettled`` are tasks whose phases 1–2 are not finished;
-    ``short`` the files of items that people have to add to; ``mixed`` tells of records that are there and of
-    another configuration (`mixed_sentence`)."""
+    """The gaps of a run. ``files`` in the order of the plan; ``unsettled``: tasks whose phases 1–2 are
+    unfinished; ``short``: supplied files that people have to extend; ``mixed``: see
+    `describe_mixed_records`."""
 
     files: dict[Path, FileGap] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
     short: list[ShortSupply] = field(default_factory=list)
     mixed: str = ""
 
-    def missing(self, phase: Phase) -> int:
+    def count_missing(self, phase: Phase) -> int:
         return sum(gap.planned - gap.there for gap in self.files.values() if gap.phase == phase)
 
     @property
     def owed(self) -> int:
-        """How much is missing, tasks whose phases 1–2 are not finished among it."""
-        return sum(map(self.missing, _NOUNS)) + len(self.unsettled)
+        """Count missing records; a task whose phases 1–2 are unfinished counts as one."""
+        return sum(map(self.count_missing, _NOUNS)) + len(self.unsettled)
 
     @property
-    def lacking(self) -> list[tuple[str, int]]:
-        """The files of phases 3–5 that lack records, by their names in the run's folder, and how many each
-        lacks; in the order of the plan."""
+    def lacking_files(self) -> list[tuple[str, int]]:
+        """List the files of phases 3–5 that lack records, with how many, in the order of the plan."""
         return [
             (f"{path.parent.name}/{path.name}", gap.planned - gap.there)
             for path, gap in self.files.items()
             if gap.phase in _NOUNS and gap.planned > gap.there
         ]
 
-    def sentences(self, *, files: bool = True) -> Iterator[str]:
-        """What of the plan is not there, for people; and where, unless all ``files`` are shown beside it."""
+    def describe(self, *, files: bool = True) -> Iterator[str]:
+        """Say what is missing from the plan; with ``files``, also in which files."""
         if self.unsettled:
             yield f"phases 1–2 are not finished for {join_names(self.unsettled)}"
-        if said := describe_missing_records({phase: self.missing(phase) for phase in _NOUNS}):
+        if sentence := describe_missing_records({phase: self.count_missing(phase) for phase in _NOUNS}):
             yield (
-                f"{said}; see {join_names((name for name, _ in self.lacking), _MOST_NAMED)}"
+                f"{sentence}; see {join_names((name for name, _ in self.lacking_files), _MOST_NAMED)}"
                 if files
-                else said
+                else sentence
             )
 
 
@@ -91,69 +90,69 @@ _NOUNS: dict[Phase, str] = {
 
 
 def describe_missing_records(counts: Mapping[Phase, int]) -> str:
-    """How many records of phases 3–5 are not there, in words; empty: none."""
+    """Say how many records of phases 3–5 are missing; empty if none."""
     parts = [pluralize(counts[phase], noun) for phase, noun in _NOUNS.items() if counts[phase]]
     return f"missing from the plan: {join_names(parts)}" if parts else ""
 
 
-def find_gaps(folder: RunDir, config: Config, recorded: Recorded, damaged: Collection[Path] = ()) -> Gaps:
-    """Hold what is ``recorded`` in ``folder`` against the whole plan of ``config``.
+def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Collection[Path] = ()) -> Gaps:
+    """Compare the records of ``folder`` with the whole plan of ``config``; nothing is changed.
 
-    Documents of phases 1–2 that are ``damaged`` do not count. Reads, and changes nothing.
+    Documents of phases 1–2 that are ``damaged`` do not count.
     """
     gaps = Gaps()
     blueprint = Blueprint(config, folder, follow_file=True, inherited=find_source_run(config))
-    setups, known = [], read_recipes(folder)
+    setups, recipes = [], read_recipes(folder)
     for task in config.tasks:
-        unusable = any(blueprint.artifact(task.name, kind) in damaged for kind in KINDS)
-        drawn = None if unusable else blueprint.known(task)
+        unusable = any(blueprint.artifact_path(task.name, kind) in damaged for kind in KINDS)
+        drawn = None if unusable else blueprint.read_blueprint(task)
         if drawn is None:
             gaps.unsettled.append(task.name)
         else:
-            setups.append(build_setup(config, task, drawn).as_recorded(known))
-    plan = make_plan(
+            setups.append(build_setup(config, task, drawn).with_recorded_recipes(recipes))
+    plan = build_plan(
         config, RunOptions(continue_run=True, change_policy=ChangePolicy.REPORT), setups, recorded
     )
-    gaps.short = short_supplies(plan, folder)
+    gaps.short = find_short_supplies(plan, folder)
     for lacking in gaps.short:
         gaps.files[lacking.path] = FileGap("data_generation", planned=lacking.missing)
-    found = count_plan(plan, _FileCount(folder, gaps))
-    for (of, student), missing in found.unanswered.items():
-        path = folder.responses(of, student)
+    counts = count_plan(plan, _FileCounter(folder, gaps))
+    for (task_name, student), missing in counts.unanswered.items():
+        path = folder.responses(task_name, student)
         gaps.files.setdefault(path, FileGap("response_collection")).planned += missing
-    gaps.short += short_answers(found.unanswered, config)
-    gaps.mixed = mixed_sentence(found.changed)
+    gaps.short += find_short_answers(counts.unanswered, config)
+    gaps.mixed = describe_mixed_records(counts.changed)
     return gaps
 
 
-class _FileCount(PlanCount):
+class _FileCounter(PlanCount):
     """Counts by file too; a plan may have a million records in a dozen files."""
 
     def __init__(self, folder: RunDir, gaps: Gaps) -> None:
         super().__init__()
         self._folder = folder
         self._gaps = gaps
-        self._known: dict[tuple[str, Phase, str, str], FileGap] = {}
+        self._gaps_by_key: dict[tuple[str, Phase, str, str], FileGap] = {}
 
-    def add(self, setup: TaskSetup, node: Node) -> None:
-        super().add(setup, node)
-        gap = self._gap(setup, node)
+    def add_node(self, setup: TaskSetup, node: Node) -> None:
+        super().add_node(setup, node)
+        gap = self._find_gap(setup, node)
         gap.planned += node.records
         gap.there += 0 if node.owed else node.records
 
-    def spare(self, setup: TaskSetup, spared: Spared) -> None:
-        """What follows from a record that was lost is there all the same."""
-        super().spare(setup, spared)
-        self._gap(setup, spared).there += spared.records
+    def add_spared(self, setup: TaskSetup, spared: SparedRecords) -> None:
+        """Count followers of a lost record as existing."""
+        super().add_spared(setup, spared)
+        self._find_gap(setup, spared).there += spared.records
 
-    def _gap(self, setup: TaskSetup, record: Node | Spared) -> FileGap:
-        place = (setup.task.name, record.phase, record.teacher, record.name)
-        if place not in self._known:
-            path = self._path(setup, *place[1:])
-            self._known[place] = self._gaps.files.setdefault(path, FileGap(record.phase))
-        return self._known[place]
+    def _find_gap(self, setup: TaskSetup, record: Node | SparedRecords) -> FileGap:
+        key = (setup.task.name, record.phase, record.teacher, record.name)
+        if key not in self._gaps_by_key:
+            path = self._locate_file(setup, *key[1:])
+            self._gaps_by_key[key] = self._gaps.files.setdefault(path, FileGap(record.phase))
+        return self._gaps_by_key[key]
 
-    def _path(self, setup: TaskSetup, phase: Phase, teacher: str, name: str) -> Path:
+    def _locate_file(self, setup: TaskSetup, phase: Phase, teacher: str, name: str) -> Path:
         task = setup.task.name
         match phase:
             case "data_generation":
@@ -177,14 +176,14 @@ class _CheckPart(msgspec.Struct):
 
 
 class UnscoredChecks(NamedTuple):
-    """``records`` lack factors; ``reasons``: how often each task and factor has which."""
+    """How many ``records`` lack factors; ``reasons``: (task, factor, reason) → how often."""
 
     records: int
     reasons: Counter[tuple[str, str, str]]
 
 
 def read_unscored_checks(folder: RunDir) -> UnscoredChecks:
-    """Read why checks have no score; raises StoreError where a file cannot be read."""
+    """Read why checks have no score; raises StoreError if a file cannot be read."""
     paths = [path for path in folder.files("evaluation") if path.name.endswith(f".{CHECK}.evaluations.jsonl")]
     lacking: dict[str, _CheckPart] = {}
     for _, part in RecordFiles().lines(paths, _CheckPart):
@@ -206,8 +205,8 @@ _BY_FILE = "coeval run --config FILE --continue (FILE: the experiment file that 
 
 
 def continue_command(folder: RunDir) -> str:
-    """By the configuration that the run keeps; by the file that it came of, where that copy is not usable,
-    names another folder from here, or lacks the credentials that were taken out of it."""
+    """Return the command that continues a run: by its own configuration, or by the original file if that copy
+    is unusable, names another folder, or lacks credentials."""
     try:
         config = load_config(folder.config)
         whole = HIDDEN.encode() not in folder.config.read_bytes()

@@ -1,6 +1,6 @@
-"""A check of a judge is a run of its own: items and answers of the anchor's run, and one judge.
+"""A check of a judge: a run of its own, with items and answers of the anchor's run, and one judge.
 
-So it is priced, held to its budget, journalled and continued as every run is.
+So it is priced, held to its budget, journalled and continued like every run.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ RESULT = "judge.json"
 
 
 class JudgeCheck(NamedTuple):
-    """``config`` is the run that judges again, ``anchor`` the scores it is held against; ``continues`` an
-    earlier start that did not end."""
+    """A prepared check: ``config`` judges again, ``anchor`` are the scores to compare with; ``continues`` an
+    earlier check that was not finished."""
 
     judge: str
     source: RunDir
@@ -47,32 +47,32 @@ class JudgeCheck(NamedTuple):
     anchor: Scores
     continues: bool
 
-    def drift(self) -> JudgeDrift:
-        """Compare what the check has brought so far; raises as `judge_drift`."""
+    def measure_drift(self) -> JudgeDrift:
+        """Compare the check's scores so far with the anchor; raises as `judge_drift`."""
         with RunReader(self.source.path) as before, RunReader(self.folder.path) as after:
-            found = compare_with_anchor(self.judge, self.anchor, read_judge_scores(after, self.judge))
+            drift = compare_with_anchor(self.judge, self.anchor, read_judge_scores(after, self.judge))
             then = read_served_models(before, self.judge)
-            return msgspec.structs.replace(found, served=(then, read_served_models(after, self.judge)))
+            return msgspec.structs.replace(drift, served=(then, read_served_models(after, self.judge)))
 
 
 class CheckRequest(NamedTuple):
-    """``anchor`` is a run's folder, or the ``labels.jsonl`` of one; ``items`` how many of its items are
-    judged again, None for all; ``models`` an experiment file that says how the judge is asked now."""
+    """``anchor`` is a run's folder, or its ``labels.jsonl``; ``items``: how many of its items are judged
+    again (None: all); ``models``: an experiment file with the judge's present settings."""
 
     judge: str
     anchor: Path
     items: int | None = None
     models: Path | None = None
     budget_usd: float | None = None
-    anew: bool = False
+    start_over: bool = False
 
 
 def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck:
-    """Make the check's folder, in ``home`` or else beside the anchor's run; nobody is asked.
+    """Make the check's folder, in ``home`` or else beside the anchor's run; no model is called.
 
-    A check of the same judge that did not end is continued, unless ``anew``.
+    An unfinished check of the same judge is continued, unless ``start_over``.
 
-    Raises UsageError: the anchor is no run, or holds no score of the judge; it compares answers in pairs.
+    Raises UsageError: the anchor is no run, has no score of the judge, or compares answers in pairs.
     """
     by_people = request.anchor.name == LABELS
     source = RunDir(request.anchor.parent if by_people else request.anchor)
@@ -81,16 +81,16 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     config = load_config(source.config)
     if any(task.judging == "pairwise" for task in config.tasks):
         raise UsageError(f"{source.path} compares answers in pairs; name a run that scores answers")
-    judge = _judge(config, request)
+    judge = _find_judge(config, request)
     with RunReader(source.path) as reader:
-        anchor = _labels(source) if by_people else read_judge_scores(reader, judge.name)
+        anchor = _average_labels(source) if by_people else read_judge_scores(reader, judge.name)
     if not anchor:
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
-    folder, continues = _folder(source, home or source.path.resolve().parent, request)
-    items = _drawn({place.item for place in anchor}, request.items)
+    folder, continues = _choose_folder(source, home or source.path.resolve().parent, request)
+    items = _draw_items({place.item for place in anchor}, request.items)
     scores = {place: value for place, value in anchor.items() if place.item in items}
-    checked = _judge_alone(
+    checked = _configure_judge_alone(
         config, judge, source, folder, {place.task for place in scores}, request.budget_usd
     )
     if not continues:
@@ -102,14 +102,15 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     return JudgeCheck(judge.name, source, checked, folder, scores, continues)
 
 
-def _judge(config: Config, request: CheckRequest) -> ModelConfig:
+def _find_judge(config: Config, request: CheckRequest) -> ModelConfig:
+    """Return the judge's configuration. One that runs code has to be in a file that the user named."""
     models = config.models
     if request.models is not None:
         models = load_config(request.models).models
     judges = {model.name: model for model in models if "judge" in model.roles}
     if request.judge not in judges:
-        known = join_names(sorted(judges)) or "none"
-        raise UsageError(f"--judge {request.judge}: no judge of that name; there are: {known}")
+        names = join_names(sorted(judges)) or "none"
+        raise UsageError(f"--judge {request.judge}: no judge of that name; there are: {names}")
     if request.models is None and any(describe_user_code([judges[request.judge]])):
         raise UsageError(
             f"--judge {request.judge} runs code, which no file names that was given here; give the "
@@ -118,33 +119,33 @@ def _judge(config: Config, request: CheckRequest) -> ModelConfig:
     return judges[request.judge]
 
 
-def _labels(source: RunDir) -> dict[ScoreKey, float]:
-    """What people gave, the mean where several did."""
-    given: dict[ScoreKey, list[float]] = {}
+def _average_labels(source: RunDir) -> dict[ScoreKey, float]:
+    """Average the labels of several people by answer and factor."""
+    values_by_place: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
         if label.is_given and label.value is not None:
             place = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
-            given.setdefault(place, []).append(label.value)
-    return {place: sum(values) / len(values) for place, values in given.items()}
+            values_by_place.setdefault(place, []).append(label.value)
+    return {place: sum(values) / len(values) for place, values in values_by_place.items()}
 
 
-def _drawn(items: Collection[str], most: int | None) -> set[str]:
-    """The same items at every check: those whose ids hash lowest."""
+def _draw_items(items: Collection[str], most: int | None) -> set[str]:
+    """Return the same items at every check: those whose ids hash lowest."""
     return set(sorted(items, key=digest)[:most])
 
 
-def _folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
-    """Where the check goes, and whether an earlier one is continued there."""
+def _choose_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
+    """Return the check's folder, and whether an unfinished check is continued there."""
     stem = f"{source.path.resolve().name}-check-{request.judge.replace('/', '-')}"
     number = 1
     while (folder := RunDir(home / f"{stem}-{number}")).path.exists():
-        if not request.anew and not (folder.path / RESULT).exists():
+        if not request.start_over and not (folder.path / RESULT).exists():
             return folder, folder.meta.exists()
         number += 1
     return folder, False
 
 
-def _judge_alone(
+def _configure_judge_alone(
     config: Config,
     judge: ModelConfig,
     source: RunDir,
@@ -152,8 +153,8 @@ def _judge_alone(
     tasks: Collection[str],
     budget_usd: float | None,
 ) -> Config:
-    """The anchor's experiment with these tasks and this judge alone; what comes before judging is kept as it
-    is."""
+    """Copy the anchor's configuration with these tasks and this judge alone; phases before judging are
+    kept."""
     keep = dict.fromkeys(
         ("attribute_mapping", "rubric_mapping", "data_generation", "response_collection"), "Keep"
     )
@@ -168,10 +169,10 @@ def _judge_alone(
     }
     models = []
     for model in config.models:
-        asked = judge if model.name == judge.name else model
-        roles = [role for role in model.roles if role != "judge"] + ["judge"] * (asked is judge)
+        chosen = judge if model.name == judge.name else model
+        roles = [role for role in model.roles if role != "judge"] + ["judge"] * (chosen is judge)
         if roles:
-            models.append(asked.model_copy(update={"roles": roles}))
+            models.append(chosen.model_copy(update={"roles": roles}))
     if judge.name not in {model.name for model in models}:
         models.append(judge.model_copy(update={"roles": ["judge"]}))
     kept = [task for task in config.tasks if task.name in tasks]
@@ -180,13 +181,13 @@ def _judge_alone(
 
 
 def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
-    """Copy the lines of a run's items and answers; taking over leaves what is there."""
-    read = make_decoder(_WithId)
+    """Copy the lines of these items and answers."""
+    read = make_decoder(_IdField)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):
             lines = [line.text for line in read_whole_lines(path) if read(line.text).id in kept]
             write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))
 
 
-class _WithId(msgspec.Struct):
+class _IdField(msgspec.Struct):
     id: str = ""

@@ -26,7 +26,8 @@ SIMULATED, FUNCTION = "simulated", "python"
 
 
 class NewModel(NamedTuple):
-    """``options`` are parameters beside the provider's identifier; of a function, its ``callable``."""
+    """A model of a new file. ``options`` are parameters beside its identifier; of a function, its
+    ``callable``."""
 
     name: str
     interface: str
@@ -41,47 +42,53 @@ def simulated_models(roles: Collection[str]) -> tuple[NewModel, ...]:
     if "teacher" in roles:
         sizes = {"large": 0.85, "medium": 0.6, "small": 0.35}
         return tuple(
-            _sim(size, ("teacher", "student", "judge"), skill=skill) for size, skill in sizes.items()
+            _simulated_model(size, ("teacher", "student", "judge"), skill=skill)
+            for size, skill in sizes.items()
         )
-    students = (_sim("large", ("student",), skill=0.85), _sim("small", ("student",), skill=0.35))
+    students = (
+        _simulated_model("large", ("student",), skill=0.85),
+        _simulated_model("small", ("student",), skill=0.35),
+    )
     return (
         *(students if "student" in roles else ()),
-        *([_sim("judge", ("judge",))] if "judge" in roles else []),
+        *([_simulated_model("judge", ("judge",))] if "judge" in roles else []),
     )
 
 
-def _sim(name: str, roles: tuple[str, ...], **options: float) -> NewModel:
+def _simulated_model(name: str, roles: tuple[str, ...], **options: float) -> NewModel:
     return NewModel(f"sim-{name}", SIMULATED, f"sim-{name}", None, roles, options)
 
 
 class IdColumnFinder:
-    """Finds out, while the rows of tables are read, which of their columns tells rows apart: one that is
-    called like an id, and has another value in each row. Values are remembered by 8 bytes of their hash.
-    ``rejected`` are the columns that are none, each with the reason."""
+    """Finds the column that identifies rows while tables are read: named like an id, with another value in
+    each row.
+
+    Values are remembered by 8 bytes of their hash. ``rejected``: column → why it is none.
+    """
 
     def __init__(self, columns: Collection[str]) -> None:
         self.rejected: dict[str, str] = {}
         self._seen: dict[str, set[bytes]] = {name: set() for name in guess_id_columns(columns)}
 
     @property
-    def found(self) -> str | None:
+    def column(self) -> str | None:
         return next(iter(self._seen), None)
 
-    def watched(self, tables: Iterable[Table]) -> Iterator[Table]:
+    def watch_tables(self, tables: Iterable[Table]) -> Iterator[Table]:
         for table in tables:
-            yield replace(table, rows=self._of(table.rows))
+            yield replace(table, rows=self._watch_rows(table.rows))
 
-    def _of(self, rows: Iterator[TableRow]) -> Iterator[TableRow]:
+    def _watch_rows(self, rows: Iterator[TableRow]) -> Iterator[TableRow]:
         for row in rows:
             if isinstance(row.fields, dict):
                 for name in [*self._seen]:
-                    if reason := self._note(name, row.fields.get(name)):
+                    if reason := self._reject_reason(name, row.fields.get(name)):
                         del self._seen[name]
                         self.rejected[name] = f"{reason} (line {row.line})"
             yield row
 
-    def _note(self, name: str, value: Any) -> str:
-        """Remember a value; return why its column is none of ids, or ""."""
+    def _reject_reason(self, name: str, value: Any) -> str:
+        """Remember a value; return why its column identifies no rows, or ""."""
         if isinstance(value, bool | float) or not isinstance(value, str | int) or not str(value).strip():
             return f"{name} is empty or not an id"
         key = blake2b(str(value).encode(), digest_size=8).digest()
@@ -93,9 +100,9 @@ class IdColumnFinder:
 
 @dataclass(frozen=True, slots=True)
 class NewItems:
-    """The table of a new experiment file. ``labels`` are the columns of right answers, each with the values
-    that it has; without one a judge is asked. ``responses`` are columns of answers that exist, by student; no
-    other student is named then. ``license`` is what somebody says of it, else empty."""
+    """The table of a new experiment file. ``labels``: column of right answers → its values; without any, a
+    judge is asked. ``responses``: student → column of existing answers; no other student is named then.
+    ``license``: as the user states it, else empty."""
 
     choice: SourceChoice
     source: TableSource
@@ -109,8 +116,8 @@ class NewItems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewExperiment:
-    """``items`` are the keys of a task's `items`; without them teachers write items and rubric. ``answered``
-    are students whose answers exist, each with the keys of its `responses`."""
+    """A new experiment file. ``items`` are the keys of a task's `items`; without them teachers write items
+    and rubric. ``answered``: student with existing answers → the keys of its `responses`."""
 
     by: str
     name: str
@@ -127,9 +134,9 @@ class NewExperiment:
 def experiment_from_table(
     by: str, name: str, table: NewItems, models: Sequence[NewModel] | None = None
 ) -> NewExperiment:
-    """Make the experiment of a table, its task of the same name; without ``models``, simulated ones."""
+    """Make the experiment of a table, with one task of the same name; without ``models``, simulated ones."""
     identifier = clean_task_name(name) or "items"
-    description, output = _words(table.map, table.labels)
+    description, output = _describe_task(table.map, table.labels)
     roles = [*([] if table.responses else ["student"]), *([] if table.labels else ["judge"])]
     against = "agrees with the reference" if table.map.reference is not None else "is right and complete"
     return NewExperiment(
@@ -140,13 +147,18 @@ def experiment_from_table(
         output=output,
         models=simulated_models(roles) if models is None else models,
         rubric={} if table.labels else {"accuracy": f"The answer {against}."},
-        items=dict(_items(table)),
+        items=dict(_list_item_keys(table)),
     )
 
 
-def experiment_text(new: NewExperiment) -> str:
-    """Write the file; whether it holds is for `read_config` to say."""
-    parts = (_models_text(new.models), _answered_text(new), _task_text(new), _experiment_text(new))
+def write_experiment_text(new: NewExperiment) -> str:
+    """Write the text of the file; `read_config` checks it."""
+    parts = (
+        _write_models(new.models),
+        _write_answered_students(new),
+        _write_task(new),
+        _write_experiment(new),
+    )
     head = f"# Written by `{new.by}`; docs/configuration.md explains each key."
     return "\n".join([head, *(line for part in parts if (lines := [*part]) for line in ("", *lines))]) + "\n"
 
@@ -160,14 +172,15 @@ _SWEEP_NOTES = {
 }
 
 
-def sweep_text(settings: Mapping[str, Any]) -> str:
+def write_sweep_text(settings: Mapping[str, Any]) -> str:
     """Write the file of a sweep, each key with its note."""
     head = "# Written by `coeval init`; docs/sweeps.md explains each key, which is a flag of the command too."
     rows = [(f"{key}: {yaml_line(value)}", _SWEEP_NOTES[key]) for key, value in settings.items()]
     return "\n".join([head, "", *(f"{row:<40}  # {note}" for row, note in rows)]) + "\n"
 
 
-def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
+def _write_models(models: Sequence[NewModel]) -> Iterator[str]:
+    """Write the section ``models``."""
     if models:
         written = any("teacher" in model.roles for model in models)
         items = "Teachers write items, students answer them" if written else "Students answer the items"
@@ -197,7 +210,7 @@ def _models_text(models: Sequence[NewModel]) -> Iterator[str]:
             yield "      judge: {temperature: 0.0}"
 
 
-def _answered_text(new: NewExperiment) -> Iterator[str]:
+def _write_answered_students(new: NewExperiment) -> Iterator[str]:
     if new.answered:
         yield "students:                     # existing answers: no calls"
     for name, table in new.answered.items():
@@ -205,7 +218,8 @@ def _answered_text(new: NewExperiment) -> Iterator[str]:
         yield f"    responses: {yaml_line(dict(table))}"
 
 
-def _task_text(new: NewExperiment) -> Iterator[str]:
+def _write_task(new: NewExperiment) -> Iterator[str]:
+    """Write the section ``tasks``."""
     yield "tasks:"
     yield f"  - name: {yaml_line(new.task)}"
     yield f"    description: {yaml_line(new.description)}"
@@ -233,7 +247,7 @@ _WRITTEN_ITEMS = (
 )
 
 
-def _experiment_text(new: NewExperiment) -> Iterator[str]:
+def _write_experiment(new: NewExperiment) -> Iterator[str]:
     yield "experiment:"
     yield f"  id: {yaml_line(new.name)}"
     yield "  storage_folder: ./runs"
@@ -242,12 +256,12 @@ def _experiment_text(new: NewExperiment) -> Iterator[str]:
         yield f"  budget_usd: {new.budget_usd:g}             # never more than that"
 
 
-def _words(needed: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Description and output description, for somebody to better."""
-    values = [value for of in labels.values() for value in distinct_labels(of)]
+def _describe_task(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
+    """Draft the description and output description, for the user to improve."""
+    values = [value for label_values in labels.values() for value in distinct_labels(label_values)]
     if not labels:
         return "Answer the question.", ""
-    if needed.choices is not None:
+    if item_map.choices is not None:
         return "Answer the question with the letter of the right choice.", "The letter alone."
     what = f"Say which {' and '.join(labels)} the text has."
     if len(values) > MOST_NAMED:
@@ -256,36 +270,38 @@ def _words(needed: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, s
 
 
 def distinct_labels(values: Sequence[str]) -> list[str]:
-    """The first spelling of each label: those that answers are compared with as one are one."""
-    known = LabelValues(values)
-    return list(dict.fromkeys(known.named(value) or value for value in values))
+    """Return the first spelling of each label; spellings that answers match alike are one label."""
+    label_values = LabelValues(values)
+    return list(dict.fromkeys(label_values.named(value) or value for value in values))
 
 
 def clean_task_name(name: str) -> str:
-    """What is left of a name when all that no name of a task may have is."""
+    """Remove from a name all that a task's name may not contain."""
     return re.sub(r"_{2,}", "-", re.sub(r"[^A-Za-z0-9._-]+", "-", name)).strip("_-.")
 
 
-def _items(table: NewItems) -> Iterator[tuple[str, Any]]:
-    """The keys of ``items`` that are set."""
-    choice, found, needed, chosen = table.choice, table.source, table.map, table.chosen
-    fetched = bool(found.url)
+def _list_item_keys(table: NewItems) -> Iterator[tuple[str, Any]]:
+    """List the keys of ``items`` that are set."""
+    choice, table_source, item_map, chosen = table.choice, table.source, table.map, table.chosen
+    fetched = bool(table_source.url)
     path = (
-        choice.name if not fetched else str(found.files[0].parent if len(found.files) > 1 else found.files[0])
+        choice.name
+        if not fetched
+        else str(table_source.files[0].parent if len(table_source.files) > 1 else table_source.files[0])
     )
     label = next(iter(table.labels), None)
-    attributes = {name: column for name, column in needed.attributes.items() if name != label}
+    attributes = {name: column for name, column in item_map.attributes.items() if name != label}
     yield from (
         (key, value)
         for key, value in (
             ("path", path),
-            ("prompt", needed.prompt),
-            ("reference", needed.reference),
+            ("prompt", item_map.prompt),
+            ("reference", item_map.reference),
             ("label", label),
             ("attributes", attributes),
-            ("id", needed.id),
-            ("choices", needed.choices),
-            ("where", list(needed.where)),
+            ("id", item_map.id),
+            ("choices", item_map.choices),
+            ("where", list(item_map.where)),
             ("limit", chosen.limit),
             ("sample", chosen.sample),
             ("seed", chosen.seed if chosen.sample is not None else 0),
@@ -294,7 +310,7 @@ def _items(table: NewItems) -> Iterator[tuple[str, Any]]:
             ("encoding", choice.encoding),
             ("delimiter", choice.delimiter),
             ("skip_bad", table.skip_bad),
-            ("license", table.license or (found.license if fetched else "")),
+            ("license", table.license or (table_source.license if fetched else "")),
         )
         if value
     )

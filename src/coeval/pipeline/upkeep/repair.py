@@ -1,8 +1,8 @@
-"""`coeval repair`: what of a run's files is no valid record is set aside, and so owed again.
+"""`coeval repair`: set invalid records of a run aside, so that they are owed again.
 
-Invalid lines move, byte for byte, to ``repaired/<UTC time>/`` in the run folder; the other lines of
-their files stay as they are. What is not on disk is owed: the next ``--continue`` makes it again. An
-earlier valid record of the same id counts again. Failed records are valid, and owed already.
+Invalid lines move, byte for byte, to ``repaired/<UTC time>/`` in the run folder; other lines stay as they
+are. The next ``--continue`` makes missing records again. An earlier valid record of the same id counts
+again. Failed records are valid, and owed already.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_file
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
-from coeval.pipeline.phases.item_file import read_item
-from coeval.pipeline.phases.supplied import ShortSupply, stored_supply
-from coeval.pipeline.plan.recorded import Recorded
+from coeval.pipeline.phases.item_file import parse_item_line
+from coeval.pipeline.phases.supplied import ShortSupply, read_stored_supply
+from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
 from coeval.store.jsonl import (
     Appender,
@@ -96,9 +96,9 @@ _KIND: dict[Phase, type[Kept]] = {
 
 
 class Examiner:
-    """Examines lines, those of an earlier phase first. ``rubrics`` holds each task's factors, if known;
-    ``given`` are (task, student) whose answers come from the user's tables; ``gone`` begin the ids of items
-    out of a table whose file is not there: answers to them will count again."""
+    """Examines lines, phase by phase in order. ``rubrics`` are each task's factors, if known; ``given`` are
+    (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing, and
+    will be copied again: answers to them stay valid."""
 
     gone: tuple[str, ...] = ()
 
@@ -112,84 +112,88 @@ class Examiner:
         self._read = {phase: make_decoder(kind) for phase, kind in _KIND.items()}
         self._read_pair = make_decoder(Preference)
 
-    def examine(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
-        """The record that a whole line holds, or what is wrong with it.
+    def examine_line(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
+        """Return the record that a line holds, or what is wrong with it.
 
-        A benchmark's items (those of ``source``) are read as they were written by hand.
+        Lines of a benchmark's items (of ``source``) are read as if written by hand.
         """
         if source is not None:
-            found = read_item(line, source.task.name, source.teacher)
-            return Flaw("item", found) if isinstance(found, str) else self._flaw(found.item) or found.item
+            parsed = parse_item_line(line, source.task.name, source.teacher)
+            return (
+                Flaw("item", parsed)
+                if isinstance(parsed, str)
+                else self._find_flaw(parsed.item) or parsed.item
+            )
         try:
             decode_utf8(line)
             pairs = phase == "evaluation" and b'"first_model_id"' in line and b'"response_id"' not in line
             record = self._read_pair(line) if pairs else self._read[phase](line)
         except Misshapen as error:
-            return _misfit(line, str(error))
+            return _classify_misfit(line, str(error))
         except Undecodable as error:
             return Flaw("unreadable", str(error))
-        return self._flaw(record) or record
+        return self._find_flaw(record) or record
 
-    def know_replaced(self, line: bytes, source: ItemSource) -> None:
-        """Take note of an item of one's own that gave way to others: answers to it are records of this run
-        that no longer count, and none of them is damaged."""
-        found = read_item(line, source.task.name, source.teacher)
-        if not isinstance(found, str):
-            self._replaced.add(found.item.id)
+    def note_replaced_item(self, line: bytes, source: ItemSource) -> None:
+        """Note a supplied item that others replaced: answers to it do not count any more, but are valid."""
+        parsed = parse_item_line(line, source.task.name, source.teacher)
+        if not isinstance(parsed, str):
+            self._replaced.add(parsed.item.id)
 
-    def _flaw(self, record: Kept) -> Flaw | None:
+    def _find_flaw(self, record: Kept) -> Flaw | None:
         match record:
             case Proposal():
                 whose = proposal_id(record.task_id, record.teacher_model_id, record.kind)
-                return _named(record, whose) or _valued(record)
+                return _find_id_flaw(record, whose) or _find_value_flaw(record)
             case Datapoint():
-                return self._of_item(record)
+                return self._find_item_flaw(record)
             case Response():
-                return self._of_response(record)
+                return self._find_response_flaw(record)
             case Evaluation():
-                return self._of_evaluation(record)
+                return self._find_evaluation_flaw(record)
             case Preference():
-                return self._of_preference(record)
+                return self._find_preference_flaw(record)
             case _:
                 raise TypeError(f"no file of a run keeps a {type(record).__name__}")
 
-    def _of_item(self, item: Datapoint) -> Flaw | None:
+    def _find_item_flaw(self, item: Datapoint) -> Flaw | None:
         start = item_prefix(item.task_id, item.teacher_model_id)
         if not item.id.startswith(start) or item.id == start:
             return Flaw("id", f"{item.id!r} should begin with {start!r} and go on")
-        if flaw := _valued(item):
+        if flaw := _find_value_flaw(item):
             return flaw
         self._items.add(item.id)
         return None
 
-    def _of_response(self, response: Response) -> Flaw | None:
-        if flaw := _named(
+    def _find_response_flaw(self, response: Response) -> Flaw | None:
+        if flaw := _find_id_flaw(
             response, response_id(response.datapoint_id, response.student_model_id, response.sample)
         ):
             return flaw
-        if flaw := _valued(response):
+        if flaw := _find_value_flaw(response):
             return flaw
-        known = response.datapoint_id in self._items or response.datapoint_id in self._replaced
-        if not known and not response.datapoint_id.startswith(self.gone):
+        exists = response.datapoint_id in self._items or response.datapoint_id in self._replaced
+        if not exists and not response.datapoint_id.startswith(self.gone):
             return Flaw("origin", f"there is no datapoint {response.datapoint_id}")
         self._responses.add(response.id)
         return None
 
-    def _of_preference(self, pair: Preference) -> Flaw | None:
+    def _find_preference_flaw(self, pair: Preference) -> Flaw | None:
         names = (pair.first_model_id, pair.second_model_id)
         whose = preference_id(pair.datapoint_id, *names, pair.judge_model_id)
-        if flaw := _named(pair, whose) or _valued(pair):
+        if flaw := _find_id_flaw(pair, whose) or _find_value_flaw(pair):
             return flaw
-        missing = (self._missing_answer(pair.task_id, pair.datapoint_id, name) for name in names)
+        missing = (self._find_missing_answer(pair.task_id, pair.datapoint_id, name) for name in names)
         return next(filter(None, missing), None)
 
-    def _of_evaluation(self, evaluation: Evaluation) -> Flaw | None:
+    def _find_evaluation_flaw(self, evaluation: Evaluation) -> Flaw | None:
+        """Check ids, value, factors and origin of an evaluation."""
         response = response_id(evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample)
         if evaluation.response_id != response:
             return Flaw("id", f"response_id is {evaluation.response_id!r}; it should be {response!r}")
-        if flaw := _named(evaluation, evaluation_id(response, evaluation.judge_model_id)):
+        if flaw := _find_id_flaw(evaluation, evaluation_id(response, evaluation.judge_model_id)):
             return flaw
-        if flaw := _valued(evaluation):
+        if flaw := _find_value_flaw(evaluation):
             return flaw
         factors = self._rubrics.get(evaluation.task_id)
         unknown = (
@@ -199,22 +203,22 @@ class Examiner:
         )
         if unknown:
             return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
-        return self._missing_answer(
+        return self._find_missing_answer(
             evaluation.task_id, evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample
         )
 
-    def _missing_answer(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
-        """An answer that is not there; none where the user's table no longer gives it: judgments of it count
-        nowhere, and none of them is damaged."""
+    def _find_missing_answer(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
+        """Return a flaw if the answer is missing, unless the user's table no longer gives it: judgments of it
+        do not count, but are valid."""
         response = response_id(item, student, sample)
-        known = item in self._items or item in self._replaced
-        if response in self._responses or (known and (task, student) in self._given):
+        item_exists = item in self._items or item in self._replaced
+        if response in self._responses or (item_exists and (task, student) in self._given):
             return None
         return Flaw("origin", f"there is no response {response}")
 
 
-def _misfit(line: bytes, message: str) -> Flaw:
-    """What is wrong with JSON that is no record: a level that is none, or its fields."""
+def _classify_misfit(line: bytes, message: str) -> Flaw:
+    """Return what is wrong with JSON that is no record: an unknown level, or its fields."""
     try:
         scores = decode(line, _LevelScores).scores
     except Undecodable:
@@ -223,18 +227,18 @@ def _misfit(line: bytes, message: str) -> Flaw:
     return Flaw("level", ", ".join(wrong)) if wrong else Flaw("fields", message)
 
 
-def _named(record: Kept, expected: str) -> Flaw | None:
+def _find_id_flaw(record: Kept, expected: str) -> Flaw | None:
     return None if record.id == expected else Flaw("id", f"it is {record.id!r}; it should be {expected!r}")
 
 
-def _valued(record: Kept) -> Flaw | None:
+def _find_value_flaw(record: Kept) -> Flaw | None:
     if record.status == "ok" and not is_good(record):
         return Flaw("value", f"{record.id} has status ok and holds no value")
     return None
 
 
 class DamagedLine(NamedTuple):
-    """A line as it is shown to people; ``number`` counts lines from 1, blank ones left out."""
+    """An invalid line as shown to users; ``number`` counts lines from 1, without blank ones."""
 
     path: Path
     number: int
@@ -244,10 +248,10 @@ class DamagedLine(NamedTuple):
 
 @dataclass(slots=True)
 class FileState:
-    """One file of a phase: its lines, those that are no valid records by their offset, and its gaps.
+    """One file of a phase: its lines, its invalid ones by offset, and its gaps.
 
-    ``planned`` and ``there`` count records of the plan; None where there is no plan to count by.
-    A document has no lines; ``damaged`` says why it cannot be used.
+    ``planned`` and ``there`` count records of the plan; None without a plan. A document has no lines;
+    ``damaged`` says why it cannot be used.
     """
 
     phase: Phase
@@ -271,7 +275,8 @@ class FileState:
 
 @dataclass(slots=True)
 class RepairReport:
-    """What a run's files hold. ``aside`` is where invalid lines went; ``no_plan`` why gaps are unknown."""
+    """What a run's files hold. ``aside`` is where invalid lines were moved; ``no_plan``: why gaps are
+    unknown."""
 
     files: list[FileState] = field(default_factory=list)
     invalid: list[DamagedLine] = field(default_factory=list)
@@ -282,42 +287,41 @@ class RepairReport:
 
     @property
     def flaws(self) -> dict[Path, dict[int, Flaw]]:
-        """The lines that are no valid records, by file and offset."""
+        """Return the invalid lines, by file and offset."""
         return {file.path: file.flaws for file in self.files if file.flaws}
 
     def owed(self, phase: Phase) -> int | None:
-        """Records of a phase that are owed; None where that is not known before phases 1–2 are finished, or
-        there is no plan."""
+        """Count the owed records of a phase; None without a plan, or before phases 1–2 are finished."""
         if self.no_plan or self.unsettled:
             return None
         return sum(file.owed for file in self.files if file.phase == phase)
 
     @property
     def reasons(self) -> Counter[tuple[Phase, Reason]]:
-        """How many lines of a phase are invalid for which reason; a damaged document counts as one."""
-        found: Counter[tuple[Phase, Reason]] = Counter()
+        """Count invalid lines by phase and reason; a damaged document counts as one."""
+        counts: Counter[tuple[Phase, Reason]] = Counter()
         for file in self.files:
-            found.update((file.phase, flaw.reason) for flaw in file.flaws.values())
-            found[file.phase, "unreadable"] += file.damaged is not None
-        return +found
+            counts.update((file.phase, flaw.reason) for flaw in file.flaws.values())
+            counts[file.phase, "unreadable"] += file.damaged is not None
+        return +counts
 
 
 class RepairOptions(NamedTuple):
-    """What a repair is asked for: the phases it may change, and how many lines it shows of each flaw."""
+    """The phases that a repair may change, and how many lines of each flaw it shows."""
 
     phases: tuple[Phase, ...] = PHASES
     dry_run: bool = False
     examples: int = 0
 
 
-def repair(folder: RunDir, needed: RepairOptions) -> RepairReport:
-    """Examine a run's files, set aside what is invalid, and count what is owed then.
+def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
+    """Examine a run's files, set invalid records aside, and count what is then owed.
 
-    Raises UsageError: this is no run, one of an older layout, or another process is at work on it;
-    StoreError: a file cannot be read or written.
+    Raises UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read
+    or written.
     """
     folder.refuse_foreign()
-    if not needed.dry_run:
+    if not options.dry_run:
         finish_replacing(folder)
     if not folder.is_run():
         raise UsageError(f"{folder.path} is not a run folder: it holds no meta.json and no artifacts")
@@ -332,32 +336,32 @@ def repair(folder: RunDir, needed: RepairOptions) -> RepairReport:
             f"{folder.path} has an older layout, which is read and never changed; start another id with "
             f"experiment.resume_from: {folder.path}, which converts it and leaves out what is no record"
         )
-    with nullcontext() if needed.dry_run else folder.hold_lock():
-        report = inspect_run(folder, needed)
-        if not needed.dry_run and any(file.invalid for file in report.files):
+    with nullcontext() if options.dry_run else folder.hold_lock():
+        report = inspect_run(folder, options)
+        if not options.dry_run and any(file.invalid for file in report.files):
             report.aside = _set_aside(folder, report)
         return report
 
 
-def inspect_run(folder: RunDir, needed: RepairOptions) -> RepairReport:
-    """What a run's files hold, examined line by line, and what is owed; reads, and changes nothing.
+def inspect_run(folder: RunDir, options: RepairOptions) -> RepairReport:
+    """Examine a run's files line by line, and count what is owed; nothing is changed.
 
     Raises StoreError: a file cannot be read.
     """
     config = load_run_config(folder)
     if isinstance(config, str):
-        report = examine(folder, needed, config)
+        report = examine_files(folder, options, config)
         report.no_plan = config
         return report
-    report = examine(folder, needed, config)
-    supplied = stored_supply(config, folder).rewritten
-    recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
-    count_gaps(folder, config, report, recorded, needed.phases)
+    report = examine_files(folder, options, config)
+    supplied = read_stored_supply(config, folder).rewritten
+    recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
+    add_gaps(folder, config, report, recorded, options.phases)
     return report
 
 
 def load_run_config(folder: RunDir) -> Config | str:
-    """The run's own configuration; a string says why it cannot be used."""
+    """Load the run's own configuration; a string says why it cannot be used."""
     try:
         return load_config(folder.config)
     except ConfigError as error:
@@ -367,38 +371,38 @@ def load_run_config(folder: RunDir) -> Config | str:
 # --- Examination
 
 
-def examine(folder: RunDir, needed: RepairOptions, config: Config | str) -> RepairReport:
-    """The state of the files of the wanted phases. Those before them are read too: records refer to them.
+def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) -> RepairReport:
+    """Examine the files of the requested phases, and read those of earlier phases, to which records refer.
 
-    ``config`` as `load_run_config` has it: it names the user's items, and who answered them.
+    ``config``, as from `load_run_config`, names supplied items and students with existing answers.
     """
-    report, sources, given = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
+    report, sources, answered = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if not isinstance(config, str):
         sources = locate_item_files(config, folder)
-        given = [
+        answered = [
             (task.name, student) for task in config.tasks for student in config.students_with_answers(task)
         ]
-    examiner = Examiner(dict(rubrics(folder)), given)
+    examiner = Examiner(dict(read_rubric_factors(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
             examiner.gone += (item_prefix(source.task.name, source.teacher),)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in read_whole_lines(old):
-                examiner.know_replaced(text, source)
-    for phase in PHASES[: max(map(PHASES.index, needed.phases)) + 1]:
-        shown = phase in needed.phases
-        for path in _record_files(folder, phase):
-            reported = report if shown else RepairReport()
-            examine_line = partial(examiner.examine, phase, source=sources.get(path))
-            state = _examine_file(FileState(phase, path), examine_line, reported, needed)
-            if shown:
+                examiner.note_replaced_item(text, source)
+    for phase in PHASES[: max(map(PHASES.index, options.phases)) + 1]:
+        is_requested = phase in options.phases
+        for path in _list_record_files(folder, phase):
+            reported = report if is_requested else RepairReport()
+            examine_line = partial(examiner.examine_line, phase, source=sources.get(path))
+            state = _examine_file(FileState(phase, path), examine_line, reported, options)
+            if is_requested:
                 report.files.append(state)
-        if shown:
-            report.files += _documents(folder, phase)
+        if is_requested:
+            report.files += _examine_documents(folder, phase)
     return report
 
 
-def _record_files(folder: RunDir, phase: Phase) -> list[Path]:
+def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
         return [
             path for kind in RECORD_FILES if phase_of_file_kind(kind) == phase for path in folder.files(kind)
@@ -411,37 +415,38 @@ def _examine_file(
     state: FileState,
     examine_line: Callable[[bytes], Kept | Flaw],
     report: RepairReport,
-    needed: RepairOptions,
+    options: RepairOptions,
 ) -> FileState:
-    path, shown = state.path, Counter[str]()
+    """Examine each line of a file, and keep examples of flaws for the report."""
+    path, counts = state.path, Counter[str]()
     for offset, text in read_whole_lines(path):
         state.lines += 1
-        found = examine_line(text)
-        if isinstance(found, Kept):
-            state.failed += not is_good(found)
+        result = examine_line(text)
+        if isinstance(result, Kept):
+            state.failed += not is_good(result)
             continue
-        state.flaws[offset] = found
-        shown[found.reason] += 1
-        if shown[found.reason] <= needed.examples:
-            report.invalid.append(DamagedLine(path, state.lines, text, found))
+        state.flaws[offset] = result
+        counts[result.reason] += 1
+        if counts[result.reason] <= options.examples:
+            report.invalid.append(DamagedLine(path, state.lines, text, result))
     if torn := read_torn_tail(path):
         state.lines += 1
         flaw = Flaw("torn", f"{len(torn)} bytes")
         state.flaws[path.stat().st_size - len(torn)] = flaw
-        if needed.examples:
+        if options.examples:
             report.invalid.append(DamagedLine(path, state.lines, torn, flaw))
     return state
 
 
-def rubrics(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
-    """Each task's factors, by the rubric of phase 2."""
+def read_rubric_factors(folder: RunDir) -> Iterator[tuple[str, frozenset[str]]]:
+    """Read each task's factors from the rubrics of phase 2."""
     for path in folder.folder("rubric_mapping").glob("*.rubric.json"):
         with suppress(StoreError):  # reported as a document
             yield path.name.removesuffix(".rubric.json"), frozenset(read_json(path, dict[str, str]))
 
 
-def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
-    """The JSON artifacts of phases 1–2: names with their values, or with a criterion."""
+def _examine_documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
+    """Examine the JSON artifacts of phases 1–2: attribute → values, or factor → criterion."""
     if phase not in PHASES[:2]:
         return
     kind: type = dict[str, str] if phase == "rubric_mapping" else dict[str, list[str]]
@@ -458,7 +463,7 @@ def _documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 
 
 def _set_aside(folder: RunDir, report: RepairReport) -> Path:
-    """Move invalid lines and documents to a folder of this repair; say so in ``run_errors.jsonl``."""
+    """Move invalid lines and documents to a folder of this repair, and log it in ``run_errors.jsonl``."""
     aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
     with suppress(FileNotFoundError, StoreError):  # meta.json is information only
@@ -471,7 +476,7 @@ def _set_aside(folder: RunDir, report: RepairReport) -> Path:
     errors = Appender(folder.errors)
     try:
         for file in touched:
-            errors.append(_set_aside_line(file, folder, aside))  # first: a kill leaves no move untold
+            errors.append(_make_error_line(file, folder, aside))  # first: a kill leaves no move untold
             _move_away(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()
@@ -490,25 +495,25 @@ def _move_away(file: FileState, target: Path) -> None:
         raise store_error("move away", file.path, error) from error
 
 
-def _set_aside_line(file: FileState, folder: RunDir, aside: Path) -> ErrorLine:
+def _make_error_line(file: FileState, folder: RunDir, aside: Path) -> ErrorLine:
     reasons = Counter(flaw.reason for flaw in file.flaws.values())
     why = ", ".join(f"{count} {reason}" for reason, count in reasons.most_common()) or file.damaged
-    path, place = (each.relative_to(folder.path) for each in (file.path, aside))
-    message = f"{path}: set aside in {place} ({why})"
+    path, target = (full_path.relative_to(folder.path) for full_path in (file.path, aside))
+    message = f"{path}: set aside in {target} ({why})"
     return ErrorLine(at=utc_now(), phase=file.phase, id="", model="", kind="set_aside", message=message)
 
 
 # --- Gaps
 
 
-def count_gaps(
+def add_gaps(
     folder: RunDir,
     config: Config,
     report: RepairReport,
-    recorded: Recorded,
+    recorded: RunIndex,
     phases: Collection[Phase] = PHASES,
 ) -> Gaps:
-    """Add to the report what is owed by the plan of the run's own configuration."""
+    """Add to the report what is owed by the run's own configuration."""
     damaged = {file.path for file in report.files if file.damaged is not None}
     gaps = find_gaps(folder, config, recorded, damaged)
     report.unsettled, report.short = gaps.unsettled, gaps.short
@@ -530,17 +535,17 @@ def count_gaps(
 
 
 class QuickInspection(NamedTuple):
-    """``report``: what the files hold and lack; None of a run that has not been started, or is of the older
-    layout."""
+    """An index of a run's records, and a report on them; no report for a run that has not started, or of the
+    older layout."""
 
-    recorded: Recorded
+    recorded: RunIndex
     report: RepairReport | None
     gaps: Gaps | None = None
 
 
 class MissingRecords(NamedTuple):
-    """What a run lacks, and that in words; ``gaps`` None: it cannot be counted, ``sentences`` say why.
-    ``notes``: what else is to be known of the records that are there."""
+    """The gaps of a run, and sentences on them; if they cannot be counted, ``gaps`` is None and ``sentences``
+    say why. ``notes`` are on records that exist."""
 
     gaps: Gaps | None
     sentences: tuple[str, ...]
@@ -548,8 +553,8 @@ class MissingRecords(NamedTuple):
 
 
 def find_missing_records(folder: RunDir) -> MissingRecords:
-    """What a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` are None where that
-    is not there or cannot be used, for runs of the older layout, and where the folder is no run."""
+    """Find what a run lacks by its own configuration, as ``coeval status`` counts it; ``gaps`` is None
+    without a usable configuration, for the older layout, and if the folder is no run."""
     if not folder.is_run() or isinstance(config := load_run_config(folder), str):
         return MissingRecords(None, ())
     try:
@@ -558,40 +563,40 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
         return MissingRecords(None, (f"what is missing cannot be counted: {error}",))
     if gaps is None:
         return MissingRecords(None, ())
-    return MissingRecords(gaps, tuple(gaps.sentences()), (gaps.mixed,) if gaps.mixed else ())
+    return MissingRecords(gaps, tuple(gaps.describe()), (gaps.mixed,) if gaps.mixed else ())
 
 
 def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
-    """Reads a run, and changes nothing; ``config`` as `load_run_config` has it.
+    """Inspect a run, examining lines only if something does not fit; nothing is changed. ``config`` as from
+    `load_run_config`.
 
     Raises StoreError: a file cannot be read.
     """
-    supplied = {} if isinstance(config, str) else stored_supply(config, folder).rewritten
-    recorded = Recorded().read(folder, supplied=supplied)
+    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).rewritten
+    recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickInspection(recorded, None)
-    if _doubtful(folder, recorded):
-        report = examine(folder, RepairOptions(), config)
-        recorded = Recorded().read(folder, without=report.flaws, supplied=supplied)
+    if _needs_examination(folder, recorded):
+        report = examine_files(folder, RepairOptions(), config)
+        recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
     else:
-        report = examine(folder, RepairOptions(PHASES[:2]), config)
+        report = examine_files(folder, RepairOptions(PHASES[:2]), config)
     if isinstance(config, str):
         report.no_plan = config
         return QuickInspection(recorded, report)
-    return QuickInspection(recorded, report, count_gaps(folder, config, report, recorded))
+    return QuickInspection(recorded, report, add_gaps(folder, config, report, recorded))
 
 
-def _doubtful(folder: RunDir, recorded: Recorded) -> bool:
-    """Whether lines have to be examined one by one.
+def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:
+    """Check whether every line has to be examined.
 
-    Of a run at work they are not where each by itself is a record: it has written others since those that
-    they follow from were read.
+    In a run that is being written, records whose source was read too early are not suspect.
     """
     if recorded.damaged:
         return True
     if folder.writer() is not None:
         return False
-    factors = dict(rubrics(folder))
-    unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored)
+    factors = dict(read_rubric_factors(folder))
+    unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored_factors)
     files = (path for kind in RECORD_FILES for path in folder.files(kind))
-    return recorded.doubtful or unknown or any(map(read_torn_tail, files))
+    return recorded.may_be_invalid or unknown or any(map(read_torn_tail, files))

@@ -242,12 +242,12 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
     gaps = evidence.missing.gaps
-    lacking = evidence.missing.sentences if gaps is None else gaps.sentences(files=False)
+    lacking = evidence.missing.sentences if gaps is None else gaps.describe(files=False)
     discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
     texts = [*_spending_sentences(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
-    missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking))
+    missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking_files))
     costs = cost_table(evidence.results.costs)
     tables = (spending, costs, missing, failures, variance_table(measures.g_study))
     return make_section(

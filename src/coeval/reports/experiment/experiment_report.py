@@ -389,7 +389,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         yield Alert("The run is in progress: these numbers cover what is finished so far.", "")
     elif missing.gaps is not None and missing.gaps.owed:
         phases = ("data_generation", "response_collection", "evaluation")
-        counts = [missing.gaps.missing(phase) for phase in phases]  # type: ignore[arg-type]
+        counts = [missing.gaps.count_missing(phase) for phase in phases]  # type: ignore[arg-type]
         nouns = ("items", "answers", "judgments")
         parts = [f"{count:,} {noun}" for count, noun in zip(counts, nouns, strict=True) if count]
         what = f"{' and '.join(parts)} are missing" if parts else "phases 1 and 2 are not finished"

@@ -39,7 +39,7 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
     """
-    with open_folder_reader(folder, shown=True) as (reader, notes):
+    with open_folder_reader(folder, is_look=True) as (reader, notes):
         found = make_folder_report(reader, notes)
         write_report_page(found, reader, out)
     write_measures(found.measured.measures, out)

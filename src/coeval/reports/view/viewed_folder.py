@@ -165,7 +165,7 @@ class _Read:
     def __init__(self, folder: Path) -> None:
         self.users = 0
         with ExitStack() as stack:
-            reader, notes = stack.enter_context(open_folder_reader(folder, shown=True))
+            reader, notes = stack.enter_context(open_folder_reader(folder, is_look=True))
             self.browser = ItemBrowser(reader)
             self.results = read_results(reader, notes).as_dict()
             self.summary = summary_of(reader, self.results)

@@ -1,1 +1,1 @@
-"""What a run will cost: its prompts as they will be, their unknown lengths, and who is asked how often."""
+"""Estimate the cost of a run: its prompts, the unknown lengths of replies, and the number of calls."""

@@ -1,10 +1,10 @@
-"""Samples: a few items, answers and judgments, really asked for, so that an estimate knows how long they are.
+"""Samples: a few items, answers and judgments, really requested, so that an estimate knows their lengths.
 
-They are asked for as the run asks. A model's samples are shared out to the roles that it has work in, at a
-task each, by turns. What a teacher writes is answered, and what a student answers is judged; where nobody
-wrote any, records are used. No model is asked more often than the run would ask it, and records that tell as
-much stand in for samples. Nothing of these is kept but lengths, tokens and times; the models' meters count
-them."""
+They are requested as a run does. A model's samples are shared among the roles in which it has work, taking
+turns over tasks. Sampled items are answered, sampled answers judged; without them, records are used. No
+model gets more requests than in the run, and records replace samples. Only lengths, tokens and times are
+kept; the models' meters count the requests.
+"""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ from coeval.pipeline.phases.document_items import DocumentItemWork
 from coeval.pipeline.phases.evaluations import (
     EvaluationWork,
     ItemWork,
-    Judged,
+    JudgeInput,
     PairWork,
     PreparedItem,
     ResponseWork,
 )
 from coeval.pipeline.phases.proposals import merge_rubrics
 from coeval.pipeline.plan.estimate.recorded_lengths import (
-    SeenRecord,
-    add_record,
-    cast_of,
+    LengthFields,
+    add_record_lengths,
+    list_makers,
     read_recorded_lengths,
 )
 from coeval.pipeline.plan.estimate.run_estimate import (
     EstimateInputs,
     estimate_run,
+    expect_new_factors,
     format_calls,
     format_usd_range,
-    new_factors,
     summarise_estimate,
 )
 from coeval.pipeline.plan.preview import Preview
@@ -98,8 +98,8 @@ _SHOWN_BY: Mapping[Phase, str] = {
 _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork | PairWork
 
 
-def sampled_models(preview: Preview) -> set[str]:
-    """Return the models whose calls an estimate is about."""
+def list_sampled_models(preview: Preview) -> set[str]:
+    """Name the models whose calls an estimate is about."""
     return {
         model_of(name)
         for (phase, _, name), counts in preview.plan_count.by_model.items()
@@ -107,8 +107,8 @@ def sampled_models(preview: Preview) -> set[str]:
     }
 
 
-def _short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
-    """Name each ceiling that leaves fewer requests than the run needs: samples count towards it."""
+def _describe_low_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
+    """Describe each ceiling that leaves fewer requests than the run needs: samples count towards it."""
     owed: Counter[str] = Counter()
     for (phase, _, name), counts in preview.plan_count.by_model.items():
         owed[model_of(name)] += counts.calls if phase in FLOWING else 0
@@ -124,126 +124,134 @@ def _short_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterato
                 )
 
 
-async def add_samples(
+async def add_live_samples(
     config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], session: Session
 ) -> None:
-    """Add to ``lengths`` what ``experiment.estimate_samples`` of each model show, whatever its roles;
-    ``askable`` names the models that can be asked.
+    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each model show; ``askable`` names
+    the models that can be reached.
 
-    Raises Draining: somebody interrupted it.
+    Raises Draining: interrupted.
     """
-    each, watcher = config.experiment.estimate_samples, session.context.watcher
-    samples = _LiveSamples(config, preview, lengths, askable, each)
+    per_model, watcher = config.experiment.estimate_samples, session.context.watcher
+    samples = _LiveSamples(config, preview, lengths, askable, per_model)
     await await_unless_interrupted(
-        samples.ask(Asking(session.models, 0), watcher),
+        samples.request_samples(Asking(session.models, 0), watcher),
         session.context.interrupt,
         "stopped while samples were being asked for; nothing was run",
     )
-    for sentence in _short_ceilings(config, preview, session.ledger):
+    for sentence in _describe_low_ceilings(config, preview, session.ledger):
         watcher.warn(sentence)
 
 
 class _LiveSamples:
-    """``each`` samples of every model, whatever its roles; ``askable`` names the models that can be asked."""
+    """Requests ``per_model`` samples of every model in ``askable``, over all its roles."""
 
     def __init__(
-        self, config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], each: int
+        self, config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], per_model: int
     ) -> None:
         self._config = config
         self._preview = preview
         self._setups = preview.plan.setups
         self._lengths = lengths
-        self._each = each
-        self._left = dict.fromkeys(askable, each)
+        self._per_model = per_model
+        self._remaining = dict.fromkeys(askable, per_model)
         self._short = short_names(model.name for model in config.models)
         self._watcher: Watcher = Unwatched()
         self._exhausted: set[str] = set()
         self._items: dict[str, list[PreparedItem]] = {}
         self._answers: dict[str, list[tuple[PreparedItem, Response]]] = {}
 
-    async def ask(self, asking: Asking, watcher: Watcher) -> None:
-        """Ask for all of them, and report what each took; one that fails is reported, and is no error."""
+    async def request_samples(self, asking: Asking, watcher: Watcher) -> None:
+        """Request all samples, and report what each took, or that it failed."""
         self._watcher = watcher
         for setup in self._setups:
-            self._items[setup.task.name] = list(islice(self._recorded_items(setup), _FEW))
-        self._setups = [self._judgeable(setup) for setup in self._setups]
-        await self._all("data_generation", self._item_works(asking))
-        await self._all("response_collection", self._answer_works(asking))
-        await self._all("evaluation", self._judgment_works(asking))
+            self._items[setup.task.name] = list(islice(self._load_recorded_items(setup), _FEW))
+        self._setups = [self._with_expected_factors(setup) for setup in self._setups]
+        await self._do_samples("data_generation", self._make_item_works(asking))
+        await self._do_samples("response_collection", self._make_answer_works(asking))
+        await self._do_samples("evaluation", self._make_judgment_works(asking))
 
     # --- what is asked -----------------------------------------------------------------------
 
-    def _item_works(self, asking: Asking) -> Iterator[ItemWork]:
-        for setup, teacher, number in self._turns("data_generation", self._setups):
+    def _make_item_works(self, asking: Asking) -> Iterator[ItemWork]:
+        for setup, teacher, number in self._take_turns("data_generation", self._setups):
             task = setup.task
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
             key = item_id(task.name, teacher.name, number + 1)
             kind = ItemWork if setup.task.documents is None else DocumentItemWork
             yield kind(asking, teacher, key, NOT_TRIED, setup, samples.item(number + 1))
 
-    def _answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
+    def _make_answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
         possible = [setup for setup in self._setups if self._items[setup.task.name]]
-        for setup, student, number in self._turns("response_collection", possible):
+        for setup, student, number in self._take_turns("response_collection", possible):
             items = self._items[setup.task.name]
             prepared = items[number % len(items)]
             key = response_id(prepared.item.id, student.name)
             yield ResponseWork(asking, student, key, NOT_TRIED, setup, prepared)
 
-    def _judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
+    def _make_judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
         answers = {
             setup.task.name: self._answers.get(setup.task.name)
-            or list(islice(self._recorded_answers(setup), _FEW))
+            or list(islice(self._load_recorded_answers(setup), _FEW))
             for setup in self._setups
         }
         possible = [setup for setup in self._setups if answers[setup.task.name]]
-        for setup, judge, number in self._turns("evaluation", possible):
+        for setup, judge, number in self._take_turns("evaluation", possible):
             prepared, response = answers[setup.task.name][number % len(answers[setup.task.name])]
             factors = tuple(setup.criteria)
             if setup.task.evaluation_mode == "per_factor":
                 factors = (factors[number % len(factors)],)
-            judged, key = Judged(setup, prepared, response), evaluation_id(response.id, judge.name)
+            judged, key = JudgeInput(setup, prepared, response), evaluation_id(response.id, judge.name)
             if setup.pairs is not None:  # compared with itself: as long as any comparison
                 yield PairWork(asking, judge, key, NOT_TRIED, setup.pairs, judged, judged)
                 continue
             yield EvaluationWork(asking, judge, key, NOT_TRIED, judged, factors)
 
-    def _turns(
+    def _take_turns(
         self, phase: Phase, possible: Iterable[TaskSetup]
     ) -> Iterator[tuple[TaskSetup, RoleModel, int]]:
-        """Yield each model that has work in the phase and can be asked, as often as records leave samples to
-        be asked for, at one task (and variant) after another; models begin at different tasks. The numbers of
-        one model differ."""
+        """Yield task, model and number of each sample of a phase, as many as records do not replace.
+
+        A model's samples rotate over its tasks (and variants); models start at different tasks. The
+        numbers of one model differ.
+        """
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in possible:
-            for role_model in cast_of(setup, phase):
-                if role_model.called_name in self._left and self._calls(phase, setup, role_model.name):
+            for role_model in list_makers(setup, phase):
+                if role_model.called_name in self._remaining and self._count_calls(
+                    phase, setup, role_model.name
+                ):
                     places.setdefault(role_model.called_name, []).append((setup, role_model))
         for at, (name, of_model) in enumerate(places.items()):
-            calls = sum(self._calls(phase, setup, each.name) for setup, each in of_model)
-            cells = [Cell(setup.task.name, each.name) for setup, each in of_model]
-            shown = sum(self._lengths.count_values(_SHOWN_BY[phase], cell) for cell in cells)
-            needed = max(0, min(self._share(phase, name), self._each - shown, calls))
-            self._left[name] -= needed
-            for number in range(at, at + needed):
+            calls = sum(self._count_calls(phase, setup, model.name) for setup, model in of_model)
+            cells = [Cell(setup.task.name, model.name) for setup, model in of_model]
+            recorded = sum(self._lengths.count_values(_SHOWN_BY[phase], cell) for cell in cells)
+            count = max(0, min(self._count_samples_for(phase, name), self._per_model - recorded, calls))
+            self._remaining[name] -= count
+            for number in range(at, at + count):
                 yield *of_model[number % len(of_model)], number
 
-    def _calls(self, phase: Phase, setup: TaskSetup, name: str) -> int:
+    def _count_calls(self, phase: Phase, setup: TaskSetup, name: str) -> int:
         counts = self._preview.plan_count.by_model.get((phase, setup.task.name, name))
         return counts.calls if counts is not None else 0
 
-    def _share(self, phase: Phase, name: str) -> int:
-        """Return how many of its samples a model spends on a phase: as many as each of its later roles gets,
-        but at least one: without an item there is no answer, and without an answer no judgment."""
-        later = sum(self._works_in(each, name) for each in FLOWING[FLOWING.index(phase) + 1 :])
-        return min(self._left[name], max(1, self._left[name] // (1 + later)))
+    def _count_samples_for(self, phase: Phase, name: str) -> int:
+        """Return how many samples a model has for a phase: as many as for each of its later roles, but at
+        least one, since answers need an item and judgments an answer."""
+        later = sum(
+            self._has_work_in(later_phase, name) for later_phase in FLOWING[FLOWING.index(phase) + 1 :]
+        )
+        return min(self._remaining[name], max(1, self._remaining[name] // (1 + later)))
 
-    def _works_in(self, phase: Phase, name: str) -> bool:
-        casts = ((setup, each) for setup in self._setups for each in cast_of(setup, phase))
-        return any(self._calls(phase, setup, each.name) for setup, each in casts if each.called_name == name)
+    def _has_work_in(self, phase: Phase, name: str) -> bool:
+        casts = ((setup, model) for setup in self._setups for model in list_makers(setup, phase))
+        return any(
+            self._count_calls(phase, setup, model.name) for setup, model in casts if model.called_name == name
+        )
 
-    def _recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:
+    def _load_recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:
         recorded = self._preview.plan.recorded
-        for (task, _), items in recorded.by_teacher.items():
+        for (task, _), items in recorded.items_by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():
                 if (entry := recorded.items.get(key)) is not None and entry.good:
                     item = recorded.items.load(key, Datapoint)
@@ -251,7 +259,7 @@ class _LiveSamples:
                     self._lengths.add_item_texts(item.id, {kind: len(text) for kind, text in texts.items()})
                     yield PreparedItem(item, {})
 
-    def _recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
+    def _load_recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
         responses = self._preview.plan.recorded.responses
         for prepared in self._items[setup.task.name]:
             for student in setup.students:
@@ -259,41 +267,40 @@ class _LiveSamples:
                 if (entry := responses.get(key)) is not None and entry.good:
                     yield prepared, responses.load(key, Response)
 
-    def _judgeable(self, setup: TaskSetup) -> TaskSetup:
-        """The task with as many factors as are expected, where teachers are yet to propose its rubric:
-        those that are known, then stand-ins."""
+    def _with_expected_factors(self, setup: TaskSetup) -> TaskSetup:
+        """Copy the setup of a task without rubric with as many factors as teachers are expected to propose:
+        known ones, then stand-ins."""
         task = setup.task
-        owed = len(self._preview.blueprint.owed_proposals(task, "rubric"))
+        owed = len(self._preview.blueprint.list_owed_proposals(task, "rubric"))
         if task.name not in self._preview.unsettled or not owed or not setup.judges:
             return setup
-        heard = self._preview.blueprint.heard_rubric(task)
-        possible = merge_rubrics(heard, _STAND_IN)
-        rubric = dict(islice(possible.items(), len(heard) + round(new_factors(owed).central)))
+        rubric_so_far = self._preview.blueprint.read_rubric_so_far(task)
+        possible = merge_rubrics(rubric_so_far, _STAND_IN)
+        rubric = dict(islice(possible.items(), len(rubric_so_far) + round(expect_new_factors(owed).central)))
         form = build_judge_form(task, rubric)
         criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in rubric.items()}
         return replace(setup, rubric=rubric, criteria=criteria, form=form)
 
     # --- what comes of it --------------------------------------------------------------------
 
-    async def _all(self, phase: Phase, works: Iterable[_Work]) -> None:
-        await asyncio.gather(*(self._one(phase, work) for work in works))
+    async def _do_samples(self, phase: Phase, works: Iterable[_Work]) -> None:
+        await asyncio.gather(*(self._do_sample(phase, work) for work in works))
 
-    async def _one(self, phase: Phase, work: _Work) -> None:
-        """Add what a sample shows, and have it asked about."""
-        record = await self._made(work)
+    async def _do_sample(self, phase: Phase, work: _Work) -> None:
+        """Request a sample, add its lengths, and keep it for later phases."""
+        record = await self._request_record(work)
         if record is None or not is_good(record):
             return
-        seen = convert(msgspec.to_builtins(record), SeenRecord)
-        add_record(self._lengths, self._setups, phase, seen, "sample")
+        seen = convert(msgspec.to_builtins(record), LengthFields)
+        add_record_lengths(self._lengths, self._setups, phase, seen, "sample")
         match record, work:
             case Datapoint(), ItemWork():
                 self._items[record.task_id].insert(0, PreparedItem(record, work.sample.nuance))
             case Response(), ResponseWork():
                 self._answers.setdefault(record.task_id, []).append((work.prepared, record))
 
-    async def _made(self, work: _Work) -> Kept | None:
-        """Return the record that a sample is, and report what it took; None where it failed, which is
-        reported too."""
+    async def _request_record(self, work: _Work) -> Kept | None:
+        """Return a sample's record and report its usage; None if it failed, which is reported too."""
         who = f"{work.model} as {work.role_model.role}, {work.phase}"
         try:
             async with asyncio.timeout(_LONGEST_S):
@@ -318,18 +325,18 @@ class _LiveSamples:
 # --- The estimate that a start makes of itself (`estimate_cost: true`)
 
 
-async def estimate_at_start(
+async def write_start_estimate(
     config: Config, preview: Preview, session: Session, prices: PriceBook, *, phase_barriers: bool
 ) -> None:
-    """Write ``cost_estimate.json`` and tell what stands in it. Samples are asked of models that nothing is
-    batched of: a batch would not answer before the run.
+    """Write ``cost_estimate.json`` and report it. Models with batch jobs are not sampled: a batch would not
+    answer before the run.
 
-    Raises Draining: somebody interrupted it.
+    Raises Draining: interrupted.
     """
     watcher, lengths = session.context.watcher, read_recorded_lengths(config, preview)
     if config.experiment.estimate_samples:
         live = [model.name for model in config.models if not config.batched_phases(model)]
-        await add_samples(config, preview, lengths, live, session)
+        await add_live_samples(config, preview, lengths, live, session)
     estimate = estimate_run(config, preview, EstimateInputs(prices, lengths, phase_barriers))
     write_json_atomic(run_folder(config).cost_estimate, estimate.as_json())
     for phase, line in estimate.by_phase.items():

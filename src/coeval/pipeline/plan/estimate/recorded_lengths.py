@@ -1,4 +1,4 @@
-"""What records show of lengths, tokens and times: those of a run, and of the one that it resumes."""
+"""Lengths, tokens and times that records show: those of a run, and of the one that it resumes."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ from coeval.store.rundir import RECORD_FILES, phase_of_file_kind
 _READ_WHOLE = 1 << 21
 
 
-class SeenRecord(msgspec.Struct):
-    """What is read of a line of phases 3–5."""
+class LengthFields(msgspec.Struct):
+    """The fields read of a line of phases 3–5."""
 
     task_id: str
     id: str = ""
@@ -50,25 +50,25 @@ class SeenRecord(msgspec.Struct):
 
 
 def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
-    """Collect what records show, those of a table included that the run will put in its folder. Lines that
-    are no records are passed over."""
+    """Read lengths from records, and from a table's items that the run will copy. Damaged lines are
+    skipped."""
     lengths, setups = Lengths(), preview.plan.setups
     source, supplied = find_source_run(config), preview.supply.rewritten
     for phase in FLOWING:
         folders = (run_folder(config), *([source] if source is not None else []))
         kinds = (kind for kind in RECORD_FILES if phase_of_file_kind(kind) == phase)
-        found = [path for kind in kinds for folder in folders for path in folder.files(kind)]
+        paths = [path for kind in kinds for folder in folders for path in folder.files(kind)]
         if phase == "data_generation":
-            found += [path for path in supplied if path not in found]
-        for path in found:
-            for record in _records(path, supplied.get(path)):
-                add_record(lengths, setups, phase, record, "record")
+            paths += [path for path in supplied if path not in paths]
+        for path in paths:
+            for record in _read_records(path, supplied.get(path)):
+                add_record_lengths(lengths, setups, phase, record, "record")
     return lengths
 
 
-def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[SeenRecord]:
-    """Read the records of a file, or those that are to stand in it."""
-    read = make_decoder(SeenRecord)
+def _read_records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[LengthFields]:
+    """Read the records of a file, or those that it is to hold."""
+    read = make_decoder(LengthFields)
     size = path.stat().st_size if supplied is None else sum(map(len, supplied))
     lines = (line.text for line in read_whole_lines(path)) if supplied is None else supplied
     for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):
@@ -76,11 +76,11 @@ def _records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[SeenRecor
             yield read(line)
 
 
-def add_record(
-    lengths: Lengths, setups: Sequence[TaskSetup], phase: Phase, record: SeenRecord, source: Source
+def add_record_lengths(
+    lengths: Lengths, setups: Sequence[TaskSetup], phase: Phase, record: LengthFields, source: Source
 ) -> None:
-    """Add what a good record shows: its texts, and what it took of a model that plays this role now. Items
-    that nobody was asked for show their texts alone."""
+    """Add the texts of a good record, and the usage of a model that has this role now. Supplied items add
+    only texts."""
     setup = next((setup for setup in setups if setup.task.name == record.task_id), None)
     if setup is None or record.status != "ok":
         return
@@ -95,7 +95,7 @@ def add_record(
             maker, texts = author._replace(model=record.judge_model_id), dict[str, str]()
     for kind, text in texts.items():
         lengths.add_value(kind, maker, len(text))
-    role = next((each.role for each in cast_of(setup, phase) if each.name == maker.model), None)
+    role = next((maker_.role for maker_ in list_makers(setup, phase) if maker_.name == maker.model), None)
     if (setup.pairs is not None) != (record.winner is not None) and role == "judge":
         return  # of another kind than is asked for now
     factors = len(record.scores) + len(record.values or ()) + bool(record.winner) if role == "judge" else 0
@@ -107,8 +107,8 @@ def add_record(
     lengths.count_call(model_of(maker.model), source)
 
 
-def cast_of(setup: TaskSetup, phase: Phase) -> tuple[RoleModel, ...]:
-    """Return who makes the records of a phase 3–5."""
+def list_makers(setup: TaskSetup, phase: Phase) -> tuple[RoleModel, ...]:
+    """Return the models that make the records of a phase 3–5."""
     cast: Mapping[Phase, tuple[RoleModel, ...]] = {
         "data_generation": setup.teachers,
         "response_collection": setup.students,

@@ -1,7 +1,7 @@
-"""What a run that starts now will cost and take, worked out of its plan: nothing is asked or written.
+"""Estimate cost and duration of a run that starts now from its plan; nothing is requested or written.
 
-The run's own templates make the prompts, so that only texts that models are yet to write are unknown. How
-long these are is taken from records or samples (`Lengths`), else from one rule of thumb for each role.
+Prompts are made from the run's own templates, so only texts that models have yet to write are unknown.
+Their lengths come from records or samples (`Lengths`), else from a rule of thumb per role.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _STAND_IN = "(proposed 1)"
 
 
 class EstimateInputs(NamedTuple):
-    """What an estimate goes by: prices, what has been seen, how the run is started."""
+    """Prices, observed lengths, and whether phases run one after the other."""
 
     prices: PriceBook
     lengths: Lengths
@@ -74,7 +74,7 @@ class EstimateInputs(NamedTuple):
 
 
 def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> Estimate:
-    """Estimate what ``preview`` says is missing; ``config`` has no interface ``auto`` any more."""
+    """Estimate the owed work of ``preview``; ``config`` has no ``auto``."""
     phases = {model.name: config.batched_phases(model) for model in config.models}
     facts = ModelFacts(
         [model.spec() for model in config.models],
@@ -83,21 +83,26 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
         lambda phase, name: phase in phases[name],
     )
     facts.price_own_code(assumed.lengths.mean_usd)
-    makers = _makers(preview)
-    texts = _texts(preview.plan.setups, makers, assumed.lengths)
+    makers = _count_records_by_maker(preview)
+    texts = _expect_text_lengths(preview.plan.setups, makers, assumed.lengths)
     shapes = [
         shape
         for setup in preview.plan.setups
         for shape in _TaskShapes(
-            setup, preview, texts, _shown(setup, makers, texts), facts.price_model, assumed.lengths
-        ).all()
+            setup,
+            preview,
+            texts,
+            _average_prompt_texts(setup, makers, texts),
+            facts.price_model,
+            assumed.lengths,
+        ).list_shapes()
     ]
     return estimate_calls(shapes, assumed.lengths, _ONE_BY_ONE if assumed.phase_barriers else _FLOWING)
 
 
-def least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
-    """Return the low end of the estimate of all that is owed, in US dollars: what a budget is held against
-    before anything is asked. None where some model that is to be asked has no known price."""
+def estimate_least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
+    """Return the low end of the estimate of all owed work, in US dollars, to compare with a budget; None if
+    some price is unknown."""
     estimate = estimate_run(config, preview, EstimateInputs(prices, read_recorded_lengths(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low
@@ -109,16 +114,16 @@ _Texts: TypeAlias = Mapping[str, Mapping[Cell, Span]]
 _Makers: TypeAlias = Mapping[tuple[str, str], Mapping[str, int]]
 
 
-def _makers(preview: Preview) -> _Makers:
-    """Whose records a task has in a phase, and how many: of models too that have left the file."""
-    found: dict[tuple[str, str], dict[str, int]] = {}
+def _count_records_by_maker(preview: Preview) -> _Makers:
+    """Count the records of each model by phase and task, models that have left the file included."""
+    counts: dict[tuple[str, str], dict[str, int]] = {}
     for (phase, task, name), count in preview.plan_count.by_model.items():
-        found.setdefault((phase, task), {})[name] = count.planned
-    return found
+        counts.setdefault((phase, task), {})[name] = count.planned
+    return counts
 
 
-def _texts(setups: Sequence[TaskSetup], makers: _Makers, lengths: Lengths) -> _Texts:
-    """Characters that are to be expected of each text, by kind and cell."""
+def _expect_text_lengths(setups: Sequence[TaskSetup], makers: _Makers, lengths: Lengths) -> _Texts:
+    """Return the expected characters of each text, by kind and cell."""
     rules: dict[str, dict[Cell, Span]] = {kind: {} for kind in (*_TEXTS, "label")}
     limits: dict[Cell, float] = {}
     for setup in setups:
@@ -135,19 +140,21 @@ def _texts(setups: Sequence[TaskSetup], makers: _Makers, lengths: Lengths) -> _T
             limit = find_output_limit(sampling[student]) if student in sampling else None
             if limit is not None:
                 limits[Cell(task, student)] = limit * LATIN_PER_TOKEN
-    found = {kind: lengths.predict(kind, rules[kind]) for kind in _TEXTS}
-    answers = found["answer"] | lengths.predict("answer", rules["label"])
-    return found | {"answer": {cell: span.cap_at(limits.get(cell)) for cell, span in answers.items()}}
+    lengths_by_kind = {kind: lengths.predict(kind, rules[kind]) for kind in _TEXTS}
+    answers = lengths_by_kind["answer"] | lengths.predict("answer", rules["label"])
+    return lengths_by_kind | {
+        "answer": {cell: span.cap_at(limits.get(cell)) for cell, span in answers.items()}
+    }
 
 
-def _shown(setup: TaskSetup, makers: _Makers, texts: _Texts) -> dict[str, Span]:
-    """The texts that a task's prompts show, in the mean over whose they are."""
-    task, found = setup.task.name, dict[str, Span]()
-    for kind, of in texts.items():
+def _average_prompt_texts(setup: TaskSetup, makers: _Makers, texts: _Texts) -> dict[str, Span]:
+    """Average the expected lengths of the texts in a task's prompts over their authors."""
+    task, averages = setup.task.name, dict[str, Span]()
+    for kind, spans in texts.items():
         counts = makers.get(("response_collection" if kind == "answer" else "data_generation", task), {})
         whole = sum(counts.values()) or 1
-        found[kind] = sum((of[Cell(task, name)] * (n / whole) for name, n in counts.items()), exact(0))
-    return found
+        averages[kind] = sum((spans[Cell(task, name)] * (n / whole) for name, n in counts.items()), exact(0))
+    return averages
 
 
 # --- The calls of one task
@@ -162,37 +169,38 @@ class _TaskShapes:
     requested_in: Callable[[Purpose, RoleModel], PricedModel]
     lengths: Lengths
 
-    def all(self) -> Iterator[CallShape]:
+    def list_shapes(self) -> Iterator[CallShape]:
+        """Yield the calls of a task: proposals, items, answers, judgments."""
         setup, task = self.setup, self.setup.task
         proposals = [
-            (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.owed_proposals(task, kind)
+            (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.list_owed_proposals(task, kind)
         ]
         for kind, teacher in proposals:
             requested = self.requested_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
-            size = _size(teacher, [teacher.prompt({})])
+            size = _measure_prompts(teacher, [teacher.prompt({})])
             reply = RULE_OF_THUMB.span_around(_PROPOSAL[kind]) * size.per_character + requested.thinking
             where, once = f"{task.name} {kind}", exact(1)
             yield CallShape(PHASE_OF[kind], where, requested, once, once, size.prompt_tokens({}), reply)
         for teacher in setup.teachers:
             cell = Cell(task.name, teacher.name)
             made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
-            yield self._shape("data_generation", teacher, self._item_prompt(teacher), made)
+            yield self._build_shape("data_generation", teacher, self._measure_item_prompts(teacher), made)
         for student in setup.students:
-            if student.name in setup.given:
+            if student.name in setup.answered_students:
                 continue  # nobody is asked
             reply = self.texts["answer"][Cell(task.name, student.name)]
-            size = _size(student, [student.prompt(self._values())])
-            yield self._shape("response_collection", student, size, reply)
-        known, factors = self._factors(sum(kind == "rubric" for kind, _ in proposals))
+            size = _measure_prompts(student, [student.prompt(self._build_item_variables())])
+            yield self._build_shape("response_collection", student, size, reply)
+        known_factors, factors = self._expect_factors(sum(kind == "rubric" for kind, _ in proposals))
         for judge in setup.judges:
-            yield self._judging(judge, known, factors)
+            yield self._build_judging_shape(judge, known_factors, factors)
 
-    def _shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
-        """``made`` are the characters of a reply. Where a lost record comes again as it was, some calls are
-        not made."""
+    def _build_shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
+        """Build the calls of a model; ``made`` are a reply's characters. Some calls are saved if lost records
+        come again unchanged."""
         requested, task = self.requested_in(phase, role_model), self.setup.task.name
-        place = (phase, task, role_model.name)
-        most, least = (of.by_model.get(place) for of in (self.preview.plan_count, self.preview.least))
+        key = (phase, task, role_model.name)
+        most, least = (of.by_model.get(key) for of in (self.preview.plan_count, self.preview.least))
         high = most.calls if most is not None else 0
         low = least.calls - least.spared_calls if least is not None else 0
         calls = Span(high, low, high)
@@ -201,23 +209,26 @@ class _TaskShapes:
         seen = self.lengths.mean_item_texts(requested.role, shape.cell)
         return shape._replace(seen=size.prompt_tokens({**self.shown, **seen}) if seen else None)
 
-    def _judging(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
-        """Calls are as many as there are factors, where each is asked for by itself."""
+    def _build_judging_shape(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
+        """Build the calls of a judge: one per answer, or one per factor of it."""
         setup, alone = self.setup, self.setup.task.evaluation_mode == "per_factor"
         if setup.pairs is not None:
             texts = {"answer_a": _MARKS["answer"], "answer_b": _MARKS["answer"]}
-            shown = {**self._values(), **texts, "answer_format": setup.pairs.answer_format}
-            made = _verdict_characters(("verdict",), setup.pairs.rationale)
-            return self._shape(
-                "evaluation", judge, _size(judge, [judge.prompt(shown, setup.pairs.schema)]), made
+            variables = {**self._build_item_variables(), **texts, "answer_format": setup.pairs.answer_format}
+            made = _expect_verdict_length(("verdict",), setup.pairs.rationale)
+            return self._build_shape(
+                "evaluation",
+                judge,
+                _measure_prompts(judge, [judge.prompt(variables, setup.pairs.schema)]),
+                made,
             )
-        size = _size(judge, self._judge_prompts(judge, known or (_STAND_IN,)))
+        size = _measure_prompts(judge, self._build_judge_prompts(judge, known or (_STAND_IN,)))
         new = map_spans(lambda n: max(0.0, n - len(known)), factors)
-        verdict = _verdict_characters(("score",) if alone else known, setup.form.rationale)
+        verdict = _expect_verdict_length(("score",) if alone else known, setup.form.rationale)
         if not alone:
             more = (_REASON if setup.form.rationale else exact(0)) + exact(_NEW_LEVEL)
             verdict += map_spans(operator.mul, new, more)
-        shape = self._shape("evaluation", judge, size, verdict)
+        shape = self._build_shape("evaluation", judge, size, verdict)
         if alone:
             shape = shape._replace(head=size.head_tokens(self.shown), together=factors.central)
         else:
@@ -235,64 +246,74 @@ class _TaskShapes:
         paid = map_spans(calls, factors)
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
 
-    def _factors(self, proposing: int) -> tuple[tuple[str, ...], Span]:
-        """The factors that are known, and how many there are once so many teachers have proposed theirs."""
+    def _expect_factors(self, proposing: int) -> tuple[tuple[str, ...], Span]:
+        """Return the known factors, and how many there will be once this many teachers have proposed
+        theirs."""
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing:
             return tuple(setup.criteria), exact(len(setup.criteria))
-        heard = self.preview.blueprint.heard_rubric(task)
-        known = tuple(factor for factor in setup.criteria if factor in heard)
-        new = new_factors(proposing)
-        if known:  # it may be that nothing is added
+        rubric_so_far = self.preview.blueprint.read_rubric_so_far(task)
+        known_factors = tuple(factor for factor in setup.criteria if factor in rubric_so_far)
+        new = expect_new_factors(proposing)
+        if known_factors:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
-        return known, map_spans(lambda n: min(max(len(known) + n, 1), len(setup.criteria)), new)
+        return known_factors, map_spans(
+            lambda n: min(max(len(known_factors) + n, 1), len(setup.criteria)), new
+        )
 
     # --- the prompts, all but the texts that models are yet to write
 
-    def _item_prompt(self, teacher: RoleModel) -> PromptSize:
-        """The mean over some of the items that a teacher will be asked for."""
+    def _measure_item_prompts(self, teacher: RoleModel) -> PromptSize:
+        """Measure a teacher's prompts, averaged over some of its items."""
         schema = BENCHMARK_ITEM if self.setup.task.documents is None else QUOTED_ITEM
-        return _size(
-            teacher, [teacher.prompt(each, schema) for each in self._attributes(teacher.name, _DRAWN)]
+        return _measure_prompts(
+            teacher,
+            [
+                teacher.prompt(variables, schema)
+                for variables in self._sample_attributes(teacher.name, _DRAWN)
+            ],
         )
 
-    def _judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
-        setup, values = self.setup, {**self._values(), "response": _MARKS["answer"]}
+    def _build_judge_prompts(self, judge: RoleModel, factors: Sequence[str]) -> list[Request]:
+        setup, values = self.setup, {**self._build_item_variables(), "response": _MARKS["answer"]}
         form = (
             setup.form if factors[0] in setup.form.criteria else build_judge_form(setup.task, {_STAND_IN: ""})
         )
         if setup.task.evaluation_mode == "per_factor":
             varying = ("factor", "criterion") if len(factors) > 1 else ()
-            asked = [form.of_one(factor) for factor in factors]
-            return [judge.prompt({**values, **each.values}, each.schema, varying) for each in asked]
-        shown = form.of_all(tuple(factors))
-        return [judge.prompt({**values, **shown.values}, shown.schema)]
+            questions = [form.ask_one_factor(factor) for factor in factors]
+            return [
+                judge.prompt({**values, **question.values}, question.schema, varying)
+                for question in questions
+            ]
+        joint_question = form.ask_all_factors(tuple(factors))
+        return [judge.prompt({**values, **joint_question.values}, joint_question.schema)]
 
-    def _values(self) -> dict[str, str]:
-        """The variables of an item, its texts unknown."""
+    def _build_item_variables(self) -> dict[str, str]:
+        """Return the template variables of an item, with marks for unknown texts."""
         texts = {"input": _MARKS["item"], "reference": _MARKS["reference"]}
-        return {**texts, **self._attributes("", 1)[0]}
+        return {**texts, **self._sample_attributes("", 1)[0]}
 
-    def _attributes(self, teacher: str, number: int) -> list[dict[str, str]]:
-        """Attributes, nuance and passages of some items, as prompts show them."""
+    def _sample_attributes(self, teacher: str, number: int) -> list[dict[str, str]]:
+        """Return attributes, nuance and passages of some items, as prompts show them."""
         setup = self.setup
         samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
         return [samples.item(n).values for n in range(1, number + 1)]
 
 
-def _size(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
-    """Measure requests as the model is asked them."""
+def _measure_prompts(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
+    """Measure requests as they are sent to the model."""
     return measure_prompts([role_model.request(each, "probe", "", 0) for each in requested], _MARKS)
 
 
-def _verdict_characters(factors: Sequence[str], rationale: bool) -> Span:
-    """How long a judge's JSON is that gives each factor a level, and a reason if asked."""
+def _expect_verdict_length(factors: Sequence[str], rationale: bool) -> Span:
+    """Return the characters of a judge's JSON with a level for each factor, and reasons if requested."""
     levels = PROMPT_FACTOR.span_around(4.0 + sum(len(factor) + 14 for factor in factors))
     return levels + (_REASON * len(factors) if rationale else exact(0))
 
 
-def new_factors(teachers: int) -> Span:
-    """Return how many factors so many teachers propose together."""
+def expect_new_factors(teachers: int) -> Span:
+    """Return how many factors this many teachers propose together."""
     return _NEW_FACTORS * float(teachers**_MORE_TEACHERS)
 
 
@@ -300,31 +321,31 @@ def new_factors(teachers: int) -> Span:
 
 
 def format_calls(span: Span) -> str:
-    """``12,400``, or the range that it falls in."""
+    """Format a number such as ``12,400``, or its range."""
     low, high = round(span.low), round(span.high)
     return f"{low:,}" if low == high else f"{low:,}–{high:,}"
 
 
 def format_usd_range(span: Span) -> str:
-    """The ends of a range of money."""
+    """Format the ends of a range of dollars."""
     return f"{dollars(span.low)} – {dollars(span.high)}"
 
 
 def format_hours(span: Span) -> str:
-    """``about 4 minutes (2 to 26)``, in the unit that suits."""
+    """Format a duration in the unit that suits, such as ``about 4 minutes (2 to 26)``."""
     for size, unit in ((1.0, "hour"), (1 / 60, "minute"), (1 / 3600, "second")):
         if span.central >= size or unit == "second":
-            low, central, high = (_figure(end / size) for end in (span.low, span.central, span.high))
+            low, central, high = (_format_number(end / size) for end in (span.low, span.central, span.high))
             return f"about {central} {unit}{'' if central == '1' else 's'} ({low} to {high})"
     raise AssertionError("unreachable: seconds suit whatever is shorter")
 
 
-def _figure(number: float) -> str:
+def _format_number(number: float) -> str:
     return f"{number:.1f}".removesuffix(".0") if number < 10 else f"{number:,.0f}"
 
 
 def summarise_estimate(estimate: Estimate) -> Iterator[str]:
-    """What it comes to, and where most of it goes."""
+    """Say what the run will take, and where most of it goes."""
     total = estimate.total
     cost = "cost unknown"
     if total.cost_usd is not None:
@@ -338,24 +359,26 @@ def summarise_estimate(estimate: Estimate) -> Iterator[str]:
             f"No price is known for {names}; overrides in Config/provider_pricing.yaml can name one "
             "(docs/prices.md)."
         )
-    yield from _where(total, estimate.by_phase, estimate.by_model)
+    yield from _describe_largest_shares(total, estimate.by_phase, estimate.by_model)
 
 
-def _where(total: EstimateLine, *parts: Mapping[str, EstimateLine]) -> Iterator[str]:
+def _describe_largest_shares(total: EstimateLine, *parts: Mapping[str, EstimateLine]) -> Iterator[str]:
     if total.cost_usd is None or not total.cost_usd.central:
         return
-    most = [max(part.items(), key=lambda item: _central(item[1])) for part in parts if len(part) > 1]
-    shares = [f"{name} takes {share(_central(line), total.cost_usd.central)}" for name, line in most]
+    most = [max(part.items(), key=lambda item: _central_cost_usd(item[1])) for part in parts if len(part) > 1]
+    shares = [
+        f"{name} takes {format_share(_central_cost_usd(line), total.cost_usd.central)}" for name, line in most
+    ]
     if shares:
         yield f"Where it goes: {', '.join(shares)} of it."
 
 
-def _central(line: EstimateLine) -> float:
+def _central_cost_usd(line: EstimateLine) -> float:
     return line.cost_usd.central if line.cost_usd is not None else 0.0
 
 
 def describe_sources(estimate: Estimate) -> Iterator[str]:
-    """What its lengths and prices are taken from, and what else to know."""
+    """Say where lengths and prices come from, and what else to know."""
     by_source: dict[str, list[str]] = {}
     for name, source in estimate.basis.items():
         by_source.setdefault(source, []).append(name)
@@ -366,11 +389,11 @@ def describe_sources(estimate: Estimate) -> Iterator[str]:
     yield from estimate.notes
 
 
-def share(part: float, whole: float) -> str:
-    """``42%``"""
+def format_share(part: float, whole: float) -> str:
+    """Format a share in percent, such as ``42%``."""
     return f"{part / whole:.0%}" if whole else "0%"
 
 
 def format_tokens(span: Span) -> str:
-    """``1.2M``"""
+    """Format a number of tokens, such as ``1.2M``."""
     return abbreviate(round(span.central))

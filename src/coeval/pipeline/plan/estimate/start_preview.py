@@ -1,4 +1,4 @@
-"""The estimate of a start, and what its batch jobs would save."""
+"""A start previewed for its estimate, and what batch jobs would save."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from coeval.pricing.price_book import PriceBook
 
 
 class PreviewedStart(NamedTuple):
-    """``config`` has no ``auto`` any more; ``choices`` are sentences on what it stands for, ``warnings`` on
-    what of the file is not carried out as it stands."""
+    """A previewed start. ``config`` has no ``auto``; ``choices`` say what it was resolved to, ``warnings``
+    which settings will not be followed as written."""
 
     config: Config
     preview: Preview
@@ -30,30 +30,31 @@ class PreviewedStart(NamedTuple):
 
 
 def preview_valid_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
-    """What a run that starts now would find; nothing is asked, created or changed.
+    """Preview a run that could start now; nothing is requested or changed.
 
-    Raises UsageError: it would not start, for another reason than that a credential is lacking.
+    Raises UsageError: it could not start, for another reason than a missing credential.
     """
     start = preview_any_start(config, options, keys, prices)
-    start.preview.refuse(options)
+    start.preview.refuse_start(options)
     return start
 
 
 def preview_any_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
-    """As `preview_valid_start`, even if the run could not start so: an experiment can be shown at any time.
+    """Preview a start as `preview_valid_start` does, even if the run could not start: experiments can always
+    be shown.
 
-    Raises UsageError: a model has no host, or items of one's own cannot be used.
+    Raises UsageError: a model has no host, or supplied items cannot be used.
     """
-    resolved, unresolved = _resolved(config, options, keys, prices)
+    resolved, unresolved = _resolve_or_price_cheapest(config, options, keys, prices)
     preview = preview_run(resolved.config, options)
     warnings = build_forecast(resolved.config, preview).warnings
     return PreviewedStart(resolved.config, preview, resolved.choices, (*unresolved, *warnings))
 
 
-def _resolved(
+def _resolve_or_price_cheapest(
     config: Config, options: RunOptions, keys: Keys, prices: PriceBook
 ) -> tuple[ResolvedConfig, tuple[str, ...]]:
-    """Without a credential for any of its hosts, ``auto`` is priced as the cheapest of them."""
+    """Resolve ``auto``; without a credential for any host, price it as the cheapest one, with a warning."""
     try:
         return resolve_hosts(config, options, keys, prices), ()
     except KeyMissing as error:
@@ -68,7 +69,7 @@ _LEAST_SHARE, _LEAST_USD = 0.05, 0.01
 def add_batch_savings(
     estimate: Estimate, config: Config, preview: Preview, assumed: EstimateInputs
 ) -> Estimate:
-    """The estimate with what it would be if all that can went by batch jobs: the same answers for less."""
+    """Add to an estimate what it would be if all models that can used batch jobs."""
     now, lines = estimate.total.cost_usd, estimate.by_model
     able = [
         model.name
