@@ -8,7 +8,7 @@ import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import partial, singledispatch
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -109,9 +109,7 @@ class Export:
         over all tasks (task ""); ``parts``: also by factor and by judge."""
         judges, recipes = self._judges_by_student(), self._judge_recipes()
         figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
-        if isinstance(self._reader, RunReader):
-            figures += _part_figures(self._reader, judges) if parts else ()
-            figures += _strength_figures(self._reader)
+        figures += self._further_figures(judges, parts=parts)
         return [
             figure._replace(
                 recipes=tuple(recipes.get((figure.task, figure.model, judge), "") for judge in figure.judges)
@@ -129,9 +127,8 @@ class Export:
             "FROM scores ORDER BY ALL"
         ):
             scores[task, item, sample, model].append(ExportedScore(*fields))
-        if isinstance(self._reader, RunReader):
-            for key, score in _label_and_pair_scores(self._reader):
-                scores[key].append(score)
+        for key, score in self._further_scores():
+            scores[key].append(score)
         if not scores:
             raise UsageError(f"{self._reader.folder} has no scores yet")
         items = self._reader.items()
@@ -168,8 +165,7 @@ class Export:
             parameters[name] = ", ".join(str(value) for (value,) in values if value is not None)
         parameters["samples"] = parameters["samples"].rpartition(", ")[2]
         sent: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        run = self._reader.run if isinstance(self._reader, RunReader) else None
-        for parts in read_recipes(run).values() if run is not None else ():
+        for parts in self._model_settings():
             for key, value in parts.items():
                 name = key.removeprefix("parameters.").partition(" (")[0]  # "temperature (student)"
                 if key.startswith("parameters.") and name != "model":
@@ -187,16 +183,30 @@ class Export:
 
     def _judge_recipes(self) -> dict[tuple[str, str, str], str]:
         """Return judges' recipes by task ("" for all), model and judge; several joined by commas."""
-        if isinstance(self._reader, RunReader):
-            lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
-            texts = dict(self._reader.of_lines("evaluation", {"recipe": "VARCHAR"}, lines))
-        else:
-            texts = dict(self._reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+        texts = self._recipe_texts()
         recipes_of: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
         for task, model, judge, method in self._reader.rows("SELECT task, model, judge, method FROM methods"):
             for name in (task, ""):
                 recipes_of[name, model, judge].add(texts.get(method, ""))
         return {key: ",".join(sorted(filter(None, recipes))) for key, recipes in recipes_of.items()}
+
+    def _further_figures(
+        self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
+    ) -> Iterable[ExportedFigure]:
+        """Return the figures that only runs have."""
+        del judges, parts
+        return ()
+
+    def _further_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
+        """Return the scores that only runs have."""
+        return ()
+
+    def _model_settings(self) -> Iterable[dict[str, str]]:
+        return ()
+
+    def _recipe_texts(self) -> dict[int, str]:
+        """Return judges' recipes by the hash that readers keep of them."""
+        return dict(self._reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
 
     def _judges_by_student(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Return the judges of each (task or "" for all, model)."""
@@ -209,11 +219,46 @@ class Export:
         return {key: tuple(sorted(judges)) for key, judges in judges_of.items()}
 
 
+class _RunExport(Export):
+    """A run opened for export: it also has parts of scores, labels, comparisons and settings."""
+
+    def __init__(self, reader: RunReader, notes: tuple[str, ...]) -> None:
+        super().__init__(reader, notes)
+        self._run_reader = reader
+
+    def _further_figures(
+        self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
+    ) -> Iterable[ExportedFigure]:
+        if parts:
+            yield from _part_figures(self._run_reader, judges)
+        yield from _strength_figures(self._run_reader)
+
+    def _further_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
+        return _label_and_pair_scores(self._run_reader)
+
+    def _model_settings(self) -> Iterable[dict[str, str]]:
+        return read_recipes(self._run_reader.run).values()
+
+    def _recipe_texts(self) -> dict[int, str]:
+        lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
+        return dict(self._run_reader.of_lines("evaluation", {"recipe": "VARCHAR"}, lines))
+
+
+@singledispatch
+def _make_export(reader: Reader, notes: tuple[str, ...]) -> Export:
+    return Export(reader, notes)
+
+
+@_make_export.register
+def _(reader: RunReader, notes: tuple[str, ...]) -> Export:
+    return _RunExport(reader, notes)
+
+
 @contextmanager
 def open_export(folder: Path) -> Iterator[Export]:
     """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
     with open_folder_reader(require_results(folder), is_look=True) as (reader, notes):
-        yield Export(reader, tuple(notes))
+        yield _make_export(reader, tuple(notes))
 
 
 def list_export_folders(folder: Path) -> dict[str, Path]:

@@ -98,13 +98,11 @@ def compare(
     significant_only = not any_difference
     with open_sides(folders, split_names(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
-        gate_report = None
+        gate_report, gate = None, list[str]()
         if threshold is not None:
             policy = GatePolicy(max_drop=100 * threshold)
             gate_report = gate_sides(groups, policy, significant_only=significant_only)
-    gate: list[str] = []
-    if gate_report is not None:
-        gate += loss_messages(gate_report, threshold or 0.0, significant_only=significant_only)
+            gate += loss_messages(gate_report, threshold, significant_only=significant_only)
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page
