@@ -86,5 +86,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What there is to be used, whether or not it is loaded yet."""
+    """List the public names, loaded or not."""
     return sorted({*globals(), *__all__})

@@ -219,7 +219,7 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
                 model=JUDGE,
                 role="judge",
                 recipe=Recipe.of({}),
-                sampling=task.judged_with(),
+                sampling=task.effective_judge_sampling(),
                 droppable=task.droppable_judge_parameters(),
             )
             completion = await models[JUDGE].complete(judging.request(requested, "evaluation", "0", 0))

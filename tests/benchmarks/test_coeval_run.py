@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, model, quiz, task
 
-from coeval.benchmarks.benchmark import Answer, Ask, Item, JudgeSettings, Judgment, TaskSettings
+from coeval.benchmarks.benchmark import Answer, Ask, Item, JudgeSettings, Judgment, TaskRecords, TaskSettings
 from coeval.benchmarks.run.task_folder import AnswerWork
 from coeval.benchmarks.tasks.coeval_run import CoevalRun
 from coeval.core.errors import Unparsable, UsageError
@@ -49,7 +49,7 @@ def test_all_factors_in_one_judgment(tmp_path: Path) -> None:
         assert f"Once upon {item.id}" in shown
         assert "Things happen for a reason." in shown
         judgments[ask.id] = judged(benchmark, item, ask, next(levels))
-    scored = benchmark.score(items, answers, judgments)
+    scored = benchmark.score(TaskRecords(items, answers, judgments))
     assert scored.metrics["mean_score"].value == pytest.approx(0.375)
     assert scored.metrics["mean_score"].standard_error == pytest.approx(0.375)
     assert scored.items[items[0].id] == {"mean_score": 0.75, "plot": 1.0, "style": 0.5}
@@ -63,7 +63,7 @@ def test_the_scores_of_all_judges_are_not_those_of_one_of_them(tmp_path: Path) -
     assert lab.run().exit_code == 0
     names = [entry.get("parameters", {}).get("model", entry["name"]) for entry in lab.models]
     for judge in names:
-        scored = as_task(lab.path, judge=JudgeSettings(judge)).score([], {}, {})
+        scored = as_task(lab.path, judge=JudgeSettings(judge)).score(TaskRecords([], {}, {}))
         assert f"judged by {judge}; the run's own scores are by {names[0]}, {names[1]}" in scored.reasons
 
 
@@ -73,7 +73,9 @@ def test_one_judgment_for_each_factor(tmp_path: Path) -> None:
     answer = Answer(id=item.id, response="Once.")
     plot, style = benchmark.asks(item, answer)
     assert (plot.id, style.id) == (f"{item.id}__plot", f"{item.id}__style")
-    scored = benchmark.score([item], {item.id: answer}, {plot.id: judged(benchmark, item, plot, "High")})
+    scored = benchmark.score(
+        TaskRecords([item], {item.id: answer}, {plot.id: judged(benchmark, item, plot, "High")})
+    )
     assert scored.metrics["mean_score"].value == 1.0
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (2, 1, {"missing": 1})
 
@@ -120,7 +122,7 @@ def test_an_interval_of_few_items_is_wide_and_stays_on_the_scale(tmp_path: Path)
         ask.id: judged(benchmark, item, ask, f'{{"plot": "{level}"}}')
         for item, ask, level in zip(items, asks, levels, strict=True)
     }
-    scored = benchmark.score(items, answers, judgments)
+    scored = benchmark.score(TaskRecords(items, answers, judgments))
     for metric in (scored.metrics["mean_score"], scored.tables["by_task"]["story"]):
         assert metric.value == pytest.approx(2 / 3)
         assert metric.ci95 is not None
@@ -150,7 +152,7 @@ def test_checks_scales_and_weights_count_as_in_the_run(tmp_path: Path) -> None:
         answer = answers[item.id] = Answer(id=item.id, response=given[f"{item.id}__ann"]["response"])
         (ask,) = benchmark.asks(item, answer)
         judgments[ask.id] = judged(benchmark, item, ask, said[f"{item.id}__ann__ann"]["raw"])
-    scored = benchmark.score(items, answers, judgments)
+    scored = benchmark.score(TaskRecords(items, answers, judgments))
     own = run.results().students[0].score
     assert own is not None
     assert 0 < own < 1
@@ -158,7 +160,7 @@ def test_checks_scales_and_weights_count_as_in_the_run(tmp_path: Path) -> None:
     assert set(scored.tables["by_factor"]["story"]) == set(_MIXED)
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (16, 16, {})
     del answers[items[0].id]
-    lacking = benchmark.score(items, answers, judgments)
+    lacking = benchmark.score(TaskRecords(items, answers, judgments))
     assert (lacking.n_scored, lacking.n_failed) == (14, {"missing": 2})
 
 
@@ -168,10 +170,10 @@ def test_a_run_of_checks_alone_is_scored_without_a_judge(tmp_path: Path) -> None
     assert not benchmark.is_judged
     items = benchmark.items()
     answers = {item.id: Answer(id=item.id, response="Once.", latency_s=0.01) for item in items}
-    scored = benchmark.score(items, answers, {})
+    scored = benchmark.score(TaskRecords(items, answers, {}))
     assert scored.metrics["mean_score"].value == 1.0
     answers[items[0].id] = Answer(id=items[0].id, response="Once.")  # by one check alone it has no score
-    scored = benchmark.score(items, answers, {})
+    scored = benchmark.score(TaskRecords(items, answers, {}))
     assert (scored.metrics["mean_score"].value, scored.metrics["mean_score"].n) == (1.0, 1)
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (4, 3, {"check": 1})
     assert not scored.remarks
@@ -187,7 +189,7 @@ def test_checks_that_need_a_process_are_named_and_make_figures_incomparable(tmp_
     lab.tasks[0]["rubric"]["short"] = _MIXED["short"]
     assert lab.run(continue_run=True).exit_code == 0
     benchmark = as_task(lab.path)
-    (reason,) = benchmark.score(benchmark.items(), {}, {}).reasons
+    (reason,) = benchmark.score(TaskRecords(benchmark.items(), {}, {})).reasons
     assert reason.startswith("story: shape not scored")
 
 
@@ -215,13 +217,13 @@ def test_labels_are_compared_without_a_judge(tmp_path: Path) -> None:
     answers = {items[0].id: Answer(id=items[0].id, response=right)}
     answers[items[1].id] = Answer(id=items[1].id, response="green")
     assert [benchmark.asks(item, answers[item.id]) for item in items] == [(), ()]
-    scored = benchmark.score(items, answers, {})
+    scored = benchmark.score(TaskRecords(items, answers, {}))
     assert scored.tables["label_accuracy"]["quiz"]["colour"].value == 0.5
     assert scored.tables["none_of_the_labels"] == {"quiz": {"colour": 1}}
     assert list(scored.metrics) == ["label_accuracy quiz/colour"]
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (2, 2, {})
     del answers[items[1].id]
-    scored = benchmark.score(items, answers, {})
+    scored = benchmark.score(TaskRecords(items, answers, {}))
     assert (scored.n_expected, scored.n_scored, scored.n_failed) == (2, 1, {"missing": 1})
 
 
@@ -230,7 +232,7 @@ def test_an_item_of_labels_alone_lacks_no_score_beside_judged_ones(tmp_path: Pat
     benchmark = as_task(run_of(tmp_path, task(total=1), quiz(total=1)))
     asked, told = sorted(benchmark.items(), key=lambda item: item.id)
     answers = {item.id: Answer(id=item.id, response="red") for item in (told, asked)}
-    scored = benchmark.score((told, asked), answers, {})
+    scored = benchmark.score(TaskRecords((told, asked), answers, {}))
     assert scored.items[told.id] == {"mean_score": None}, "its judgment is missing"
     assert list(scored.items[asked.id]) == ["label_accuracy quiz/colour"]
 
@@ -257,7 +259,7 @@ def test_tasks_count_alike_and_failed_answers_lose_their_factors(tmp_path: Path)
         (ask,) = benchmark.asks(item, answers[item.id])
         reply = f'{{"plot": "{level}", "style": "{level}"}}'
         judgments[ask.id] = judged(benchmark, item, ask, reply)
-    scored = benchmark.score(items, answers, judgments)
+    scored = benchmark.score(TaskRecords(items, answers, judgments))
     assert scored.metrics["mean_score"].value == 0.5
     assert (scored.n_scored, scored.n_failed) == (4, {"missing": 2})
 
@@ -277,6 +279,6 @@ def test_a_simulated_model_knows_the_labels_here_as_in_the_run(tmp_path: Path) -
     asking = Asking({"sure": requested}, retries=0)
     works = [AnswerWork(asking, answering, item.id, NOT_TRIED, "quiz", item, weight=1) for item in items]
     answers = {work.item.id: asyncio.run(work.do()) for work in works}
-    accuracy = benchmark.score(items, answers, {}).tables["label_accuracy"]["quiz"]["colour"]
+    accuracy = benchmark.score(TaskRecords(items, answers, {})).tables["label_accuracy"]["quiz"]["colour"]
     assert accuracy.value is not None
     assert accuracy.value > 0.6

@@ -7,7 +7,7 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -18,9 +18,7 @@ from fakes.openai_chat import Answer, Behaviour, Broken, Fault, Reply, Server, f
 from made_rows import student_row
 from rich.console import Console
 
-from coeval.benchmarks.benchmark import Answer as Given
-from coeval.benchmarks.benchmark import Answer as Record
-from coeval.benchmarks.benchmark import Item, Judgment, Scored
+from coeval.benchmarks.benchmark import Item, Scored, TaskRecords
 from coeval.benchmarks.run.runner import (
     EndOfAsking,
     Prepared,
@@ -53,10 +51,8 @@ class Long(Invented):
 class Remarked(Invented):
     name: ClassVar[str] = "remarked"
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Given], judgments: Mapping[str, Judgment]
-    ) -> Scored:
-        scored = super().score(items, answers, judgments)
+    def score(self, records: TaskRecords) -> Scored:
+        scored = super().score(records)
         return msgspec.structs.replace(scored, remarks=("share_good is to be read with care",))
 
 
@@ -258,11 +254,9 @@ class Stopped(Invented):
 
     name: ClassVar[str] = "stopped"
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Record], judgments: Mapping[str, Judgment]
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         os.kill(os.getpid(), signal.SIGINT)
-        return super().score(items, answers, judgments)
+        return super().score(records)
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from fakes.judged_tasks import hold_on_the_scale
 
-from coeval.benchmarks.benchmark import Answer, TaskSettings
+from coeval.benchmarks.benchmark import Answer, TaskRecords, TaskSettings
 from coeval.benchmarks.tasks.following import (
     INSTRUCTIONS,
     Followed,
@@ -146,7 +146,7 @@ def test_what_a_score_counts_besides(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     monkeypatch.setitem(INSTRUCTIONS, has_no_comma.id, has_no_comma._replace(follows=broken))
     ifeval = task(tmp_path)
-    scored = ifeval.score(ifeval.items(), answers(_7="a", _8="b. "), {})
+    scored = ifeval.score(TaskRecords(ifeval.items(), answers(_7="a", _8="b. "), {}))
     assert scored.tables["verifiers_failed"] == {"punctuation:no_comma": 1}
     assert "verifiers failed, and count as not followed: punctuation:no_comma (1)" in scored.reasons
     assert scored.metrics["instruction_level_strict_accuracy"].n == 3
@@ -159,7 +159,9 @@ def values(scored: Any) -> dict[str, float]:
 @pytest.mark.process
 def test_strict_and_loose_accuracies(tmp_path: Path) -> None:
     ifeval = task(tmp_path)
-    scored = ifeval.score(ifeval.items(), answers(_7="Sure, here it is:\nno commas", _8=QUOTED), {})
+    scored = ifeval.score(
+        TaskRecords(ifeval.items(), answers(_7="Sure, here it is:\nno commas", _8=QUOTED), {})
+    )
     assert values(scored) == {
         "prompt_level_strict_accuracy": 0.5,
         "instruction_level_strict_accuracy": pytest.approx(2 / 3),
@@ -179,7 +181,7 @@ def test_no_answer_follows_nothing_and_stays_in_the_denominator(
     tmp_path: Path, missing: dict[str, str | None]
 ) -> None:
     ifeval = task(tmp_path)
-    scored = ifeval.score(ifeval.items(), answers(_7="none here", **missing), {})
+    scored = ifeval.score(TaskRecords(ifeval.items(), answers(_7="none here", **missing), {}))
     assert values(scored)["prompt_level_strict_accuracy"] == 0.5
     assert values(scored)["instruction_level_strict_accuracy"] == pytest.approx(1 / 3)
     lost = {} if missing == {"_8": ""} else {"timeout" if missing else "missing": 1}
@@ -196,16 +198,18 @@ def test_intervals_of_few_prompts_stay_between_0_and_1_and_have_a_width(
     records[0] |= {"instruction_id_list": ["punctuation:no_comma"] * 4, "kwargs": [{}] * 4}
     ifeval = task(tmp_path, records)
     said = {f"_{key}": QUOTED for key in range(1, n_prompts)}
-    scored = ifeval.score(ifeval.items(), answers(_0="well, no", **said), {})
+    scored = ifeval.score(TaskRecords(ifeval.items(), answers(_0="well, no", **said), {}))
     assert hold_on_the_scale(scored.metrics.values(), 0, 1)
     first = answers(_0="fine", **said)
-    assert hold_on_the_scale(ifeval.score(ifeval.items(), first, {}).metrics.values(), 0, 1)
+    assert hold_on_the_scale(ifeval.score(TaskRecords(ifeval.items(), first, {})).metrics.values(), 0, 1)
 
 
 def test_the_official_result_files(tmp_path: Path) -> None:
     ifeval = task(tmp_path)
     given = answers(_7="a, b", _8=None)
-    ifeval.write_extra(tmp_path, ifeval.items(), given, {}, ifeval.score(ifeval.items(), given, {}))
+    ifeval.write_extra(
+        tmp_path, TaskRecords(ifeval.items(), given, {}), ifeval.score(TaskRecords(ifeval.items(), given, {}))
+    )
     strict = [json.loads(line) for line in (tmp_path / "eval_results_strict.jsonl").read_text().splitlines()]
     assert strict[0] == {
         "key": 7,
@@ -221,7 +225,7 @@ def test_the_official_result_files(tmp_path: Path) -> None:
 
 def test_what_stands_in_for_language_data_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ifeval = task(tmp_path)
-    scored = ifeval.score(ifeval.items(), {}, {})
+    scored = ifeval.score(TaskRecords(ifeval.items(), {}, {}))
     assert scored.tables["language_data"] == {"tokenizers/punkt_tab/english": "rule-based"}
     assert any("NLTK data is not there" in reason for reason in scored.reasons)
     # IFEval does not tag parts of speech: what it does not use is no reason.

@@ -3,13 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 
-from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, count_failures
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Metric,
+    Scored,
+    TaskRecords,
+    count_failures,
+)
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.run.runner import ask_owed, lock_task_folders, prepare_evaluation
 from coeval.benchmarks.run.task_summary import Outcome, conclude
@@ -46,15 +55,13 @@ class Invented(Benchmark):
             raise Unparsable("neither good nor bad", raw=completion.text)
         return {"good": completion.text == GOOD}
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
-        found = [judgments.get(f"{item.id}__verdict") for item in items]
+    def score(self, records: TaskRecords) -> Scored:
+        found = [records.judgments.get(f"{item.id}__verdict") for item in records.items]
         values = [record.value["good"] for record in found if record and record.value]
         share = sum(values) / len(values) if values else None
         return Scored(
             metrics={"share_good": Metric(share, n=len(values), unit="share")},
-            n_expected=len(items),
+            n_expected=len(records.items),
             n_scored=len(values),
             n_failed=count_failures(found),
         )
@@ -63,9 +70,7 @@ class Invented(Benchmark):
 class Broken(Invented):
     name: ClassVar[str] = "broken"
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         raise ZeroDivisionError("a bug")
 
 

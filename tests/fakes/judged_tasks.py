@@ -16,6 +16,7 @@ from coeval.benchmarks.benchmark import (
     Judgment,
     Metric,
     Scored,
+    TaskRecords,
     TaskSettings,
 )
 from coeval.core.errors import AskError
@@ -86,11 +87,14 @@ class Panel:
             self.judgments[ask.id] = judged(item, ask, said if isinstance(said, Completion) else _text(said))
         return self.score()
 
+    def records(self) -> TaskRecords:
+        return TaskRecords(self.items, self.answers, self.judgments)
+
     def score(self) -> Scored:
-        return self.benchmark.score(self.items, self.answers, self.judgments)
+        return self.benchmark.score(self.records())
 
     def write(self, folder: Path) -> None:
-        self.benchmark.write_extra(folder, self.items, self.answers, self.judgments, self.score())
+        self.benchmark.write_extra(folder, self.records(), self.score())
 
 
 def answered(item: str, response: str | None) -> Answer:

@@ -362,7 +362,7 @@ def test_accelerate_is_asked_for_by_name(
     """The processor alone needs none."""
     lacking = {"accelerate", "vllm"}
     monkeypatch.setattr(local, "find_spec", lambda name: None if name in lacking else object())
-    monkeypatch.setattr(local, "chosen_device", lambda needed, _: needed)
+    monkeypatch.setattr(local, "choose_device", lambda needed, _: needed)
     with pytest.raises(
         UsageError, match=r"needs accelerate .* which is not installed: pip install accelerate"
     ):
@@ -425,7 +425,7 @@ def fake_vllm(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeEngine:
 
     module.LLM = load  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", module)
-    monkeypatch.setattr(local, "chosen_device", lambda *_: "cuda")
+    monkeypatch.setattr(local, "choose_device", lambda *_: "cuda")
     return engine
 
 

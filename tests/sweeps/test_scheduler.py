@@ -91,7 +91,7 @@ def swept(
 
     async def work() -> None:
         for checkpoint in checkpoints:
-            scheduler.add(checkpoint)
+            scheduler.add_checkpoint(checkpoint)
         await scheduler.run(asyncio.Event())
 
     in_virtual_time(work())

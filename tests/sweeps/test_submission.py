@@ -152,7 +152,6 @@ def test_the_end_of_an_overwritten_snapshot_is_not_that_of_the_new_one(tmp_path:
     for weights in ("first", "the second"):
         checkpoint = Checkpoint(step=10, path=str(folder), content=hash_content(saved(folder, weights)))
         table = JobTable(out, JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False))
-        table.read()
         ended.append(table.has_ended(checkpoint, 0.0))
         table.note_failed(checkpoint, task, 0, "the server died")
         ended.append(table.has_ended(checkpoint, 0.0))

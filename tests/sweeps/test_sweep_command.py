@@ -429,7 +429,7 @@ def drawn(board: SweepBoard, width: int, height: int) -> list[str]:
 def busy_board(tmp_path: Path, slots: int) -> SweepBoard:
     """All slots but the last one have a worker."""
     board = SweepBoard([WorkerSlot(number, (str(number),)) for number in range(slots)])
-    board.expect(30 * slots, slots)
+    board.expect_work(30 * slots, slots)
     for number in range(slots - 1):
         folder = tmp_path / f"step_{number}"
         folder.mkdir()

@@ -113,6 +113,14 @@ class Scored(msgspec.Struct, frozen=True, kw_only=True):
         return Scored(metrics=metrics, n_expected=self.n_expected, n_scored=0, n_failed=self.n_failed)
 
 
+class TaskRecords(NamedTuple):
+    """What a task is scored from: items, answers by item and judgments by ask, failed records included."""
+
+    items: Sequence[Item]
+    answers: Mapping[str, Answer]
+    judgments: Mapping[str, Judgment]
+
+
 class JudgeSettings(msgspec.Struct, frozen=True):
     """The judge. ``sampling`` are the user's settings, which override the official ones."""
 
@@ -122,12 +130,9 @@ class JudgeSettings(msgspec.Struct, frozen=True):
 
 
 class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of a task.
-
-    ``assets`` maps each available asset to its file or folder: all of ``Benchmark.assets``, and the available
-    ones of ``Benchmark.optional_assets``. ``options`` are the task's own options by name
-    (``writingbench-write-excel``, …). ``judge`` is None where nothing is judged.
-    """
+    """Settings of a task. ``assets`` maps each available asset to its file or folder: all of
+    ``Benchmark.assets``, and the available ones of ``Benchmark.optional_assets``. ``options`` are the task's
+    own options by name (``writingbench-write-excel``, …). ``judge`` is None where nothing is judged."""
 
     model: str
     assets: Mapping[str, Path] = {}
@@ -168,10 +173,8 @@ class Benchmark(ABC):
     @classmethod
     def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
         """Find files that are neither cached nor named by an option of their own: those of a checkout, or of
-        another dataset. ``values`` are the task's options by name.
-
-        Raises UsageError: an option names what does not exist.
-        """
+        another dataset. ``values`` are the task's options by name. Raises UsageError: an option names what
+        does not exist."""
         return {}
 
     @property
@@ -197,7 +200,7 @@ class Benchmark(ABC):
         """Return the judge's official sampling."""
         return SamplingParameters()
 
-    def judged_with(self) -> SamplingParameters:
+    def effective_judge_sampling(self) -> SamplingParameters:
         """Return the judge's sampling: the user's settings over the official ones."""
         judge = self.settings.judge
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
@@ -225,22 +228,10 @@ class Benchmark(ABC):
         return ()
 
     @abstractmethod
-    def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-    ) -> Scored:
-        """Compute the figures. ``answers`` by item and ``judgments`` by ask include failed records."""
+    def score(self, records: TaskRecords) -> Scored:
+        """Compute the figures."""
 
-    def write_extra(  # noqa: B027 - most have none
-        self,
-        folder: Path,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-        scored: Scored,
-    ) -> None:
+    def write_extra(self, folder: Path, records: TaskRecords, scored: Scored) -> None:  # noqa: B027 - most have none
         """Write the benchmark's own files beside the common ones."""
 
     def write_official(self, folder: Path, answers: Sequence[object], judgments: Sequence[object]) -> None:

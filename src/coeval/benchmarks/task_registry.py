@@ -43,7 +43,6 @@ class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def parameter(self) -> str:
-        """Return its name among the command's parameters."""
         return self.name.replace("-", "_")
 
     def require_file(self, path: Path) -> Path:
@@ -68,10 +67,8 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
         return next((option for option in self.options if option.fills == RESPONSES), None)
 
     def own_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Return the user's own files by asset, from the options' values by name.
-
-        Raises UsageError: one does not exist.
-        """
+        """Return the user's own files by asset, from the options' values by name. Raises UsageError: one does
+        not exist."""
         return {
             option.fills: option.require_file(path)
             for option in self.options
@@ -181,10 +178,8 @@ TASKS: Registry[TaskRow] = Registry(
 
 
 def benchmark_class(name: str) -> type[Benchmark]:
-    """Return the benchmark class of a task.
-
-    Raises UsageError: there is no such task, or another package's cannot be loaded.
-    """
+    """Return the benchmark class of a task. Raises UsageError: there is no such task, or another package's
+    cannot be loaded."""
     if name.startswith(PREFIX):
         kind = import_object("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)
     elif name in TASKS:

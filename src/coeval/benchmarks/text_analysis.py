@@ -153,9 +153,7 @@ class PunktSplitter:
 
 def split_sentences(text: str, is_break: Callable[[str], bool]) -> list[str]:
     """Split ``text`` where ``is_break`` holds for a context: the word with its end mark, and what follows.
-
-    Closing quotes and brackets go with the sentence they close; trailing whitespace is dropped.
-    """
+    Closing quotes and brackets go with the sentence they close; trailing whitespace is dropped."""
     cached: dict[str, bool] = {}
     spans: list[tuple[int, int]] = []
     start = 0
@@ -180,10 +178,8 @@ class _PossibleEnd(NamedTuple):
 
 
 def _find_possible_ends(text: str) -> Iterator[_PossibleEnd]:
-    """Find every possible sentence end.
-
-    Marks inside one word are one candidate, the last of them; a mark that begins a word is one too.
-    """
+    """Find every possible sentence end. Marks inside one word are one candidate, the last of them; a mark
+    that begins a word is one too."""
     blanks = text.translate(_BLANKS)
     word_start = mark = 0
     pending: tuple[int, int] | None = None
@@ -244,11 +240,9 @@ _STARTER_SET = frozenset(_STARTERS.split())
 
 
 def is_plain_break(context: str) -> bool:
-    """Decide by rule, without a model, whether a mark ends a sentence.
-
-    It does, except the period of an initial, of an abbreviation that no usual first word follows, and of a
-    number before a lower-case letter.
-    """
+    """Decide by rule, without a model, whether a mark ends a sentence. It does, except the period of an
+    initial, of an abbreviation that no usual first word follows, and of a number before a lower-case
+    letter."""
     words = context.split()
     if len(words) < 2 or not words[0].endswith("."):
         return True
@@ -289,11 +283,6 @@ CLOSED_CLASSES = frozenset(f"{_PRONOUNS} {_AUXILIARIES} {_JOINING} {_ADVERBS} {_
 """Stop words, with the pieces of contractions split at the apostrophe."""
 
 
-def read_stopwords(path: Path) -> frozenset[str]:
-    """Read NLTK's ``corpora/stopwords/english``, a word per line; raises OSError where it is missing."""
-    return frozenset(path.read_text(encoding="utf-8").split())
-
-
 # --- Part of speech of a text's first word
 #
 # The perceptron tagger reads left to right and looks at most two tokens ahead, so the first tag depends on
@@ -304,10 +293,8 @@ VERB_TAGS = frozenset({"VB", "VBD", "VBG", "VBN", "VBP", "VBZ"})
 
 
 class FirstWordTagger:
-    """Averaged perceptron tagger: a linear model over the word, its ends and its neighbours.
-
-    Raises OSError where a file of the model is missing.
-    """
+    """Averaged perceptron tagger: a linear model over the word, its ends and its neighbours. Raises OSError
+    where a file of the model is missing."""
 
     def __init__(self, folder: Path) -> None:
         name = "averaged_perceptron_tagger_eng"
@@ -316,7 +303,7 @@ class FirstWordTagger:
         weights = (folder / f"{name}.weights.json").read_bytes()
         self._weights = decode(weights, dict[str, dict[str, float]])
 
-    def tag(self, words: Sequence[str]) -> str:
+    def tag_first_word(self, words: Sequence[str]) -> str:
         """Return the Penn Treebank tag of ``words[0]``, which must exist."""
         if sure := self._sure.get(words[0]):
             return sure
@@ -402,9 +389,7 @@ _Resource = TypeVar("_Resource")
 
 class Language:
     """English analysis for verifiers; resources are loaded on first use, a missing one is replaced by a rule.
-
-    ``folders`` are searched in order.
-    """
+    ``folders`` are searched in order."""
 
     def __init__(self, folders: tuple[Path, ...] = ()) -> None:
         self._folders = folders
@@ -445,7 +430,7 @@ class Language:
             return False
         if self._tagger is None:
             return looks_like_verb(words[0])
-        return self._tagger.tag(words) in VERB_TAGS
+        return self._tagger.tag_first_word(words) in VERB_TAGS
 
     @property
     def stop_words(self) -> frozenset[str]:
@@ -461,7 +446,7 @@ class Language:
 
     @cached_property
     def _stop_word_list(self) -> frozenset[str] | None:
-        return self._load_first(STOP_WORDS, read_stopwords)
+        return self._load_first(STOP_WORDS, lambda path: frozenset(path.read_text(encoding="utf-8").split()))
 
     def _load_first(self, resource: str, read: Callable[[Path], _Resource]) -> _Resource | None:
         for folder in self._folders:

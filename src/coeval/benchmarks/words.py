@@ -44,10 +44,8 @@ _CLOSERS = "])}>\"'»”’ "
 
 def _split_last_period(sentence: str) -> tuple[str, str]:
     """Split a sentence into what precedes its final period, and the period with its closers; (all, "") if
-    there is none.
-
-    The period of an ellipsis is not cut off, nor one before a quote that opens (blank before it).
-    """
+    there is none. The period of an ellipsis is not cut off, nor one before a quote that opens (blank before
+    it)."""
     body = sentence.rstrip().rstrip(_CLOSERS)
     tail = sentence.rstrip()[len(body) :]
     opening = ' "' in tail or " ''" in tail
@@ -98,10 +96,8 @@ def _tokenise_cached(chunk: str, after_blank: bool, before_blank: bool) -> tuple
 
 
 def _tokenise_chunk(chunk: str, after_blank: bool, before_blank: bool) -> list[str]:
-    """Pad what stands alone with blanks, in the order of the Treebank's conventions, and split.
-
-    The flags say whether the neighbours are plain blanks, which some conventions ask for.
-    """
+    """Pad what stands alone with blanks, in the order of the Treebank's conventions, and split. The flags say
+    whether the neighbours are plain blanks, which some conventions ask for."""
     text = f"{' ' if after_blank else chr(10)}{chunk}{' ' if before_blank else chr(10)}"
     apostrophe = "'" in chunk
     text = _QUOTES.sub(r" \g<0> ", text)

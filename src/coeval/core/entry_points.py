@@ -17,7 +17,7 @@ from coeval.core.errors import CoevalError, UsageError, describe_error
 
 T = TypeVar("T")
 
-_OF_THE_MACHINE = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+_MACHINE_ERRORS = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 
 class Registry(Mapping[str, T]):
@@ -37,87 +37,94 @@ class Registry(Mapping[str, T]):
         self._group = group
         self._needed = needed
         self._accepts = accepts
-        self._brought: dict[str, T] | None = None
+        self._plugins: dict[str, T] | None = None
 
     def __getitem__(self, name: str) -> T:
-        return self.own[name] if name in self.own else self._others()[name]
+        return self.own[name] if name in self.own else self._load_plugins()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter({**self.own, **self._others()})
+        return iter({**self.own, **self._load_plugins()})
 
     def __len__(self) -> int:
-        return len({**self.own, **self._others()})
+        return len({**self.own, **self._load_plugins()})
 
-    def _others(self) -> Mapping[str, T]:
-        if self._brought is None:
+    def _load_plugins(self) -> Mapping[str, T]:
+        if self._plugins is None:
             points = sorted(entry_points(group=self._group), key=lambda point: (point.name, point.value))
-            brought: dict[str, T] = {}
+            plugins: dict[str, T] = {}
             for point in points:
-                if point.name in self.own or point.name in brought:
-                    raise UsageError(f"{self._about(point)}: the name {point.name} is taken; rename it there")
-                brought[point.name] = self._load(point)
-            self._brought = brought
-        return self._brought
+                if point.name in self.own or point.name in plugins:
+                    raise UsageError(
+                        f"{self._describe_plugin(point)}: the name {point.name} is taken; rename it there"
+                    )
+                plugins[point.name] = self._load_plugin(point)
+            self._plugins = plugins
+        return self._plugins
 
-    def _load(self, point: EntryPoint) -> T:
+    def _load_plugin(self, point: EntryPoint) -> T:
         way_out = "reinstall or remove that package"
-        found: T = load_foreign(point.load, self._about(point), way_out)
-        if not self._accepts(point.name, found):
-            raise UsageError(f"{self._about(point)} is not {self._needed} with that name; {way_out}")
-        return found
+        plugin: T = load_foreign(point.load, self._describe_plugin(point), way_out)
+        if not self._accepts(point.name, plugin):
+            raise UsageError(
+                f"{self._describe_plugin(point)} is not {self._needed} with that name; {way_out}"
+            )
+        return plugin
 
-    def _about(self, point: EntryPoint) -> str:
+    def _describe_plugin(self, point: EntryPoint) -> str:
         package = point.dist.name if point.dist is not None else "another package"
         return f"{point.name} ({point.value}), which {package} brings as one of {self._group},"
 
 
-def import_object(place: str, needed_by: str) -> Any:
+def import_object(location: str, needed_by: str) -> Any:
     """Import the object at ``package.module:name``; ``needed_by`` names the requester in messages.
 
     Raises UsageError: there is no such place, or it cannot be imported.
     """
-    module, colon, name = place.partition(":")
+    module, colon, name = location.partition(":")
     if not colon:
-        raise UsageError(f"{needed_by}: {place} is not known here; a place in a package is `module:name`")
+        raise UsageError(f"{needed_by}: {location} is not known here; a place in a package is `module:name`")
     return load_foreign(
-        lambda: getattr(import_module(module), name), f"{needed_by}: {place}", "reinstall its package"
+        lambda: getattr(import_module(module), name), f"{needed_by}: {location}", "reinstall its package"
     )
 
 
-def load_foreign(load: Callable[[], Any], what: str, way_out: str) -> Any:
-    """What ``load`` gives. Whatever another package's code raises meanwhile, an exit or an interruption too,
-    becomes a UsageError that names it; the user's Ctrl-C and the machine's trouble stay what they are."""
-    with _ctrl_c_noted() as came:
+def load_foreign(load: Callable[[], Any], subject: str, way_out: str) -> Any:
+    """Call ``load``, which runs another package's code, and return its value.
+
+    Raises UsageError, which names ``subject``, for whatever that code raises, an exit or an interruption
+    too; the user's Ctrl-C and the machine's errors pass through.
+    """
+    with _record_ctrl_c() as signals:
         try:
             return load()
         except CoevalError:
             raise  # reported already
         except MemoryError as error:
             out = "out of memory; give this process more (ulimit -v)"
-            raise UsageError(f"{what} cannot be loaded: {out}, or {way_out}") from error
+            raise UsageError(f"{subject} cannot be loaded: {out}, or {way_out}") from error
         except BaseException as error:
-            if came or (isinstance(error, OSError) and error.errno in _OF_THE_MACHINE):
+            if signals or (isinstance(error, OSError) and error.errno in _MACHINE_ERRORS):
                 raise
-            raise UsageError(f"{what} cannot be loaded ({describe_error(error)}); {way_out}") from error
+            raise UsageError(f"{subject} cannot be loaded ({describe_error(error)}); {way_out}") from error
 
 
 @contextmanager
-def _ctrl_c_noted() -> Iterator[list[int]]:
-    """Signals of Ctrl-C that come meanwhile, so that a KeyboardInterrupt without one is known as the code's
-    own. Python raises them in the main thread alone."""
-    came: list[int] = []
+def _record_ctrl_c() -> Iterator[list[int]]:
+    """Collect SIGINT while entered, so that a KeyboardInterrupt without one is known to be the code's own.
+    Python delivers signals to the main thread alone."""
+    signals: list[int] = []
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or threading.current_thread() is not threading.main_thread():
-        yield came
+        yield signals
         return
 
     def note(number: int, frame: FrameType | None) -> None:
-        came.append(number)
+        signals.append(number)
         before(number, frame)
 
     signal.signal(signal.SIGINT, note)
     try:
-        yield came
+        yield signals
     finally:
         if signal.getsignal(signal.SIGINT) is note:
             signal.signal(signal.SIGINT, before)

@@ -53,10 +53,10 @@ from coeval.core.records import Usage
 def describe_error(error: BaseException) -> str:
     """Format a foreign error: its class and its message, if it has one that can be read."""
     try:
-        said = str(error)
+        message = str(error)
     except Exception:  # noqa: BLE001  the text of another package's error is code of its own
-        said = ""
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        message = ""
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 class CoevalError(Exception):
@@ -71,11 +71,11 @@ class UsageError(CoevalError):
 
 
 class RecordsChanged(UsageError):
-    """A run holds records of another configuration; ``found`` says which, without the ways on."""
+    """A run holds records of another configuration; ``changes`` says which, without the ways on."""
 
-    def __init__(self, found: str, ways_on: str) -> None:
-        super().__init__(f"{found}\n{ways_on}")
-        self.found = found
+    def __init__(self, changes: str, ways_on: str) -> None:
+        super().__init__(f"{changes}\n{ways_on}")
+        self.changes = changes
 
 
 class KeyMissing(UsageError):
@@ -288,7 +288,8 @@ class CutByWindow(Unparsable):
 
 
 MODEL_FAILURE_KINDS = frozenset(
-    each.kind for each in (ReplyError, Refused, EmptyReply, Filtered, Unparsable, CutOff, ContentFiltered)
+    error_class.kind
+    for error_class in (ReplyError, Refused, EmptyReply, Filtered, Unparsable, CutOff, ContentFiltered)
 )
 """Failures that say something of the model; all others are of the settings or the connection."""
 

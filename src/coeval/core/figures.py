@@ -36,18 +36,19 @@ def format_decimals(number: float, digits: int) -> str:
 
 
 def format_points(score: float) -> str:
-    """``90.2``: a score, or a difference of scores, from 0 to 1."""
+    """Format a score, or a difference of scores, from 0 to 1 in points: ``90.2``."""
     return format_decimals(100 * score, 1)
 
 
 def score_text(score: float | None, low: float | None = None, high: float | None = None) -> str | None:
-    """``63.2 [58.1, 68.0]``: a score with its interval; None where there is no score."""
+    """Format a score from 0 to 1 with its interval, in points: ``63.2 [58.1, 68.0]``; None without a
+    score."""
     return None if score is None else figure_with_interval("points", score, low, high)
 
 
 def missing_bounds_text(least: float | None, most: float | None) -> str | None:
-    """``74.0–94.1``: a score with all that is missing at 0, and at 1. None where nothing is missing, or
-    nothing was scored."""
+    """Format the range of a score with all missing values at 0, and at 1: ``74.0–94.1``. None if nothing is
+    missing or scored."""
     if least is None or most is None or least == most:
         return None
     return f"{format_points(least)}–{format_points(most)}"
@@ -67,7 +68,7 @@ def points_per(unit: str) -> float:
 
 
 def gap_text(difference: float, unit: str) -> str:
-    """``3.1``: a difference of a benchmark's metric, or a standard error of it, in points."""
+    """Format a difference of a benchmark's metric, or its standard error, in points: ``3.1``."""
     return format_decimals(difference * points_per(unit), 1)
 
 
@@ -115,15 +116,15 @@ def figure_with_interval(
 _NEARLY = 0.06
 
 
-def difference_text(middle: float, low: float, high: float) -> str:
-    """``7.9 ± 4.3``, or ``29.2 [−4.9, 49.7]`` where the interval is lopsided."""
-    if abs((high - middle) - (middle - low)) < _NEARLY:
-        return f"{format_decimals(middle, 1)} ± {format_decimals((high - low) / 2, 1)}"
-    return f"{format_decimals(middle, 1)} [{format_decimals(low, 1)}, {format_decimals(high, 1)}]"
+def difference_text(difference: float, low: float, high: float) -> str:
+    """Format a difference with its interval: ``7.9 ± 4.3``, or ``29.2 [−4.9, 49.7]`` if lopsided."""
+    if abs((high - difference) - (difference - low)) < _NEARLY:
+        return f"{format_decimals(difference, 1)} ± {format_decimals((high - low) / 2, 1)}"
+    return f"{format_decimals(difference, 1)} [{format_decimals(low, 1)}, {format_decimals(high, 1)}]"
 
 
 def metric_difference_text(difference: float, low: float, high: float, unit: str) -> str:
-    """``3.1 ± 1.9``: a difference of a benchmark's metric with its interval, in points."""
+    """Format a difference of a benchmark's metric with its interval, in points: ``3.1 ± 1.9``."""
     by = points_per(unit)
     return difference_text(difference * by, low * by, high * by)
 

@@ -17,15 +17,15 @@ _NAME_PART = re.compile(r"[^-_./ ]*[-_./ ]+|[^-_./ ]+")
 
 
 def wrap_lines(text: str, width: int) -> list[str]:
-    """The lines of ``text``, each of at most ``width`` cells where its pieces allow it.
+    """Wrap a text to lines of at most ``width`` terminal cells.
 
-    What is folded goes on as far from the edge as its line begins, behind a first "- "; a piece that is wider
-    than the line stands alone, and runs over it: a terminal then shows it in two rows, and copies it as one.
+    Words, paths and commands are never broken: one wider than the line stands alone and runs over it, so
+    that a terminal copies it as one. Continuation lines keep their line's indent, behind a leading "- ".
     """
-    return [part for line in text.split("\n") for part in _folded(line, width)]
+    return [part for line in text.split("\n") for part in _wrap_line(line, width)]
 
 
-def _folded(line: str, width: int) -> Iterator[str]:
+def _wrap_line(line: str, width: int) -> Iterator[str]:
     if cell_len(line) <= width:
         yield line
         return
@@ -42,7 +42,7 @@ def _folded(line: str, width: int) -> Iterator[str]:
 
 
 def wrap_name(name: str, width: int) -> str:
-    """A name in a column too narrow for it: in lines that end where its words do, if these fit."""
+    """Break a name for a narrow column, at the ends of its words where they fit."""
     lines = [""]
     for word in _NAME_PART.findall(name):
         if lines[-1] and cell_len(lines[-1] + word.rstrip()) > width:

@@ -41,11 +41,11 @@ def decode(data: bytes | str | msgspec.Raw, kind: Any = Any) -> Any:
     large; Misshapen: it is JSON of another shape.
     """
     try:
-        return msgspec.json.decode(data, type=kind, dec_hook=_made_of)
+        return msgspec.json.decode(data, type=kind, dec_hook=_decode_path)
     except _RAISED as error:
-        if (rest := _after_mark(data)) is not None:
+        if (rest := _strip_byte_order_mark(data)) is not None:
             return decode(rest, kind)
-        raise _undecodable(error) from error
+        raise _map_decoding_error(error) from error
 
 
 def decode_python(data: bytes, kind: type[T]) -> T:
@@ -59,7 +59,7 @@ def decode_python(data: bytes, kind: type[T]) -> T:
     try:
         return convert(json.loads(data), kind)
     except _RAISED as error:
-        raise _undecodable(error) from error
+        raise _map_decoding_error(error) from error
 
 
 # An escape in JSON: of two surrogates that make a character, of one alone, any other.
@@ -78,21 +78,21 @@ def decode_damaged(data: bytes) -> tuple[Any, bool]:
         value = json.loads(text, parse_int=parse_integer, parse_constant=lambda _: None)
         msgspec.json.encode(value)  # what does not nest too deep for this can be taken apart
     except _RAISED as error:
-        raise _undecodable(error) from error
+        raise _map_decoding_error(error) from error
     return value, text != written
 
 
 def make_decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -> Callable[[bytes | str], T]:
     """Make a decoder for one type, faster for many lines. ``fractions``: see `make_lines_decoder`."""
-    read = msgspec.json.Decoder(kind, dec_hook=_made_of, float_hook=fractions).decode
+    read = msgspec.json.Decoder(kind, dec_hook=_decode_path, float_hook=fractions).decode
 
     def decode_one(data: bytes | str) -> T:
         try:
             return read(data)
         except _RAISED as error:
-            if (rest := _after_mark(data)) is not None:
+            if (rest := _strip_byte_order_mark(data)) is not None:
                 return decode_one(rest)
-            raise _undecodable(error) from error
+            raise _map_decoding_error(error) from error
 
     return decode_one
 
@@ -121,15 +121,15 @@ def make_lines_decoder(
     return decode_lines
 
 
-def _made_of(kind: type, value: Any) -> Any:
-    """What JSON has no type for, where ``kind`` names it."""
+def _decode_path(kind: type, value: Any) -> Any:
+    """Decode types that JSON lacks, for msgspec: a string as a ``Path``."""
     if kind is Path and isinstance(value, str):
         return Path(value)
     raise NotImplementedError(f"{kind.__name__} cannot be read")
 
 
-def _after_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:
-    """What follows a byte order mark, which some editors put first; None where there is none."""
+def _strip_byte_order_mark(data: bytes | str | msgspec.Raw) -> bytes | str | None:
+    """Return the data after a byte order mark, which some editors write first; None without one."""
     if isinstance(data, str):
         return data[1:] if data.startswith("\ufeff") else None
     text = bytes(data)
@@ -144,9 +144,9 @@ def parse_integer(digits: str) -> int | float:
 def convert(value: Any, kind: type[T]) -> T:
     """Convert decoded data to ``kind``; raises Misshapen where it has another shape."""
     try:
-        return msgspec.convert(value, kind, dec_hook=_made_of)
+        return msgspec.convert(value, kind, dec_hook=_decode_path)
     except _RAISED as error:
-        raise _undecodable(error) from error
+        raise _map_decoding_error(error) from error
 
 
 def decode_utf8(data: bytes) -> str:
@@ -157,7 +157,7 @@ def decode_utf8(data: bytes) -> str:
         raise Undecodable(f"byte {error.start + 1} is not UTF-8") from error
 
 
-def _undecodable(error: Exception) -> Undecodable:
+def _map_decoding_error(error: Exception) -> Undecodable:
     match error:
         case RecursionError():
             return Undecodable("it is nested too deep")

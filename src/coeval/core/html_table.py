@@ -22,9 +22,9 @@ def record_columns(kind: type, records: Iterable[object]) -> Columns:
     with a dot (``usage.input_tokens``, ``scores.plot``); those of mappings are the ones that occur, and
     stand last. What a tuple holds is joined with ``", "``.
     """
-    table: Columns = {name: [] for name in _fixed(kind)}
+    table: Columns = {name: [] for name in _list_fixed_columns(kind)}
     for before, record in enumerate(records):
-        row = dict(_flat(record))
+        row = dict(_flatten_record(record))
         for name, value in row.items():
             if name not in table and value is not None:
                 table[name] = [None] * before
@@ -53,26 +53,26 @@ def row_columns(rows: Iterable[MeasureRow]) -> Columns:
     return table
 
 
-def _fixed(kind: type, prefix: str = "") -> Iterator[str]:
-    """The columns that every record of the kind has."""
-    for name, of in get_type_hints(kind).items():
-        parts = (of, *get_args(of))  # of ``Usage | None`` both
+def _list_fixed_columns(kind: type, prefix: str = "") -> Iterator[str]:
+    """Yield the columns that every record of a kind has."""
+    for name, field_type in get_type_hints(kind).items():
+        parts = (field_type, *get_args(field_type))  # of ``Usage | None`` both
         inner = [part for part in parts if isinstance(part, type) and issubclass(part, msgspec.Struct)]
         if inner:
-            yield from _fixed(inner[0], f"{prefix}{name}.")
+            yield from _list_fixed_columns(inner[0], f"{prefix}{name}.")
         elif not any(get_origin(part) is dict for part in parts):
             yield prefix + name
 
 
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Scalar]]:
+def _flatten_record(value: Any, name: str = "") -> Iterator[tuple[str, Scalar]]:
     fields = getattr(value, "__struct_fields__", None) or getattr(value, "__dataclass_fields__", ())
     match value:
         case _ if fields:
             for field in fields:
-                yield from _flat(getattr(value, field), f"{name}.{field}" if name else field)
+                yield from _flatten_record(getattr(value, field), f"{name}.{field}" if name else field)
         case dict():
             for key, part in value.items():
-                yield from _flat(part, f"{name}.{key}")
+                yield from _flatten_record(part, f"{name}.{key}")
         case tuple() | list():
             yield name, ", ".join(map(str, value))
         case _:
@@ -89,7 +89,7 @@ class Bar(NamedTuple):
 def html_table(title: str, header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     """Render a table; None becomes a dash. Everything is escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in header)
-    body = "".join(f"<tr>{''.join(f'<td>{_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    body = "".join(f"<tr>{''.join(f'<td>{_render_cell(cell)}</td>' for cell in row)}</tr>" for row in rows)
     caption = f"<caption>{escape(title)}</caption>" if title else ""
     return f"<table>{caption}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
@@ -99,7 +99,7 @@ def html_lines(lines: Iterable[str]) -> str:
     return "".join(f"<p>{escape(line)}</p>" for line in lines)
 
 
-def _cell(value: object) -> str:
+def _render_cell(value: object) -> str:
     if isinstance(value, Bar):
         return f'<progress value="{value.done}" max="{max(value.whole, 1)}"></progress>'
     return escape("–" if value is None else str(value))

@@ -67,22 +67,22 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def open_names(self) -> tuple[str, ...]:
-        """The model's public names, whatever its key is."""
+        """Return the model's names that are public, whatever its key is."""
         return (self.name, self.model, *([self.base_model] if self.base_model else ()))
 
     @property
     def lookup_name(self) -> str:
-        """The model's name for looking up prices and parameters."""
+        """Return the model's name for looking up prices and parameters."""
         return self.base_model or self.model
 
     def __repr__(self) -> str:
         """Show the model without secrets."""
-        shown = msgspec.structs.asdict(self)
+        settings = msgspec.structs.asdict(self)
         if self.access_key is not None:
-            shown["access_key"] = HIDDEN
+            settings["access_key"] = HIDDEN
         if self.base_url is not None:
-            shown["base_url"] = mask_url(self.base_url)
-        return f"ModelSpec({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+            settings["base_url"] = mask_url(self.base_url)
+        return f"ModelSpec({', '.join(f'{name}={value!r}' for name, value in settings.items())})"
 
 
 class Model(ABC):
@@ -169,30 +169,30 @@ NO_LIMIT = (-1, -2)
 
 
 def max_answer_tokens(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
-    """The limit on what a request's answers have together, where it sets one; None: nothing bounds it.
+    """Return the most tokens that all answers to a request may have; None if nothing bounds them.
 
-    What the user has laid over the body counts by the names that hosts have for it, the largest of all. A
-    limit below 1 bounds nothing: -1 is no limit to many hosts.
+    Parameters laid over the body count by every name that hosts have for the limit, and the largest
+    counts. A limit below 1 bounds nothing: -1 means no limit to many hosts.
     """
-    limits, answers = _bounds(sampling, spec)
-    if not limits or not all(type(each) is int for each in answers):
+    limits, answers = _find_limits_and_counts(sampling, spec)
+    if not limits or not all(type(number) is int for number in answers):
         return None
     return int(max(limits) * max(answers))
 
 
 def min_answer_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
-    """The limit on one answer, the least where a request sets several: what is laid over the body replaces
-    what is ours, and a host heeds one of two names. None: nothing bounds it."""
-    limits, _ = _bounds(sampling, spec)
+    """Return the lowest limit on one answer; None if nothing bounds it. Parameters laid over the body replace
+    ours, and a host heeds only one of two names."""
+    limits, _ = _find_limits_and_counts(sampling, spec)
     return min(limits, default=None)
 
 
-def _bounds(sampling: SamplingParameters, spec: ModelSpec) -> tuple[list[int], list[Any]]:
-    """The limits on an answer that a request sets, none where one of them bounds nothing; and what it says of
-    the number of answers."""
+def _find_limits_and_counts(sampling: SamplingParameters, spec: ModelSpec) -> tuple[list[int], list[Any]]:
+    """Return a request's limits on an answer, none if one of them bounds nothing, and its numbers of
+    answers."""
     limits: list[Any] = [] if sampling.max_tokens is None else [sampling.max_tokens]
     answers: list[Any] = [1]
-    for path, value in chain(_fields(sampling.rest), _fields(spec.extra_body)):
+    for path, value in chain(_iterate_parameters(sampling.rest), _iterate_parameters(spec.extra_body)):
         if path[-1] in _LIMITS:
             limits.append(value)
         elif path[-1] in _ANSWERS:
@@ -226,14 +226,15 @@ def refuses_limit(message: str, limit: int | None) -> bool:
 
 
 def find_answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """The limits on an answer among a model's parameters, ``extra_body`` included, each with its keys."""
+    """Find the limits on an answer among a model's parameters, ``extra_body`` included, each with its
+    keys."""
     extra = parameters.get("extra_body")
-    below = _fields(extra) if isinstance(extra, dict) else ()
-    fields = chain(_fields(parameters), ((("extra_body", *path), value) for path, value in below))
+    below = _iterate_parameters(extra) if isinstance(extra, dict) else ()
+    fields = chain(_iterate_parameters(parameters), ((("extra_body", *path), value) for path, value in below))
     return ((path, value) for path, value in fields if path[-1] in _LIMITS)
 
 
-def _fields(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def _iterate_parameters(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
     for name, value in body.items():
         yield (name,), value
         if name in _GROUPS and isinstance(value, dict):
@@ -242,7 +243,7 @@ def _fields(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def mark_uncounted(completion: Completion) -> Completion:
-    """The completion, marked as ``uncounted`` where it holds a text that is said to have no token."""
+    """Mark a completion as ``uncounted`` if it holds text but its host reports no output tokens."""
     usage = completion.usage
     if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):
         return completion
@@ -250,8 +251,8 @@ def mark_uncounted(completion: Completion) -> Completion:
 
 
 def mark_cut_by_window(completion: Completion, limit: int | None) -> Completion:
-    """The completion, marked where its server cut it off below ``limit``: prompt and answer fill its window,
-    and it says nothing but "length". A count that is too small for the text is no sign of that."""
+    """Mark a completion that its server cut off below ``limit``: prompt and answer fill the window, and the
+    host says only "length". A token count too small for the text proves nothing."""
     tokens = completion.usage.output_tokens
     cut = completion.finish_reason == "length" and completion.truncated and not completion.usage.uncounted
     if limit is None or not cut or not 0 < tokens < _BELOW_LIMIT * limit:
@@ -262,7 +263,7 @@ def mark_cut_by_window(completion: Completion, limit: int | None) -> Completion:
 
 
 def count_prompt_bytes(request: Request) -> int:
-    """How long a request's text is, its schema included."""
+    """Count the bytes of a request's texts, its schema included."""
     texts = [message.content for message in request.messages]
     if request.schema is not None:
         texts.append(f"{request.schema.body}")

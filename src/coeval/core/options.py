@@ -90,7 +90,7 @@ BUDGET = Option("experiment.budget_usd", "experiment.budget_usd", "--budget-usd"
 
 
 def spell(name: str) -> str:
-    """Spell a setting for the caller: ``--judge-only`` on a command line, ``judge_only`` in Python."""
+    """Return a setting's name for the current frontend: ``--judge-only`` or, in Python, ``judge_only``."""
     return name if _face.get() is Frontend.PYTHON else f"--{name.replace('_', '-')}"
 
 

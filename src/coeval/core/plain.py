@@ -19,11 +19,11 @@ def is_displayable(character: str) -> bool:
 
 def escape_line(text: str) -> str:
     """Escape what cannot be shown, and join the lines to one."""
-    return text if text.isprintable() else "".join(map(_escaped, text))
+    return text if text.isprintable() else "".join(map(_escape_character, text))
 
 
 def looks_like_formula(text: str) -> bool:
-    """Whether a spreadsheet might take it for one, at once or when a person edits it."""
+    """Check whether a spreadsheet might take a text for a formula, at once or when a person edits it."""
     return text.lstrip().startswith(("=", "+", "-", "@"))
 
 
@@ -46,7 +46,7 @@ class PlainFormatter(logging.Formatter):
         return escape_line(super().format(record))
 
 
-def _escaped(character: str) -> str:
+def _escape_character(character: str) -> str:
     return (
         character
         if is_displayable(character)

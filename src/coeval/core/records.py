@@ -64,13 +64,13 @@ class CallId(NamedTuple):
     attempt: int = 0
 
     def seed(self, run_seed: int) -> int:
-        """Seed of the request: 31 bits, a pure function of the run's seed and this id."""
+        """Derive the request's seed: 31 bits, a pure function of the run's seed and this id."""
         seed = sample_seed(run_seed, self.sample) if self.sample else run_seed
-        return _derived(seed, self.key, self.attempt)
+        return _derive_seed(seed, self.key, self.attempt)
 
     @property
     def custom_id(self) -> str:
-        """Custom id in a batch: 32 hex digits, since some providers allow few characters."""
+        """Return the id in a batch: 32 hex digits, since some providers allow few characters."""
         text = f"{self.key}\0{self.sample}\0{self.attempt}"
         return blake2b(text.encode(), digest_size=16).hexdigest()
 
@@ -81,10 +81,10 @@ class CallId(NamedTuple):
 
 def sample_seed(run_seed: int, sample: int) -> int:
     """Return the seed of the k-th sample; the first is that of a single run."""
-    return run_seed if not sample else _derived(run_seed, f"run_{sample}", 0)
+    return run_seed if not sample else _derive_seed(run_seed, f"run_{sample}", 0)
 
 
-def _derived(seed: int, key: str, attempt: int) -> int:
+def _derive_seed(seed: int, key: str, attempt: int) -> int:
     digest = blake2b(f"{seed}\0{key}\0{attempt}".encode(), digest_size=4).digest()
     return int.from_bytes(digest, "big") & 0x7FFFFFFF
 
@@ -188,23 +188,23 @@ class Usage(msgspec.Struct, frozen=True):
         return self.input_tokens + self.output_tokens
 
     def __add__(self, other: Usage) -> Usage:
-        known = self.cost_usd is not None and other.cost_usd is not None
+        both_priced = self.cost_usd is not None and other.cost_usd is not None
         return Usage(
             self.input_tokens + other.input_tokens,
             self.output_tokens + other.output_tokens,
-            (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if known else None,
-            _sum(self.cached_tokens, other.cached_tokens),
-            _sum(self.cache_write_tokens, other.cache_write_tokens),
-            _sum(self.reasoning_tokens, other.reasoning_tokens),
+            (self.cost_usd or 0.0) + (other.cost_usd or 0.0) if both_priced else None,
+            _add_counts(self.cached_tokens, other.cached_tokens),
+            _add_counts(self.cache_write_tokens, other.cache_write_tokens),
+            _add_counts(self.reasoning_tokens, other.reasoning_tokens),
             self.uncounted or other.uncounted,
-            _sum(self.stored, other.stored),
+            _add_counts(self.stored, other.stored),
         )
 
 
-def _sum(one: int | msgspec.UnsetType, other: int | msgspec.UnsetType) -> int | msgspec.UnsetType:
-    if one is msgspec.UNSET:
-        return other
-    return one if other is msgspec.UNSET else one + other
+def _add_counts(first: int | msgspec.UnsetType, second: int | msgspec.UnsetType) -> int | msgspec.UnsetType:
+    if first is msgspec.UNSET:
+        return second
+    return first if second is msgspec.UNSET else first + second
 
 
 class TokenLogprob(msgspec.Struct, frozen=True):
@@ -273,7 +273,7 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def value(self) -> object:
-        """The value, or None where the record has none; see `is_good`."""
+        """Return the record's value, None if it has none; see `is_good`."""
         raise NotImplementedError
 
 
@@ -535,8 +535,8 @@ def parse_level(word: object) -> Level | None:
 
 def keep_valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     """Keep the scores that are levels, by factor; others count as missing."""
-    found = {factor: parse_level(word) for factor, word in scores.items()}
-    return {factor: level for factor, level in found.items() if level is not None}
+    levels = {factor: parse_level(word) for factor, word in scores.items()}
+    return {factor: level for factor, level in levels.items() if level is not None}
 
 
 def keep_valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
@@ -554,14 +554,14 @@ def choose_counting(records: Iterable[KeptT]) -> dict[str, KeptT]:
     A good one that was asked for again in vain counts the askings of the failed one too, so that the
     next asking goes on from there.
     """
-    standing: dict[str, KeptT] = {}
+    chosen: dict[str, KeptT] = {}
     for record in records:
-        earlier = standing.get(record.id)
+        earlier = chosen.get(record.id)
         if earlier is not None and is_good(earlier) and not is_good(record):
-            attempts, unanswered = max((each.attempts, each.unanswered) for each in (earlier, record))
+            attempts, unanswered = max((line.attempts, line.unanswered) for line in (earlier, record))
             record = msgspec.structs.replace(earlier, attempts=attempts, unanswered=unanswered)
-        standing[record.id] = record
-    return standing
+        chosen[record.id] = record
+    return chosen
 
 
 def level_sql(word: str, then: Mapping[Level, str]) -> str:

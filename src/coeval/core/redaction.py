@@ -40,7 +40,7 @@ _LOWER = {upper: upper + 32 for upper in range(ord("A"), ord("Z") + 1)}
 
 
 def ascii_lower(text: str) -> str:
-    """Lower-case ASCII letters only, so that the length stays."""
+    """Convert ASCII letters to lower case, and no others, so that the length stays."""
     return text.translate(_LOWER)
 
 
@@ -70,13 +70,14 @@ def spellings(secret: str) -> list[str]:
         secret.replace("/", "\\/"),
         html.escape(secret),
     ]
-    for standard in _base64(data):
+    for standard in _stable_base64(data):
         texts += [standard, standard.replace("+", "-").replace("/", "_")]
     return list(dict.fromkeys(map(ascii_lower, texts)))
 
 
-def _base64(data: bytes) -> Iterator[str]:
-    """What of the base64 of a text depends on ``data`` alone, for each place that it may begin at."""
+def _stable_base64(data: bytes) -> Iterator[str]:
+    """Yield the base64 characters of ``data`` that its neighbours cannot change, for each of three
+    alignments."""
     for before in range(3):
         coded = b64encode(bytes(before) + data).decode().rstrip("=")
         after = (before + len(data)) % 3
@@ -94,30 +95,30 @@ class TextView(NamedTuple):
     places: list[tuple[int, int]]
 
     @classmethod
-    def of(cls, text: str, folded: re.Pattern[str]) -> TextView:
-        """Replace each match of ``folded``, one of `VIEWS`, by its meaning."""
-        said: list[str] = []
+    def of(cls, text: str, pattern: re.Pattern[str]) -> TextView:
+        """Replace each match of ``pattern``, one of `VIEWS`, by its meaning."""
+        pieces: list[str] = []
         starts: list[int] = []
         places: list[tuple[int, int]] = []
         length = at = 0
-        for match in (*folded.finditer(text), None):
+        for match in (*pattern.finditer(text), None):
             start, end = match.span() if match else (len(text), len(text))
-            meaning = _meaning(match) if match else ""
-            for piece, place in ((text[at:start], (at, start)), (meaning, (start, end))):
+            meaning = _unescape_match(match) if match else ""
+            for piece, original in ((text[at:start], (at, start)), (meaning, (start, end))):
                 if piece:
-                    said.append(piece)
+                    pieces.append(piece)
                     starts.append(length)
-                    places.append(place)
+                    places.append(original)
                     length += len(piece)
             at = end
-        return cls(ascii_lower("".join(said)), starts, places)
+        return cls(ascii_lower("".join(pieces)), starts, places)
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Map ``text[start:end]`` to its span in the original."""
-        return self._place(start)[0], self._place(end - 1)[1]
+        return self._locate_character(start)[0], self._locate_character(end - 1)[1]
 
-    def _place(self, at: int) -> tuple[int, int]:
-        """Where one character stood."""
+    def _locate_character(self, at: int) -> tuple[int, int]:
+        """Return the original span of one character."""
         index = bisect_right(self.starts, at) - 1
         start, end = self.places[index]
         following = self.starts[index + 1] if index + 1 < len(self.starts) else len(self.text)
@@ -127,21 +128,22 @@ class TextView(NamedTuple):
         return start, end
 
 
-def _meaning(match: re.Match[str]) -> str:
-    """The character that a match of one of `VIEWS` stands for, by its group; "" for what means nothing."""
-    found = match.group(match.lastgroup) if match.lastgroup else ""
+def _unescape_match(match: re.Match[str]) -> str:
+    """Return the character that a match of one of `VIEWS` stands for, by its named group; "" if it means
+    nothing."""
+    digits = match.group(match.lastgroup) if match.lastgroup else ""
     match match.lastgroup:
         case "hex":
-            return _character(int(found, 16))
+            return _printable_character(int(digits, 16))
         case "decimal":
-            return _character(int(found))
+            return _printable_character(int(digits))
         case "named":
-            return html.unescape(f"&{found};")
+            return html.unescape(f"&{digits};")
         case _:
             return ""
 
 
-def _character(code: int) -> str:
+def _printable_character(code: int) -> str:
     return chr(code) if 0x20 < code < 0x7F else ""
 
 
@@ -158,7 +160,7 @@ escape may be literal characters of a secret."""
 
 # --- Quick test for texts without secrets
 
-# What honest text consists of, as `_as_bytes` has it, the more frequent first; -1, what is not in it, is
+# What honest text consists of, as `_lower_bytes` has it, the more frequent first; -1, what is not in it, is
 # taken for the place after the last.
 _FREQUENT = " etaoinsrhldcumfpgwybvk\xe2\x80,.-_/'\":;()xjqz0123456789"
 # Bytes of a trace.
@@ -174,7 +176,7 @@ class Traces:
 
     def __init__(self, secrets: Iterable[str]) -> None:
         marked: defaultdict[str, list[str]] = defaultdict(list)
-        for trace in dict.fromkeys(trace for secret in secrets for trace in _traces(secret)):
+        for trace in dict.fromkeys(trace for secret in secrets for trace in _choose_traces(secret)):
             marked[trace[0]].append(trace)
         # Patterns that begin with one sign are searched for fast.
         rests = {mark: "|".join(re.escape(trace[1:]) for trace in traces) for mark, traces in marked.items()}
@@ -183,41 +185,42 @@ class Traces:
         ]
 
     def may_be_in(self, text: str) -> bool:
+        """Check quickly whether a text may hold one of the secrets."""
         if len(text) < PART:
             return False
-        said = text.lower() if text.isascii() else _as_bytes(text)
+        lowered = text.lower() if text.isascii() else _lower_bytes(text)
         for mark, search in self._marked:  # noqa: SIM110  a generator costs as much as the search
-            if mark in said and search(said):
+            if mark in lowered and search(lowered):
                 return True
         return False
 
 
-def _traces(secret: str) -> Iterator[str]:
+def _choose_traces(secret: str) -> Iterator[str]:
     plain, *coded = spellings(secret)
-    yield _rarest(plain[:PART], _LEAST)
-    yield _rarest(plain[-PART:], _LEAST)
-    yield _rarest(plain, PART)
+    yield _rarest_trace(plain[:PART], _LEAST)
+    yield _rarest_trace(plain[-PART:], _LEAST)
+    yield _rarest_trace(plain, PART)
     for spelling in coded:  # they may be broken into lines: each third has a trace
         size = max(PART, -(-len(spelling) // 3))
         for start in range(0, len(spelling), size):
-            yield _rarest(spelling[max(0, min(start, len(spelling) - size)) :][:size], PART)
+            yield _rarest_trace(spelling[max(0, min(start, len(spelling) - size)) :][:size], PART)
     for first in {secret[0].lower(), secret[0].upper()}:
         code = ord(first)
         yield from (f"%{code:02x}", f"%25{code:02x}", f"\\u{code:04x}", f"\\x{code:02x}")
         yield from (f"#{code};", f"#x{code:x};")
 
 
-def _as_bytes(text: str) -> str:
-    """The bytes of a text as characters, its Latin letters in lower case; `str.lower` would be slow here."""
+def _lower_bytes(text: str) -> str:
+    """Return a text's bytes as characters, Latin letters in lower case; `str.lower` would be slow here."""
     return text.encode("utf-8", "surrogatepass").lower().decode("latin-1")
 
 
-def _rarest(text: str, length: int) -> str:
-    """``length`` characters of a text or a few more, from one on that honest text seldom has."""
-    said = _as_bytes(text)
-    starts = range(max(1, len(said) - length + 1))
-    start = max(starts, key=lambda at: (_FREQUENT.find(said[at]) % (len(_FREQUENT) + 1), -at))
-    return said[start : start + PART]
+def _rarest_trace(text: str, length: int) -> str:
+    """Cut ``length`` characters or a few more out of a text, from its rarest one in honest text on."""
+    lowered = _lower_bytes(text)
+    starts = range(max(1, len(lowered) - length + 1))
+    start = max(starts, key=lambda at: (_FREQUENT.find(lowered[at]) % (len(_FREQUENT) + 1), -at))
+    return lowered[start : start + PART]
 
 
 REDACTED = "[redacted]"
@@ -239,7 +242,7 @@ _OPENING, _CLOSING = f"{_QUOTES}([{{<", f"{_QUOTES})]}}>,;:.!?"
 _REACH = 16
 
 
-class _Place(NamedTuple):
+class _SpellingPart(NamedTuple):
     """Where a spelling has a part: the spelling's number, and how far into it."""
 
     spelling: int
@@ -249,27 +252,31 @@ class _Place(NamedTuple):
 class Redactor:
     """Redacts ``secrets``. Weak ones (see `is_weak`) stay in answers.
 
-    ``found`` is called whenever an answer held one. ``names`` are those that models bear openly: a local
-    server's key is often its model's name. Such a key is no secret, and a name that is a part of a key stays
-    where it stands by itself; a name that looks like a key is no name.
+    ``on_redaction`` is called whenever an answer held one. ``names`` are public names of models: a local
+    server's key is often its model's name. Such a key is no secret, and a name that is part of a key stays
+    where it occurs alone; a name that looks like a key is not public.
     """
 
     def __init__(
         self,
         secrets: Iterable[str] = (),
-        found: Callable[[], None] = lambda: None,
+        on_redaction: Callable[[], None] = lambda: None,
         names: Iterable[str] = (),
     ) -> None:
-        self._found = found
-        self._names = _open_names(names)
-        known = [s for s in dict.fromkeys(each.strip() for each in secrets) if not self._names.fullmatch(s)]
-        self._strong = [secret for secret in known if not is_weak(secret)]
+        self._on_redaction = on_redaction
+        self._names = _compile_names(names)
+        secret_names = [
+            s for s in dict.fromkeys(text.strip() for text in secrets) if not self._names.fullmatch(s)
+        ]
+        self._strong = [secret for secret in secret_names if not is_weak(secret)]
         # Several words, such as `sk-test-key`, may be honest in an answer; a message can do without them.
-        short = [s for s in known if len(s) >= _SHORT and is_weak(s) and not (is_common(s) and s.isalnum())]
+        short = [
+            s for s in secret_names if len(s) >= _SHORT and is_weak(s) and not (is_common(s) and s.isalnum())
+        ]
         self._short = re.compile(
             "|".join(rf"(?<!\w){re.escape(secret)}(?!\w)" for secret in short) or r"(?!)"
         )
-        self._traces = Traces(self._strong)
+        self._choose_traces = Traces(self._strong)
         # Whether there is any secret to redact in answers.
         self.knows_any = bool(self._strong)
 
@@ -278,11 +285,11 @@ class Redactor:
 
         A clean text costs about as much as one search.
         """
-        if not self._traces.may_be_in(text):
+        if not self._choose_traces.may_be_in(text):
             return text
-        redacted = self._without(text, VIEWS, strict=False)
+        redacted = self._redact_in_views(text, VIEWS, strict=False)
         if redacted != text:
-            self._found()
+            self._on_redaction()
         return redacted
 
     def redact_message(self, text: str) -> str:
@@ -296,35 +303,39 @@ class Redactor:
     def redact_own(self, text: str) -> str:
         """Redact our own message: secrets, and any 8 characters in a row of one."""
         if self._strong:
-            views = VIEWS if self._traces.may_be_in(text) else VIEWS[:1]
-            text = self._without(text, views, strict=True)
+            views = VIEWS if self._choose_traces.may_be_in(text) else VIEWS[:1]
+            text = self._redact_in_views(text, views, strict=True)
         return self._short.sub(REDACTED, text)
 
     @cached_property
     def _spellings(self) -> list[str]:
-        """Every spelling of every secret, without blanks, as the views have none."""
+        """Return every spelling of every secret, without blanks, as the views have none."""
         spelled = (spelling for secret in self._strong for spelling in spellings(secret))
         return list(dict.fromkeys("".join(spelling.split()) for spelling in spelled))
 
     @cached_property
-    def _heads(self) -> tuple[str, ...]:
-        """How tokens of three parts begin: the first says how they are signed, and is no secret."""
+    def _token_heads(self) -> tuple[str, ...]:
+        """Return the first parts of JWTs, which say how the tokens are signed and are no secrets."""
         return tuple(secret.partition(".")[0].lower() for secret in self._strong if secret.startswith("eyJ"))
 
     @cached_property
-    def _parts(self) -> dict[str, list[_Place]]:
-        """`PART` characters in a row → where they stand."""
-        parts: defaultdict[str, list[_Place]] = defaultdict(list)
+    def _parts_of_spellings(self) -> dict[str, list[_SpellingPart]]:
+        """Map each run of `PART` characters to its places in the spellings."""
+        parts: defaultdict[str, list[_SpellingPart]] = defaultdict(list)
         for number, spelling in enumerate(self._spellings):
             for offset in range(len(spelling) - PART + 1):
-                parts[spelling[offset : offset + PART]].append(_Place(number, offset))
+                parts[spelling[offset : offset + PART]].append(_SpellingPart(number, offset))
         return dict(parts)
 
-    def _without(self, text: str, views: Sequence[re.Pattern[str]], *, strict: bool) -> str:
+    def _redact_in_views(self, text: str, views: Sequence[re.Pattern[str]], *, strict: bool) -> str:
+        """Replace the secrets found in any of the ``views``; ``strict`` takes every run of `PART`
+        characters."""
         if len(text) > _MOST:
-            return self._without(text[:_MOST], views, strict=strict) + REDACTED
+            return self._redact_in_views(text[:_MOST], views, strict=strict) + REDACTED
         spans = sorted(
-            span for folded in views for span in self._spans(text, TextView.of(text, folded), strict)
+            span
+            for folded in views
+            for span in self._find_secret_spans(text, TextView.of(text, folded), strict)
         )
         kept: list[str] = []
         at = 0
@@ -334,64 +345,67 @@ class Redactor:
             at = max(at, end)
         return "".join((*kept, text[at:]))
 
-    def _spans(self, text: str, view: TextView, strict: bool) -> Iterator[tuple[int, int]]:
-        said, parts, at = view.text, self._parts, 0
-        while at <= len(said) - PART:
-            places = parts.get(said[at : at + PART])
-            if places is None:
+    def _find_secret_spans(self, text: str, view: TextView, strict: bool) -> Iterator[tuple[int, int]]:
+        """Yield the spans of ``text`` that hold secrets or parts of them, as ``view`` shows the text."""
+        viewed, parts, at = view.text, self._parts_of_spellings, 0
+        while at <= len(viewed) - PART:
+            candidates = parts.get(viewed[at : at + PART])
+            if candidates is None:
                 at += 1
                 continue
-            end, place = max((self._end(said, at, place), place) for place in places)
+            end, part = max((self._find_match_end(viewed, at, part), part) for part in candidates)
             span = view.span(at, end)
             secret = (
-                strict or self._is_secret(place, end - at) or self._is_left_over(place, end - at, text, span)
+                strict or self._is_secret(part, end - at) or self._is_left_over(part, end - at, text, span)
             )
-            if secret and not self._is_name(text, span):
+            if secret and not self._is_part_of_name(text, span):
                 yield span
             at = end
 
-    def _end(self, said: str, at: int, place: _Place) -> int:
-        """How far ``said`` goes on as the spelling does."""
-        spelling = self._spellings[place.spelling]
-        most = min(len(spelling) - place.offset, len(said) - at)
+    def _find_match_end(self, viewed: str, at: int, part: _SpellingPart) -> int:
+        """Return the index up to which ``viewed`` continues as the spelling does."""
+        spelling = self._spellings[part.spelling]
+        most = min(len(spelling) - part.offset, len(viewed) - at)
         for length in range(PART, most):
-            if said[at + length] != spelling[place.offset + length]:
+            if viewed[at + length] != spelling[part.offset + length]:
                 return at + length
         return at + most
 
-    def _is_name(self, text: str, span: tuple[int, int]) -> bool:
-        """Whether a run is a part of a name that stands there."""
+    def _is_part_of_name(self, text: str, span: tuple[int, int]) -> bool:
+        """Check whether a span is part of an open name that occurs there."""
         start, end = span
         near = self._names.finditer(text, max(0, start - _LONGEST_NAME), end + _LONGEST_NAME)
         return any(name.start() <= start and end <= name.end() for name in near)
 
-    def _is_secret(self, place: _Place, length: int) -> bool:
-        """Whether a run gives something away wherever it stands: the whole secret, or a long part of it."""
-        spelling = self._spellings[place.spelling]
+    def _is_secret(self, part: _SpellingPart, length: int) -> bool:
+        """Check whether a run gives a secret away wherever it occurs: the whole secret, or a long part of
+        it."""
+        spelling = self._spellings[part.spelling]
         if length == len(spelling):
             return True
-        public = max((len(head) for head in self._heads if spelling.startswith(head)), default=0)
-        part = spelling[max(place.offset, public) : place.offset + length]
-        return len(part) >= _LONG_PART and not is_weak(part)
+        public = max((len(head) for head in self._token_heads if spelling.startswith(head)), default=0)
+        run = spelling[max(part.offset, public) : part.offset + length]
+        return len(run) >= _LONG_PART and not is_weak(run)
 
-    def _is_left_over(self, place: _Place, length: int, text: str, span: tuple[int, int]) -> bool:
-        """Whether a run is what a cut left of the secret: where it lacks something, the text is cut."""
+    def _is_left_over(self, part: _SpellingPart, length: int, text: str, span: tuple[int, int]) -> bool:
+        """Check whether a run is what a cut left of a secret: the text is cut where the run lacks
+        something."""
         start, end = span
-        begins = place.offset == 0 or _begins_at_cut(text, start)
-        whole_end = len(self._spellings[place.spelling]) == place.offset + length
+        begins = part.offset == 0 or _begins_at_cut(text, start)
+        whole_end = len(self._spellings[part.spelling]) == part.offset + length
         return begins and (whole_end or _ends_at_cut(text, end))
 
 
-def _open_names(names: Iterable[str]) -> re.Pattern[str]:
-    """What matches a model's name, or what stands behind the last slash of its id; longer ones first."""
-    found = {part for name in names for part in (name, name.rpartition("/")[2]) if part}
-    short = (name for name in found if len(name) <= _LONGEST_NAME)
+def _compile_names(names: Iterable[str]) -> re.Pattern[str]:
+    """Compile a pattern of the models' names and of the last parts of their ids, longer ones first."""
+    parts = {part for name in names for part in (name, name.rpartition("/")[2]) if part}
+    short = (name for name in parts if len(name) <= _LONGEST_NAME)
     usable = sorted((name for name in short if not is_key_like(name)), key=lambda name: (-len(name), name))
     return re.compile("|".join(map(re.escape, usable)) or r"(?!)", re.IGNORECASE)
 
 
 def _begins_at_cut(text: str, start: int) -> bool:
-    """Whether the text begins there, or says that something is left out before."""
+    """Check whether the text begins at ``start``, or shows an omission before it."""
     before = text[max(0, start - _REACH) : start].rstrip(_OPENING)
     return before.endswith(_CUT) or (not before and start <= _REACH)
 

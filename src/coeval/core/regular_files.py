@@ -31,7 +31,7 @@ def open_file(path: Path, mode: Literal["rb", "r+b"] = "rb", buffering: int = -1
 
     Raises OSError: it is not there, may not be read, or is a folder, a pipe, a socket or a device.
     """
-    return cast("BufferedReader", open(path, mode, buffering, opener=_opener))
+    return cast("BufferedReader", open(path, mode, buffering, opener=_open_without_blocking))
 
 
 def read_file_bytes(path: Path) -> bytes:
@@ -46,8 +46,8 @@ _LARGEST_SCRIPT = 10 << 20
 
 def find_scripts(words: Iterable[str]) -> list[Path]:
     """Return the words of a command that are files, without large ones; what is none is passed over."""
-    there = [Path(word) for word in words if os.path.isfile(word)]  # noqa: PTH113  Path's raises for long ones
-    return [file for file in there if file.stat().st_size <= _LARGEST_SCRIPT]
+    files = [Path(word) for word in words if os.path.isfile(word)]  # noqa: PTH113  Path's raises for long ones
+    return [file for file in files if file.stat().st_size <= _LARGEST_SCRIPT]
 
 
 def file_kind(mode: int) -> str | None:
@@ -62,7 +62,7 @@ def require_regular_file(descriptor: int, path: str | Path) -> None:
         raise OSError(errno.EINVAL, f"it is {kind}, not a file", str(path))
 
 
-def _opener(path: str, flags: int) -> int:
+def _open_without_blocking(path: str, flags: int) -> int:
     waiting_for_nobody = getattr(os, "O_NONBLOCK", 0)  # not on Windows, whose pipes are no files
     descriptor = os.open(path, flags | waiting_for_nobody, 0o644)
     try:

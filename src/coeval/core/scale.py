@@ -30,14 +30,14 @@ _WORST = re.compile(
 
 
 class RubricScale(msgspec.Struct, frozen=True, dict=True):
-    """``levels`` from worst to best; ``values`` (as many), rising from 0 to 1."""
+    """A scale: ``levels`` from worst to best, and their ``values``, rising from 0 to 1."""
 
     levels: tuple[str, ...]
     values: tuple[float, ...]
 
     @property
     def is_numeric(self) -> bool:
-        """Whether the levels are whole numbers that follow each other."""
+        """Check whether the levels are consecutive whole numbers."""
         first = self.levels[0]
         if not _is_whole(first):
             return False
@@ -45,21 +45,21 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def _by_word(self) -> dict[str, int]:
-        return {level.casefold(): place for place, level in enumerate(self.levels)}
+        return {level.casefold(): index for index, level in enumerate(self.levels)}
 
-    def level(self, given: Any) -> str | None:
+    def level(self, value: Any) -> str | None:
         """Find the level that a JSON value is, in any letter case; numbers count as their digits.
 
         ``7.0`` is 7; ``8/10``, true and null are no levels.
         """
-        if isinstance(given, bool) or not isinstance(given, str | int | float):
+        if isinstance(value, bool) or not isinstance(value, str | int | float):
             return None
-        if isinstance(given, float):
-            if not given.is_integer():
+        if isinstance(value, float):
+            if not value.is_integer():
                 return None
-            given = int(given)
-        place = self._by_word.get(str(given).strip().casefold())
-        return None if place is None else self.levels[place]
+            value = int(value)
+        index = self._by_word.get(str(value).strip().casefold())
+        return None if index is None else self.levels[index]
 
     def value(self, level: str) -> float:
         """Return the value of one of ``levels``."""
@@ -67,11 +67,14 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
 
     def nearest_level(self, value: float) -> str:
         """Name the level of a value from 0 to 1."""
-        return min(zip(self.values, self.levels, strict=True), key=lambda each: abs(each[0] - value))[1]
+        return min(
+            zip(self.values, self.levels, strict=True),
+            key=lambda step_and_level: abs(step_and_level[0] - value),
+        )[1]
 
     def to_config(self) -> str | dict[str, float]:
         """Write the scale as `parse_scale` reads it back: a range, or level → value."""
-        equal = tuple(place / (len(self.levels) - 1) for place in range(len(self.levels)))
+        equal = tuple(index / (len(self.levels) - 1) for index in range(len(self.levels)))
         if self.is_numeric and self.values == equal:
             return f"{self.levels[0]}-{self.levels[-1]}"
         return dict(zip(self.levels, self.values, strict=True))
@@ -110,27 +113,27 @@ def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale
     Raises ValueError: it is no scale; the message says why.
     """
     if isinstance(written, str):
-        found = _RANGE.fullmatch(written.strip())
-        if found is None:
+        match = _RANGE.fullmatch(written.strip())
+        if match is None:
             raise ValueError('write a range such as "1-5", or a list of levels such as [pass, fail]')
-        low, high = int(found[1]), int(found[2])
+        low, high = int(match[1]), int(match[2])
         if low >= high:
             raise ValueError(f"{written!r} is no rising range; write for example 1-5")
         if high - low >= MOST_LEVELS:
             raise ValueError(f"has {high - low + 1} levels; use at most {MOST_LEVELS}")
         written = list(range(low, high + 1))
     if isinstance(written, Mapping):
-        return _of_numbers({_word(level): number for level, number in written.items()})
-    levels = [_word(level) for level in written]
-    _refuse_levels(levels)
-    if not _rises(levels):
+        return _scale_from_numbers({_level_text(level): number for level, number in written.items()})
+    levels = [_level_text(level) for level in written]
+    _require_levels(levels)
+    if not _is_worst_first(levels):
         levels.reverse()
     steps = len(levels) - 1
-    return _known(RubricScale(tuple(levels), tuple(place / steps for place in range(len(levels)))))
+    return _use_default(RubricScale(tuple(levels), tuple(index / steps for index in range(len(levels)))))
 
 
-def _rises(levels: list[str]) -> bool:
-    """Whether levels stand from worst to best; raises ValueError where they do not say."""
+def _is_worst_first(levels: list[str]) -> bool:
+    """Check whether levels are listed from worst to best; raises ValueError if they do not tell."""
     first, last = levels[0].casefold(), levels[-1].casefold()
     try:
         numbers = list(map(float, levels))
@@ -141,18 +144,18 @@ def _rises(levels: list[str]) -> bool:
     if up != down:
         return up
     raise ValueError(
-        f"does not say which level is best; write the levels with numbers: {_numbered(levels)} if it is "
-        f"{levels[-1]}, {_numbered(levels[::-1])} if it is {levels[0]}"
+        f"does not say which level is best; write the levels with numbers: {_example_numbers(levels)} if it "
+        f"is {levels[-1]}, {_example_numbers(levels[::-1])} if it is {levels[0]}"
     )
 
 
-def _numbered(levels: Sequence[str]) -> str:
+def _example_numbers(levels: Sequence[str]) -> str:
     more = ", …" if len(levels) > 2 else ""
     return f"{{{levels[0]}: 0, {levels[1]}: 1{more}}}"
 
 
-def _of_numbers(numbers: Mapping[str, Any]) -> RubricScale:
-    _refuse_levels(list(numbers))
+def _scale_from_numbers(numbers: Mapping[str, Any]) -> RubricScale:
+    _require_levels(list(numbers))
     for level, number in numbers.items():
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise ValueError(f"gives {level} no number, but {number!r}")  # noqa: TRY004  as other findings
@@ -161,16 +164,16 @@ def _of_numbers(numbers: Mapping[str, Any]) -> RubricScale:
     if low == high:
         raise ValueError("gives every level the same number")
     values = tuple((float(numbers[level]) - low) / (high - low) for level in rising)
-    return _known(RubricScale(tuple(rising), values))
+    return _use_default(RubricScale(tuple(rising), values))
 
 
-def _known(scale: RubricScale) -> RubricScale:
-    """The default, where the scale is the default in other words."""
+def _use_default(scale: RubricScale) -> RubricScale:
+    """Return the default scale where ``scale`` equals it but for letter case."""
     same = tuple(level.casefold() for level in scale.levels) == ("low", "medium", "high")
     return HIGH_MEDIUM_LOW if same and scale.values == HIGH_MEDIUM_LOW.values else scale
 
 
-def _refuse_levels(levels: Sequence[str]) -> None:
+def _require_levels(levels: Sequence[str]) -> None:
     if not 2 <= len(levels) <= MOST_LEVELS:
         raise ValueError(f"has {len(levels)} levels; name 2 to {MOST_LEVELS}")
     folded = [level.casefold() for level in levels]
@@ -181,7 +184,7 @@ def _refuse_levels(levels: Sequence[str]) -> None:
             raise ValueError(f"has a level that is no word: {level!r}; use a few letters or digits")
 
 
-def _word(level: Any) -> str:
+def _level_text(level: Any) -> str:
     if isinstance(level, bool):
         return "true" if level else "false"
     if isinstance(level, float) and level.is_integer():

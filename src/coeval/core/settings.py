@@ -63,38 +63,38 @@ class Declared(NamedTuple):
 
     @property
     def bounds(self) -> msgspec.Meta:
-        """Range of its numbers."""
-        extras = (extra for kind in self.kinds for extra in _extras(kind))
+        """Return the range of the setting's numbers."""
+        extras = (extra for kind in self.kinds for extra in _annotation_extras(kind))
         return next((extra for extra in extras if isinstance(extra, msgspec.Meta)), msgspec.Meta())
 
     @property
     def words(self) -> tuple[str, ...]:
-        """Words that it takes in place of its number."""
+        """Return the words that the setting takes in place of its number."""
         literal = (get_args(kind) for kind in self.kinds if get_origin(kind) is Literal)
         return next(literal, ()) if int in map(strip_range, self.kinds) else ()
 
     @property
     def plain_kind(self) -> Any:
-        """Type in JSON or YAML: text in place of a path."""
-        return Union[(*(kind for kind in self.kinds if kind is not Path), *_text_for(self.kinds), None)]
+        """Return the setting's type in JSON or YAML: text in place of a path."""
+        return Union[(*(kind for kind in self.kinds if kind is not Path), *_path_as_text(self.kinds), None)]
 
 
 @cache
 def read_settings(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
     """Return the settings of ``record`` by name, those of its bases first."""
-    return {field.name: field for field in _declared(record)}
+    return {field.name: field for field in _iterate_settings(record)}
 
 
 def list_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     """Return the settings by group; within each, the record's own before those of its bases."""
-    line = [getattr(each, "__annotations__", {}) for each in record.__mro__]
+    annotations = [getattr(base, "__annotations__", {}) for base in record.__mro__]
 
-    def place(field: Declared) -> tuple[int, int]:
+    def group_and_base(field: Declared) -> tuple[int, int]:
         groups = list(cast("Any", type(field.setting.group)))  # members of an enumeration
-        own = next(number for number, names in enumerate(line) if field.name in names)
+        own = next(number for number, names in enumerate(annotations) if field.name in names)
         return groups.index(field.setting.group), own
 
-    return sorted(read_settings(record).values(), key=place)
+    return sorted(read_settings(record).values(), key=group_and_base)
 
 
 def effective_defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
@@ -106,33 +106,33 @@ def effective_defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
     }
 
 
-def _declared(record: type[msgspec.Struct]) -> Iterator[Declared]:
+def _iterate_settings(record: type[msgspec.Struct]) -> Iterator[Declared]:
     hints = get_type_hints(record, include_extras=True)
     for field in msgspec.structs.fields(record):
         hint = hints[field.name]
-        setting = next((extra for extra in _extras(hint) if isinstance(extra, Setting)), None)
+        setting = next((extra for extra in _annotation_extras(hint) if isinstance(extra, Setting)), None)
         if setting is not None:
-            yield Declared(field.name, field.default, setting, _kinds_of(hint))
+            yield Declared(field.name, field.default, setting, _unwrap_types(hint))
 
 
 def strip_range(kind: Any) -> Any:
     """Strip the range from a type."""
-    return get_args(kind)[0] if _extras(kind) else kind
+    return get_args(kind)[0] if _annotation_extras(kind) else kind
 
 
-def _kinds_of(hint: Any) -> tuple[Any, ...]:
+def _unwrap_types(hint: Any) -> tuple[Any, ...]:
     kind = get_args(hint)[0]
-    for extra in _extras(hint):
+    for extra in _annotation_extras(hint):
         if isinstance(extra, msgspec.Meta):  # nested annotations are one
             kind = Annotated[kind, extra]
     return tuple(member for member in union_members(kind) if member is not NoneType)
 
 
-def _text_for(kinds: tuple[Any, ...]) -> tuple[type[str], ...]:
+def _path_as_text(kinds: tuple[Any, ...]) -> tuple[type[str], ...]:
     return (str,) if Path in kinds else ()
 
 
-def _extras(hint: Any) -> tuple[Any, ...]:
+def _annotation_extras(hint: Any) -> tuple[Any, ...]:
     return tuple(hint.__metadata__) if get_origin(hint) is Annotated else ()
 
 
@@ -150,10 +150,12 @@ _FLAG = re.compile(r"--([a-z][a-z-]*)")
 
 
 def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
-    """Make a function of one record a function of the record's fields, which type checkers and editors know
-    as its keywords; its docstring is followed by what is said of each."""
+    """Make a decorator that turns a function of one record into a function of the record's fields.
 
-    def made(function: Callable[[S], R]) -> Callable[P, R]:
+    Type checkers and editors see the fields as keywords; the docstring lists each with its help.
+    """
+
+    def decorate(function: Callable[[S], R]) -> Callable[P, R]:
         @wraps(function)
         def with_keywords(*arguments: P.args, **keywords: P.kwargs) -> R:
             return function(record(*arguments, **keywords))
@@ -166,22 +168,22 @@ def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Cal
             *(name for name in own if name not in read_settings(kind)),
         ]
         hints = get_type_hints(kind)
-        shown: Any = with_keywords
-        shown.__signature__ = Signature(
+        documented: Any = with_keywords
+        documented.__signature__ = Signature(
             [own[name].replace(annotation=hints[name]) for name in order],
             return_annotation=get_type_hints(function)["return"],
         )
         if fields:
-            said = (f"{field.name}:\n    {_in_python(field.setting)}" for field in fields)
-            shown.__doc__ = "\n".join([getdoc(function) or "", "", "Settings", "--------", *said])
+            texts = (f"{field.name}:\n    {_describe_for_python(field.setting)}" for field in fields)
+            documented.__doc__ = "\n".join([getdoc(function) or "", "", "Settings", "--------", *texts])
         return with_keywords
 
-    return made
+    return decorate
 
 
-def _in_python(setting: Setting) -> str:
-    """What is said of a setting, with keywords in the place of flags."""
+def _describe_for_python(setting: Setting) -> str:
+    """Return a setting's help with keywords in place of flags."""
     assumed = setting.shown or ("" if setting.usual is None else f"{setting.usual}")
-    said = setting.help.partition(" Example:")[0].replace("{tasks}", "names of tasks")
-    said += f" By default {assumed}." if assumed else ""
-    return _FLAG.sub(lambda flag: flag[1].replace("-", "_"), said)
+    text = setting.help.partition(" Example:")[0].replace("{tasks}", "names of tasks")
+    text += f" By default {assumed}." if assumed else ""
+    return _FLAG.sub(lambda flag: flag[1].replace("-", "_"), text)

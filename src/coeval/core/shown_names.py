@@ -51,7 +51,8 @@ class _NameParts(NamedTuple):
     words: tuple[tuple[str, bool], ...]
 
     def text(self, depth: int = 0, extras: Collection[str] = ()) -> str:
-        """The name with its nearest parents, and with those droppable words that are among ``extras``."""
+        """Write the name with its ``depth`` nearest parents, and of the droppable words those in
+        ``extras``."""
         parents = "".join(self.parents[len(self.parents) - depth :])
         return parents + "".join(word for word, extra in self.words if not extra or word.casefold() in extras)
 
@@ -67,68 +68,76 @@ def short_names(names: Iterable[str], labels: Mapping[str, str] | None = None) -
     what tells them apart. ``labels``: by name, one that the user chose, which wins; its variants
     (``name@variant``) follow.
     """
-    given = {name: escape_line(label) for name, label in (labels or {}).items() if escape_line(label).strip()}
-    wanted = list(dict.fromkeys(names))
-    bases = sorted({_base(name) for name in wanted if name not in given} - given.keys())
+    chosen = {
+        name: escape_line(label) for name, label in (labels or {}).items() if escape_line(label).strip()
+    }
+    unique_names = list(dict.fromkeys(names))
+    bases = sorted({_without_variant(name) for name in unique_names if name not in chosen} - chosen.keys())
     # Neither a chosen label nor the name that it stands for is another model's label.
-    taken = {_looks(text) for name, label in given.items() for text in (escape_line(name), label)}
-    reported = {**_without_extras(bases, taken), **given}
-    found: dict[str, str] = {}
-    for name in sorted(wanted):
-        base = _base(name)
-        found[name] = reported[name] if name in given else f"{reported[base]}{escape_line(name[len(base) :])}"
-    found = _all_apart(found)
-    return {name: found[name] for name in wanted}
+    taken = {_comparison_key(text) for name, label in chosen.items() for text in (escape_line(name), label)}
+    labels_by_base = {**_shorten_bases(bases, taken), **chosen}
+    label_by_name: dict[str, str] = {}
+    for name in sorted(unique_names):
+        base = _without_variant(name)
+        label_by_name[name] = (
+            labels_by_base[name]
+            if name in chosen
+            else f"{labels_by_base[base]}{escape_line(name[len(base) :])}"
+        )
+    label_by_name = _number_duplicates(label_by_name)
+    return {name: label_by_name[name] for name in unique_names}
 
 
-def _base(name: str) -> str:
-    """The name without its variant; a date after ``@`` is part of the model's."""
+def _without_variant(name: str) -> str:
+    """Strip the variant off a name; a date after ``@`` is part of the model's name."""
     base, at, variant = name.partition("@")
     return name if not base or _DATED.fullmatch(f"{at}{variant}") else base
 
 
-def _without_extras(names: Sequence[str], taken: Collection[str]) -> dict[str, str]:
-    """Short labels of names in alphabetical order; those that ``taken`` holds are nobody's."""
-    parts = {name: _name_parts(escape_line(name)) for name in names}
+def _shorten_bases(names: Sequence[str], taken: Collection[str]) -> dict[str, str]:
+    """Make short labels of names, sorted alphabetically; no label is one of ``taken``."""
+    parts = {name: _split_name(escape_line(name)) for name in names}
     families: dict[str, list[str]] = {}
     for name in names:
-        families.setdefault(_looks(parts[name].text()), []).append(name)
-    found: dict[str, str] = {}
+        families.setdefault(_comparison_key(parts[name].text()), []).append(name)
+    labels: dict[str, str] = {}
     for family in families.values():
-        found |= zip(family, _family_labels([parts[name] for name in family], taken), strict=True)
-    whole = {_looks(escape_line(name)): name for name in names}
-    while alike := _alike(found, whole):
-        found |= {name: escape_line(name) for name in alike}
-    return found
+        labels |= zip(family, _family_labels([parts[name] for name in family], taken), strict=True)
+    whole = {_comparison_key(escape_line(name)): name for name in names}
+    while alike := _find_ambiguous(labels, whole):
+        labels |= {name: escape_line(name) for name in alike}
+    return labels
 
 
-def _alike(found: Mapping[str, str], whole: Mapping[str, str]) -> list[str]:
-    """Names whose short labels look like another's, or like another's whole name."""
+def _find_ambiguous(labels: Mapping[str, str], whole: Mapping[str, str]) -> list[str]:
+    """List the names whose short label looks like another's label or whole name."""
     bearers: dict[str, set[str]] = {}
-    for name, label in found.items():
-        bearers.setdefault(_looks(label), set()).add(name)
+    for name, label in labels.items():
+        bearers.setdefault(_comparison_key(label), set()).add(name)
     for look, name in whole.items():
         bearers.setdefault(look, set()).add(name)
     return [
         name
-        for name, label in found.items()
-        if label != escape_line(name) and len(bearers[_looks(label)]) > 1
+        for name, label in labels.items()
+        if label != escape_line(name) and len(bearers[_comparison_key(label)]) > 1
     ]
 
 
 def _family_labels(family: Sequence[_NameParts], taken: Collection[str]) -> list[str]:
-    """The shortest labels of names that are one without their extras: first what not all of them share."""
+    """Make the shortest labels of names that differ in extras only: first with the extras that not all
+    share."""
     extras = [parts.extras for parts in family]
     own = extras[0].union(*extras) - extras[0].intersection(*extras)
     for depth in range(max(len(parts.parents) for parts in family) + 1):
-        found = [parts.text(depth, own) for parts in family]
-        looks = {_looks(label) for label in found}
-        if len(looks) == len(found) and not looks & set(taken):
-            return found
+        labels = [parts.text(depth, own) for parts in family]
+        looks = {_comparison_key(label) for label in labels}
+        if len(looks) == len(labels) and not looks & set(taken):
+            return labels
     return [parts.text(len(parts.parents), parts.extras) for parts in family]
 
 
-def _name_parts(name: str) -> _NameParts:
+def _split_name(name: str) -> _NameParts:
+    """Split a name into parents, words and droppable words."""
     parents = _PARENT.findall(name)
     rest = name[sum(map(len, parents)) :]
     if prefix := _PREFIX.match(rest):
@@ -147,23 +156,23 @@ def _name_parts(name: str) -> _NameParts:
     return _NameParts(tuple(parents), tuple(words))
 
 
-def _looks(label: str) -> str:
-    """What a reader tells labels apart by."""
+def _comparison_key(label: str) -> str:
+    """Return what readers tell labels apart by: letters alone, case-folded."""
     return "".join(character for character in label if character not in JOINERS).strip().casefold()
 
 
-def _all_apart(found: Mapping[str, str]) -> dict[str, str]:
+def _number_duplicates(labels: Mapping[str, str]) -> dict[str, str]:
     """Number labels that look alike still, of names that do so too; none is empty."""
     apart: dict[str, str] = {}
     seen: set[str] = set()
-    for name in sorted(found, key=lambda each: (found[each] != each, each)):
-        label = found[name] if _looks(found[name]) else _NAMELESS
-        number, shown = 1, label
-        while shown.strip().translate(_UNJOINED) in seen:
+    for name in sorted(labels, key=lambda name_key: (labels[name_key] != name_key, name_key)):
+        label = labels[name] if _comparison_key(labels[name]) else _NAMELESS
+        number, numbered = 1, label
+        while numbered.strip().translate(_UNJOINED) in seen:
             number += 1
-            shown = f"{label} ({number})"
-        seen.add(shown.strip().translate(_UNJOINED))
-        apart[name] = shown
+            numbered = f"{label} ({number})"
+        seen.add(numbered.strip().translate(_UNJOINED))
+        apart[name] = numbered
     return apart
 
 
@@ -172,14 +181,17 @@ _UNJOINED = dict.fromkeys(map(ord, JOINERS))
 
 def short_paths(paths: Iterable[str | Path]) -> dict[str, str]:
     """Name each folder by the shortest end of its path that no other one has, as ``runs/a`` and ``old/a``."""
-    places = {str(path): Path(path).absolute().parts for path in paths}
-    tails = {place: escape_line(_unique_tail(place, [*places.values()])) for place in places.values()}
-    apart = _all_apart({str(Path(*place)): tail for place, tail in tails.items()})
-    return {name: apart[str(Path(*place))] for name, place in places.items()}
+    parts_by_name = {str(path): Path(path).absolute().parts for path in paths}
+    tails = {
+        place: escape_line(_unique_tail(place, [*parts_by_name.values()])) for place in parts_by_name.values()
+    }
+    apart = _number_duplicates({str(Path(*place)): tail for place, tail in tails.items()})
+    return {name: apart[str(Path(*place))] for name, place in parts_by_name.items()}
 
 
 def _unique_tail(parts: tuple[str, ...], places: Sequence[tuple[str, ...]]) -> str:
-    """The whole path, without its root, where another one ends like it."""
+    """Return the shortest end of a path that no other has; the whole path without its root if there is
+    none."""
     for length in range(1, len(parts)):
         if all(other == parts or other[-length:] != parts[-length:] for other in places):
             return "/".join(parts[-length:])
@@ -197,36 +209,36 @@ def fit_names(names: Iterable[str], longest: int) -> dict[str, str]:
     get a number.
     """
     wanted = list(dict.fromkeys(names))
-    shown = {name: escape_line(name) for name in sorted(wanted)}
+    text_by_name = {name: escape_line(name) for name in sorted(wanted)}
     groups: dict[str, list[str]] = {}
-    for name, text in sorted(shown.items(), key=lambda each: len(each[1]) > longest):
+    for name, text in sorted(text_by_name.items(), key=lambda name_and_text: len(name_and_text[1]) > longest):
         groups.setdefault(_without_middle(text, longest, longest // 2), []).append(name)
     labels: dict[str, str] = {}
     for group in groups.values():
-        texts = [shown[name] for name in group]
-        labels |= zip(group, _reported_apart(texts, longest, labels.values()), strict=True)
+        texts = [text_by_name[name] for name in group]
+        labels |= zip(group, _shorten_distinctly(texts, longest, labels.values()), strict=True)
     return {name: labels[name] for name in wanted}
 
 
-def _reported_apart(texts: Sequence[str], longest: int, taken: Collection[str]) -> list[str]:
+def _shorten_distinctly(texts: Sequence[str], longest: int, taken: Collection[str]) -> list[str]:
     """Shorten all in the same way, the first that leaves no two alike."""
-    for cut in _cuts(longest, max(map(len, texts))):
-        found = [cut(text) for text in texts]
-        if len({*found, *taken}) == len(found) + len(taken):
-            return found
-    found = []
+    for cut in _iterate_cuts(longest, max(map(len, texts))):
+        shortened = [cut(text) for text in texts]
+        if len({*shortened, *taken}) == len(shortened) + len(taken):
+            return shortened
+    shortened = []
     for text in texts:
         number, label = 1, _without_middle(text, longest, longest // 2)
-        while label in found or label in taken:
+        while label in shortened or label in taken:
             number += 1
             room = longest - len(f" ({number})")
             label = f"{_without_middle(text, room, room // 2)} ({number})"
-        found.append(label)
-    return found
+        shortened.append(label)
+    return shortened
 
 
-def _cuts(longest: int, length: int) -> Iterator[Callable[[str], str]]:
-    """Ways to shorten a text: without its middle, then with another piece of it between its ends."""
+def _iterate_cuts(longest: int, length: int) -> Iterator[Callable[[str], str]]:
+    """Yield ways to shorten a text: its middle removed, then another piece of it kept between its ends."""
     half = longest // 2
     for head in sorted(range(3, longest - 3), key=lambda head: abs(head - half)):
         yield partial(_without_middle, longest=longest, head=head)
@@ -250,7 +262,7 @@ def _with_piece(text: str, longest: int, first: int) -> str:
 
 # --- Short names in texts and tables, the full ones beside them and in a key
 
-_Found = TypeVar("_Found")
+_RecordT = TypeVar("_RecordT")
 
 # A word alone ("large") is also a word of sentences: as a model's name it is replaced where it stands alone.
 _DISTINCTIVE = re.compile(r"[^a-zA-Z]")
@@ -271,9 +283,9 @@ class ShownNames:
         replaced = {**self.alone, **{escape_line(name): label for name, label in self.key.items()}}
         self._whole = {name: (label, name) for name, label in replaced.items()}
         # Those that stay are looked for too: of a name within another the longer one is meant.
-        known = sorted({*map(escape_line, short)}, key=lambda name: (-len(name), name))
-        words = "|".join(re.escape(name) for name in known if _DISTINCTIVE.search(name))
-        self._found = re.compile(f"{_BEFORE}(?:{words}){_AFTER}") if words and self.key else None
+        names_by_length = sorted({*map(escape_line, short)}, key=lambda name: (-len(name), name))
+        words = "|".join(re.escape(name) for name in names_by_length if _DISTINCTIVE.search(name))
+        self._pattern = re.compile(f"{_BEFORE}(?:{words}){_AFTER}") if words and self.key else None
 
     @classmethod
     def of(cls, names: Iterable[str], labels: Mapping[str, str] | None = None) -> ShownNames:
@@ -286,39 +298,40 @@ class ShownNames:
             yield self._whole[text]
             return
         end = 0
-        for found in self._found.finditer(text) if self._found is not None else ():
-            if (named := self._whole.get(found.group())) is not None:
-                yield text[end : found.start()], ""
+        for match in self._pattern.finditer(text) if self._pattern is not None else ():
+            if (named := self._whole.get(match.group())) is not None:
+                yield text[end : match.start()], ""
                 yield named
-                end = found.end()
+                end = match.end()
         yield text[end:], ""
 
     def text(self, text: str) -> str:
-        """The same with short names."""
+        """Replace the full names in a text by short ones."""
         return "".join(piece for piece, _ in self.pieces(text))
 
     def full(self, text: str) -> str:
-        """The text itself where it holds a name that is shown short, for a tooltip; else nothing."""
+        """Return the text itself if it holds a name that is shown short, for a tooltip; else ""."""
         return text if any(name for _, name in self.pieces(text)) else ""
 
-    def shorten_in(self, found: _Found) -> _Found:
+    def shorten_in(self, record: _RecordT) -> _RecordT:
         """Copy a record, or plain data, with short names in all its texts, keys included."""
-        return cast("_Found", self._shorten(found)) if self.key else found
+        return cast("_RecordT", self._shorten(record)) if self.key else record
 
-    def _shorten(self, found: Any) -> Any:
-        match found:
+    def _shorten(self, record: Any) -> Any:
+        """Shorten the names in one value, recursively."""
+        match record:
             case str():
-                return self.text(found)
+                return self.text(record)
             case msgspec.Struct():
-                fields = {name: self._shorten(getattr(found, name)) for name in found.__struct_fields__}
-                return msgspec.structs.replace(found, **fields)
+                fields = {name: self._shorten(getattr(record, name)) for name in record.__struct_fields__}
+                return msgspec.structs.replace(record, **fields)
             case dict():
-                changed = copy.copy(found)  # with what a kind of dict knows beside its entries
+                changed = copy.copy(record)  # with what a kind of dict knows beside its entries
                 changed.clear()
-                changed.update((self._shorten(key), self._shorten(value)) for key, value in found.items())
+                changed.update((self._shorten(key), self._shorten(value)) for key, value in record.items())
                 return changed
             case list() | tuple() | frozenset():
-                parts = [self._shorten(part) for part in found]
-                return found._make(parts) if hasattr(found, "_make") else type(found)(parts)
+                parts = [self._shorten(part) for part in record]
+                return record._make(parts) if hasattr(record, "_make") else type(record)(parts)
             case _:
-                return found
+                return record

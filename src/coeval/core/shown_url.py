@@ -72,19 +72,19 @@ def find_credential_fields(value: Any, path: Path = ()) -> Iterator[Path]:
             for index, item in enumerate(value):
                 yield from find_credential_fields(item, (*path, index))
         case {"name": str(name), "value": item} | {"key": str(name), "value": item}:
-            if is_credential_name(name) and _holds(name, item):
+            if is_credential_name(name) and _is_filled(name, item):
                 yield (*path, "value")
         case dict():
             described = path[-1:] != () and path[-1] in _NAMES_BELOW
             for key, item in value.items():
-                if not described and is_credential_name(key) and _holds(key, item):
+                if not described and is_credential_name(key) and _is_filled(key, item):
                     yield (*path, key)
                 else:
                     yield from find_credential_fields(item, (*path, key))
 
 
-def _holds(name: str, value: Any) -> bool:
-    """Whether there is something in a field: a number is none where it may count or stand for a token."""
+def _is_filled(name: str, value: Any) -> bool:
+    """Check whether a field holds a credential; a number may be a count or a token's id."""
     if isinstance(value, bool | int | float):
         return not isinstance(value, bool) and not name.lower().endswith(("key", "token"))
     return bool(value)
@@ -135,18 +135,15 @@ _QUERY_SECRETS = frozenset({"code", "pw", "sig", "signature"})
 
 
 def mask_url(url: str) -> str:
-    """Strip user, password, query, fragment and key-like path parts from a URL; hide a text that is no URL.
-
-    That is the user and password, the query, the fragment, and what looks like a key in the path. All of
-    what is no URL is hidden.
-    """
+    """Mask user, password, query, fragment and key-like path parts of a URL with ``***``; all of a text that
+    is no URL."""
     parts = _SET.fullmatch(url)
     if parts is None or not _is_host(parts["host"]):
         return HIDDEN
     user = f"{HIDDEN}@" if parts["user"] is not None else ""
     query = f"?{HIDDEN}" if parts["query"] else ""
     fragment = f"#{HIDDEN}" if parts["fragment"] else ""
-    return f"{parts['scheme']}{user}{parts['host']}{_shown_path(parts['path'])}{query}{fragment}"
+    return f"{parts['scheme']}{user}{parts['host']}{_mask_path(parts['path'])}{query}{fragment}"
 
 
 def find_url_secrets(url: str) -> Iterator[str]:
@@ -155,27 +152,27 @@ def find_url_secrets(url: str) -> Iterator[str]:
     if parts is None:
         return
     name, colon, password = (parts["user"] or "").partition(":")
-    yield from _spelled(password if colon else name)
+    yield from _with_decoded(password if colon else name)
     for setting in (parts["query"] or "").split("&"):
-        yield from _spelled(setting.partition("=")[2])
-    yield from _spelled(parts["fragment"] or "")
+        yield from _with_decoded(setting.partition("=")[2])
+    yield from _with_decoded(parts["fragment"] or "")
     for segment in filter(_is_key, parts["path"].split("/")):
-        yield from _spelled(segment)
+        yield from _with_decoded(segment)
     if not _is_host(parts["host"]):
-        yield from _spelled(parts["host"].partition(":")[0])
+        yield from _with_decoded(parts["host"].partition(":")[0])
 
 
 def hide_url_secrets(text: str) -> str:
     """Redact passwords, and keys in paths and queries, of the URLs in a message."""
-    return _MENTIONED.sub(_mentioned, text) if "://" in text else text
+    return _MENTIONED.sub(_mask_mentioned_url, text) if "://" in text else text
 
 
-def _mentioned(parts: re.Match[str]) -> str:
+def _mask_mentioned_url(parts: re.Match[str]) -> str:
     user = f"{HIDDEN}@" if parts["user"] is not None else ""
-    query = "&".join(map(_shown_setting, parts["query"].split("&"))) if parts["query"] else ""
-    fragment = _shown_setting(parts["fragment"]) if parts["fragment"] else ""
+    query = "&".join(map(_mask_query_setting, parts["query"].split("&"))) if parts["query"] else ""
+    fragment = _mask_query_setting(parts["fragment"]) if parts["fragment"] else ""
     return (
-        f"{parts['scheme']}{user}{parts['host']}{_shown_path(parts['path'])}"
+        f"{parts['scheme']}{user}{parts['host']}{_mask_path(parts['path'])}"
         f"{'?' if query else ''}{query}{'#' if fragment else ''}{fragment}"
     )
 
@@ -189,15 +186,15 @@ def _is_key(segment: str) -> bool:
     return is_key_like(segment) or is_password_like(segment)
 
 
-def _spelled(value: str) -> Iterator[str]:
+def _with_decoded(value: str) -> Iterator[str]:
     yield from {value, unquote(value)}
 
 
-def _shown_path(path: str) -> str:
+def _mask_path(path: str) -> str:
     return "/".join(HIDDEN if _is_key(segment) else segment for segment in path.split("/"))
 
 
-def _shown_setting(setting: str) -> str:
+def _mask_query_setting(setting: str) -> str:
     name, equals, _ = setting.partition("=")
     secret = is_credential_name(name) or name.lower() in _QUERY_SECRETS or is_key_like(unquote(setting))
     return f"{name}={HIDDEN}" if equals and secret else HIDDEN if secret else setting

@@ -50,7 +50,7 @@ def fill_template(template: str, values: Mapping[str, str]) -> str:
 
     Raises UsageError: the template names a variable that ``values`` does not hold.
     """
-    text, names = _pattern(template)
+    text, names = _compile_template(template)
     try:
         return text % tuple(map(values.__getitem__, names))
     except KeyError as error:
@@ -66,19 +66,19 @@ _CLOSING_TAG = re.compile(r"</([a-z][a-z_]*)>")
 
 
 def break_closing_tags(template: str, values: Mapping[str, str]) -> Mapping[str, str]:
-    """Break the closing tags of a template's own blocks where they stand in its values: ``<\\/input>``.
+    r"""Escape the closing tags of a template's blocks within its values: ``<\/input>``.
 
-    So that no answer can end the block it stands in, and speak as the template does.
+    So no answer can end its block and speak as the template does.
     """
-    ends = _own_ends(template)
+    ends = _compile_closing_tags(template)
     if ends is None or not any("<" in value for value in values.values()):
         return values
     return {name: ends.sub(r"<\\\1", value) for name, value in values.items()}
 
 
 @lru_cache(maxsize=256)
-def _own_ends(template: str) -> re.Pattern[str] | None:
-    """What ends a block of the template, however it is spaced or capitalised."""
+def _compile_closing_tags(template: str) -> re.Pattern[str] | None:
+    """Compile a pattern of the template's closing tags, however spaced or capitalised."""
     names = sorted(set(_CLOSING_TAG.findall(template)))
     return re.compile(rf"<\s*(/\s*(?:{'|'.join(names)})\s*>)", re.IGNORECASE) if names else None
 
@@ -87,7 +87,7 @@ def shared_prefix_length(template: str, values: Mapping[str, str], varying: Coll
     """Count the characters of a filled template before the first of the variables ``varying``: the prefix
     that such prompts share."""
     length = 0
-    for at, piece in enumerate(_pieces(template)):
+    for at, piece in enumerate(_split_template(template)):
         if at % 2 and piece in varying:
             break
         length += len(values[piece] if at % 2 else piece)
@@ -95,15 +95,15 @@ def shared_prefix_length(template: str, values: Mapping[str, str], varying: Coll
 
 
 @lru_cache(maxsize=256)  # a run fills few templates, each of them very often
-def _pattern(template: str) -> tuple[str, tuple[str, ...]]:
-    """The template with ``%s`` for each variable, and the variables' names in order."""
-    pieces = _pieces(template)
+def _compile_template(template: str) -> tuple[str, tuple[str, ...]]:
+    """Return the template with ``%s`` for each variable, and the variables' names in order."""
+    pieces = _split_template(template)
     return "%s".join(text.replace("%", "%%") for text in pieces[::2]), pieces[1::2]
 
 
 @lru_cache(maxsize=256)
-def _pieces(template: str) -> tuple[str, ...]:
-    """The template's text and variable names in turn, beginning and ending with text."""
+def _split_template(template: str) -> tuple[str, ...]:
+    """Split a template into text and variable names in turn, beginning and ending with text."""
     pieces, literal, end = [], "", 0
     for token in _TEMPLATE_TOKEN.finditer(template):
         literal += template[end : token.start()]
@@ -137,13 +137,13 @@ def extract_json(text: str) -> Extracted:
 
     Raises Unparsable: there is nothing like JSON in the reply, or it is nested beyond all reason.
     """
-    begin = _begin(text)
+    begin = _find_json_start(text)
     starts = (begin, 0) if begin else (0,)
     try:
         for start in starts:
-            found = _first_json(text[start:])
-            if found is not None and not _is_deeper(found.value, _MOST_NESTED):
-                return found
+            extracted = _find_first_json(text[start:])
+            if extracted is not None and not _is_deeper(extracted.value, _MOST_NESTED):
+                return extracted
     except RecursionError:
         raise Unparsable("the reply's JSON is nested too deeply to be an answer", raw=text) from None
     raise Unparsable(f"the reply holds no JSON object; it begins {text[:80]!r}", raw=text)
@@ -160,42 +160,42 @@ def every_json(text: str) -> Iterator[tuple[int, Any]]:
     Nesting beyond reason ends it; see `extract_json`.
     """
     with suppress(RecursionError):
-        begin = _begin(text)
-        for start, value in _candidates(text[begin:], Pairs):
+        begin = _find_json_start(text)
+        for start, value in _iterate_json(text[begin:], Pairs):
             if value is not None and not _is_deeper(value, _MOST_NESTED):
                 yield begin + start, value
 
 
-def _begin(text: str) -> int:
-    """Where JSON is to be looked for first: behind a fence, unless the reply begins as an object does, whose
-    texts may hold fences."""
+def _find_json_start(text: str) -> int:
+    """Return where to look for JSON first: behind a fence, unless the reply begins as an object, whose texts
+    may hold fences."""
     fence = None if text.lstrip().startswith("{") else _JSON_FENCE.search(text)
     return fence.end() if fence is not None else 0
 
 
-def _first_json(text: str) -> Extracted | None:
-    """Valid JSON before damaged JSON, unless the damaged object began first and holds the valid one."""
+def _find_first_json(text: str) -> Extracted | None:
+    """Find valid JSON before damaged JSON, unless the damaged object began first and holds the valid one."""
     weak: Extracted | None = None
-    for start, value in _candidates(text):
+    for start, value in _iterate_json(text):
         if value is None:
             # Valid objects further on may lie inside this damaged one, so it is tried first.
-            if repaired := _repaired(text[start:]):
-                return Extracted(_scrubbed(repaired, text), repaired=True)
+            if repaired := _repair_json(text[start:]):
+                return Extracted(_drop_surrogates(repaired, text), repaired=True)
         elif value and (isinstance(value, dict) or isinstance(value[0], dict)):
-            return Extracted(_scrubbed(value, text), repaired=False)
+            return Extracted(_drop_surrogates(value, text), repaired=False)
         elif weak is None:  # such as [1] or {} in prose
-            weak = Extracted(_scrubbed(value, text), repaired=False)
+            weak = Extracted(_drop_surrogates(value, text), repaired=False)
     return weak
 
 
-def _candidates(
+def _iterate_json(
     text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Iterator[tuple[int, Any]]:
-    """Where JSON begins in ``text``, with its value, or None where it is damaged.
+    """Yield where JSON begins in ``text``, with its value, or None if it is damaged.
 
-    At most one damaged start is given, and failing attempts are limited in number and in the
-    characters they read: so hostile text costs a bounded number of passes. ``pairs`` makes an object
-    of its keys and values.
+    At most one damaged start is yielded, and failing attempts are limited in number and in the characters
+    they read, so hostile text costs a bounded number of passes. ``pairs`` makes an object of its keys and
+    values.
     """
     decoder = json.JSONDecoder(parse_int=parse_integer, object_pairs_hook=pairs)
     budget = 4 * len(text) + 1000
@@ -217,8 +217,8 @@ def _candidates(
             yield start, value
 
 
-def _repaired(text: str) -> Any:
-    """The object or array at the start of ``text``, mended; None if nothing is left of it."""
+def _repair_json(text: str) -> Any:
+    """Repair the object or array at the start of ``text``; None if nothing is left of it."""
     if len(text) > _REPAIR_LIMIT:
         return None
     from json_repair import repair_json
@@ -250,8 +250,8 @@ def _is_deeper(value: Any, limit: int) -> bool:
     return True
 
 
-def _scrubbed(value: Any, source: str) -> Any:
-    """``value`` without lone surrogates, which ``\\ud800`` in JSON can make and UTF-8 cannot hold."""
+def _drop_surrogates(value: Any, source: str) -> Any:
+    r"""Replace lone surrogates, which ``\ud800`` in JSON can make and UTF-8 cannot hold."""
     if not _SURROGATE_ESCAPE.search(source):
         return value
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
@@ -290,33 +290,37 @@ def split_reasoning(text: str, *, unopened: bool = True) -> tuple[str, str | Non
 
 def _split_blocks(text: str, at: int, thoughts: list[str]) -> tuple[str, str | None, bool]:
     """Take the blocks out of the text from ``at`` on, where one has just ended, or may begin."""
-    said: list[str] = []
+    answer_parts: list[str] = []
     is_code = unclosed = False
     between = True
     while opening := (_OPEN_HERE.match(text, at) if between else None) or _OPEN_ON_A_LINE.search(text, at):
         is_code ^= bool(text.count("```", at, opening.start()) % 2)
         between = not is_code
         if is_code:
-            said.append(text[at : opening.end()])
+            answer_parts.append(text[at : opening.end()])
             at = opening.end()
             continue
-        said.append(text[at : opening.start()])
+        answer_parts.append(text[at : opening.start()])
         closing = _CLOSE.search(text, opening.end())
         unclosed = closing is None
         at = closing.end() if closing is not None else len(text)
         thoughts.append(text[opening.end() : closing.start() if closing is not None else at])
-    said.append(text[at:])
+    answer_parts.append(text[at:])
     reasoning = "\n".join(thought.strip() for thought in thoughts if thought.strip())
-    return "".join(said).lstrip(), reasoning or None, unclosed
+    return "".join(answer_parts).lstrip(), reasoning or None, unclosed
 
 
 def _split_channels(text: str) -> tuple[str, str | None, bool]:
     """Read harmony: the channel ``final`` is the answer, the others (analysis, commentary) are reasoning."""
-    said: dict[bool, list[str]] = {True: [], False: []}
+    texts_by_kind: dict[bool, list[str]] = {True: [], False: []}
     for part in text.split("<|channel|>")[1:]:
         head, _, message = part.partition("<|message|>")
-        said[_FINAL.match(head) is not None].append(_END_OF_MESSAGE.split(message, 1)[0].strip())
-    return "\n".join(said[True]), "\n".join(filter(None, said[False])) or None, not said[True]
+        texts_by_kind[_FINAL.match(head) is not None].append(_END_OF_MESSAGE.split(message, 1)[0].strip())
+    return (
+        "\n".join(texts_by_kind[True]),
+        "\n".join(filter(None, texts_by_kind[False])) or None,
+        not texts_by_kind[True],
+    )
 
 
 def cut_to_bytes(text: str, most: int) -> str:
@@ -343,9 +347,9 @@ def canonical_json(obj: object) -> str:
 
 def join_names(texts: Iterable[str], most: int = 8) -> str:
     """Join texts with commas; of many, the first ones and the number of others."""
-    shown = list(texts)
-    more = len(shown) - most
-    return ", ".join(shown[:most]) + (f" and {more} more" if more > 0 else "")
+    names = list(texts)
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def dollars(usd: float) -> str:
@@ -368,9 +372,9 @@ def limit_in_dollars(usd: float) -> str:
 def dollars_beyond(limit: float, *amounts: float) -> list[str]:
     """Format amounts with enough digits to show that their sum exceeds a limit."""
     for digits in range(4, 9):
-        shown = [round(usd, digits) for usd in amounts]
-        if all(shown) and sum(shown) > limit:
-            return [f"${usd:,.{digits}f}" for usd in shown]
+        amounts_rounded = [round(usd, digits) for usd in amounts]
+        if all(amounts_rounded) and sum(amounts_rounded) > limit:
+            return [f"${usd:,.{digits}f}" for usd in amounts_rounded]
     return [dollars(usd) for usd in amounts]
 
 
@@ -380,12 +384,12 @@ def dollar_rate(usd: float) -> str:
 
 
 def format_probability(p: float) -> str:
-    """``0.034``, or ``<0.001``: no probability is shown as zero."""
+    """Format a probability: ``0.034``, or ``<0.001``, never zero."""
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def p_value_text(p: float) -> str:
-    """``p = 0.034``, or ``p < 0.001``"""
+    """Format a p-value: ``p = 0.034``, or ``p < 0.001``."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 

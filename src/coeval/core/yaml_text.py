@@ -77,7 +77,7 @@ def compose_yaml(text: str, most_deep: int, most: int) -> YamlNode | None:
     inside: list[list[YamlNode]] = []  # what the sequences and mappings hold that are open
     anchors: dict[str, YamlNode] = {}
     count = 0
-    for event in _events(text):
+    for event in _parse_events(text):
         line = event.start_mark.line + 1
         if isinstance(event, events.CollectionEndEvent):
             inside.pop()
@@ -93,7 +93,7 @@ def compose_yaml(text: str, most_deep: int, most: int) -> YamlNode | None:
             if (node := anchors.get(event.anchor)) is None:
                 raise Unusable(line, f"*{event.anchor} stands for nothing; set &{event.anchor} above it")
         else:
-            node = _node(event, line)
+            node = _make_node(event, line)
             if event.anchor is not None:
                 anchors[event.anchor] = node
         if inside:
@@ -109,7 +109,7 @@ def compose_yaml(text: str, most_deep: int, most: int) -> YamlNode | None:
     return root
 
 
-def _node(event: Any, line: int) -> YamlNode:
+def _make_node(event: Any, line: int) -> YamlNode:
     tag = "" if event.tag is None else str(event.tag)
     if isinstance(event, events.ScalarEvent):
         if tag in ("", "!"):
@@ -122,31 +122,31 @@ def _node(event: Any, line: int) -> YamlNode:
     return Sequence(line=line, tag=tag if tag != _SEQ else "", items=[])
 
 
-def _events(text: str) -> Iterator[Any]:
-    """What a parser finds, one event after the other: no recursion, however deep the text is nested."""
+def _parse_events(text: str) -> Iterator[Any]:
+    """Parse YAML into events, one after the other, so that deep nesting needs no recursion."""
     if len(text) <= _LARGE:
         return yaml_reader().parse(text)  # type: ignore[no-any-return]
-    return _events_in_c(text)
+    return _parse_events_in_c(text)
 
 
-def _events_in_c(text: str) -> Iterator[Any]:
-    """Those of libyaml; where it refuses a character that YAML 1.2 allows, written in two halves as in JSON,
-    what it has not come to yet is left to the parser in Python."""
-    given = 0
+def _parse_events_in_c(text: str) -> Iterator[Any]:
+    """Parse with libyaml; the parser in Python goes on where libyaml refuses a character that YAML 1.2
+    allows, written in two halves as in JSON."""
+    yielded = 0
     try:
         for event in YAML(typ="safe").parse(text):
             yield event
-            given += 1
+            yielded += 1
     except MarkedYAMLError as error:
         if "character" not in (error.problem or ""):
             raise
         for number, event in enumerate(yaml_reader().parse(text)):
-            if number >= given:
+            if number >= yielded:
                 yield event
 
 
 def yaml_line(value: Any) -> str:
-    """A value as YAML of any version reads it back: words bare, all else as JSON."""
+    """Write a value as YAML of any version reads it back: words bare, all else as JSON."""
     match value:
         case str() if _BARE.fullmatch(value) and value.lower() not in _NO_TEXT:
             return value

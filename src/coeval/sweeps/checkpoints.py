@@ -52,17 +52,13 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """Return the name of its folder in the output."""
         return f"step_{self.step}"
 
 
 def find_step_folders(folder: Path, pattern: str) -> dict[int, Path]:
     """Find the folders that match a pattern such as ``global_step_{step}/actor_hf``, by step, in no order.
-    Steps may have leading zeros.
-
-    Raises UsageError: the pattern has no ``{step}``, or leads out of the folder; StoreError: the folder
-    cannot be read.
-    """
+    Steps may have leading zeros. Raises UsageError: the pattern has no ``{step}``, or leads out of the
+    folder; StoreError: the folder cannot be read."""
     parts = Path(pattern).parts
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in parts:
         raise UsageError(
@@ -89,10 +85,8 @@ def find_step_folders(folder: Path, pattern: str) -> dict[int, Path]:
 def find_checkpoints(
     folder: Path, pattern: str, steps: Collection[int] = (), *, merged: bool = False
 ) -> list[Checkpoint]:
-    """Find the checkpoints of ``steps``, or all whole ones, in order of their steps.
-
-    Raises UsageError: one of ``steps`` is absent; StoreError: the folder cannot be read.
-    """
+    """Find the checkpoints of ``steps``, or all whole ones, in order of their steps. Raises UsageError: one
+    of ``steps`` is absent; StoreError: the folder cannot be read."""
     by_step = find_step_folders(folder, pattern)
     if absent := sorted(set(steps) - by_step.keys()):
         present = ", ".join(map(str, sorted(by_step)[:20])) + (", …" if len(by_step) > 20 else "")
@@ -243,15 +237,11 @@ class CheckpointPlaces:
     merged: bool = False
 
     def read_submitted(self) -> Mapping[int, Submission]:
-        """Read the submitted ones, by step."""
         return {} if self.queue is None else read_submissions(self.queue)
 
     def find_all(self) -> list[Checkpoint]:
-        """Find all whole checkpoints, in order of their steps.
-
-        Raises UsageError: a requested step is absent, or the pattern is invalid; StoreError: the folder
-        cannot be read.
-        """
+        """Find all whole checkpoints, in order of their steps. Raises UsageError: a requested step is absent,
+        or the pattern is invalid; StoreError: the folder cannot be read."""
         submitted = self.read_submitted()
         checkpoints = self._find_unqueued(submitted)
         steps = {checkpoint.step for checkpoint in checkpoints}
@@ -275,10 +265,7 @@ class CheckpointPlaces:
 
     def explain_skipped(self) -> dict[str, str]:
         """Return the paths that `find_all` leaves out, each with the reason: what it lacks, or another path
-        of its step.
-
-        Raises StoreError: the folder cannot be read.
-        """
+        of its step. Raises StoreError: the folder cannot be read."""
         submitted = self.read_submitted()
         path_by_step = {checkpoint.step: checkpoint.path for checkpoint in self._find_unqueued(submitted)}
         queued = {submission.checkpoint.path: step for step, submission in submitted.items()}
@@ -298,10 +285,8 @@ class CheckpointPlaces:
 
 @dataclass(slots=True)
 class CheckpointWatch:
-    """Waits for new checkpoints: whole, and unchanged between two looks.
-
-    It ends with the first one of ``until_step`` or later; None: never by itself.
-    """
+    """Waits for new checkpoints: whole, and unchanged between two looks. It ends with the first one of
+    ``until_step`` or later; None: never by itself."""
 
     places: CheckpointPlaces
     interval_s: float
@@ -314,10 +299,8 @@ class CheckpointWatch:
     _ended: bool = False
 
     def find_ready(self) -> list[Checkpoint]:
-        """Return the checkpoints that have become ready since the last call.
-
-        Raises StoreError: the folder cannot be read.
-        """
+        """Return the checkpoints that have become ready since the last call. Raises StoreError: the folder
+        cannot be read."""
         submitted = self.places.read_submitted()
         ready = [queued.checkpoint for step, queued in submitted.items() if self._taken.get(step) != queued]
         self._taken.update(submitted)

@@ -126,7 +126,9 @@ PASSED_ON = (
 """Of the sweep's environment, beside the tested model's key: a cluster starts its processes with another."""
 
 
-def wait_arguments(worker: Worker, environment: Mapping[str, str], key: str = "") -> tuple[object, ...]:
+def worker_call_arguments(
+    worker: Worker, environment: Mapping[str, str], key: str = ""
+) -> tuple[object, ...]:
     """Return the arguments of `wait_for_worker`; ``key`` is the variable of the tested model's key."""
     passed = {name: environment[name] for name in (*PASSED_ON, key) if name in environment}
     folder = worker.folder.resolve()
@@ -329,7 +331,9 @@ class RayEngine(SweepEngine):
         write_worker(worker)
         if not self._lost:  # Ray would start another cluster
             try:
-                reference = self._task.remote(*wait_arguments(worker, self._environment, worker.key_variable))
+                reference = self._task.remote(
+                    *worker_call_arguments(worker, self._environment, worker.key_variable)
+                )
             except (self._ray.exceptions.RayError, ConnectionError) as error:
                 self._lost = f"the Ray cluster accepts no more tasks ({type(error).__name__}: {error})"
         if self._lost:
@@ -455,7 +459,7 @@ class SlurmEngine(SweepEngine):
         write_worker(worker)
         if worker.key_variable in self._environment:  # submitit keeps what a job is given in a file
             os.environ[worker.key_variable] = self._environment[worker.key_variable]
-        call = wait_arguments(worker, self._environment)
+        call = worker_call_arguments(worker, self._environment)
         job = await asyncio.to_thread(self._executor.submit, wait_for_worker, *call)
         self._jobs.append(job)
         try:

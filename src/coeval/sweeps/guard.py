@@ -45,7 +45,6 @@ LOOK_S = 0.2
 
 
 def list_processes() -> list[int]:
-    """List the ids of all visible processes."""
     try:
         return [int(entry.name) for entry in _PROC.iterdir() if entry.name.isdecimal()]
     except OSError:
@@ -104,10 +103,8 @@ def find_marked_processes(mark: str, output: str) -> list[int]:
 
 def end_group(group: int, list_remaining: Callable[[], list[int]], grace_s: float) -> Iterator[float]:
     """End the remaining processes of a group, and those that have left it: TERM, and KILL after ``grace_s``.
-
     Yields the seconds to wait before the next step, so that callers wait in their own way. It ends when
-    nothing remains, or half a minute after the KILL: what a driver holds ends late, even so.
-    """
+    nothing remains, or half a minute after the KILL: what a driver holds ends late, even so."""
     for number, within_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
         until = time.monotonic() + within_s
         pids = list_remaining()
@@ -161,10 +158,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BoundedLog:
-    """A log that takes no more than ``most_bytes`` on disk: the older half goes when there is more.
-
-    What the disk refuses is lost: the server goes on.
-    """
+    """A log that takes no more than ``most_bytes`` on disk: the older half goes when there is more. What the
+    disk refuses is lost: the server goes on."""
 
     def __init__(self, path: Path, most_bytes: int) -> None:
         self._path = path
@@ -223,7 +218,7 @@ class Guard:
     def end_soon(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
 
-    def run_to_end(self) -> int:
+    def supervise_server(self) -> int:
         """Wait for the end of the server or of the lifeline, and end the group; return the server's exit
         code."""
         while not (self._ending or self._has_ended()):
@@ -273,7 +268,7 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, guard.end_soon)
     _report(guard.started)
-    _report(f"ended {guard.run_to_end()}")
+    _report(f"ended {guard.supervise_server()}")
 
 
 def _read_first_line() -> bytes:

@@ -40,17 +40,13 @@ class Job(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Return its folder, below the output folder."""
         return f"step_{self.step}/run_{self.run}/{self.label}"
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The end of a job, or of one shard of it.
-
-    ``settings`` is the hash of all that shapes the answers, ``judging`` that of the judge if it was
-    concluded. ``unanswered`` prompts have no good answer, ``unscored`` no score. ``problem`` says why it
-    failed.
-    """
+    """The end of a job, or of one shard of it. ``settings`` is the hash of all that shapes the answers,
+    ``judging`` that of the judge if it was concluded. ``unanswered`` prompts have no good answer,
+    ``unscored`` no score. ``problem`` says why it failed."""
 
     step: int
     label: str
@@ -122,10 +118,9 @@ class TaskStatus(NamedTuple):
 
 
 class JobTable:
-    """The jobs of a plan, compared with ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``.
-
-    Only the holder of the sweep's lock may record what was done.
-    """
+    """The jobs of a plan, compared with ``OUT/sweep/jobs.jsonl`` and the files below ``OUT``. Only the holder
+    of the sweep's lock may record what was done. Constructing it reads the journal; a damaged line is
+    skipped, and its job owed again. Raises StoreError: the journal cannot be read."""
 
     def __init__(self, out: Path, plan: JobPlan) -> None:
         self._out = out
@@ -135,22 +130,14 @@ class JobTable:
         self._answered: dict[Job, dict[str, JobLine]] = {}
         self._concluded: dict[Job, JobLine] = {}
         self._failed: dict[Job, JobLine] = {}
-
-    def read(self) -> None:
-        """Read the journal; skip a damaged line, whose job is owed again.
-
-        Raises StoreError: it cannot be read.
-        """
         read = make_decoder(JobLine)
         for _, line in read_whole_lines(self._path):
             with suppress(Undecodable):
                 self._apply_line(read(line))
 
     def include(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Record that these checkpoints are swept too, in place of others of the same steps.
-
-        Raises StoreError: it cannot be written.
-        """
+        """Record that these checkpoints are swept too, in place of others of the same steps. Raises
+        StoreError: it cannot be written."""
         by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
         self.plan = replace(self.plan, checkpoints=tuple(by_step[step] for step in sorted(by_step)))
         self.plan.write(sweep_folder(self._out))
@@ -168,7 +155,6 @@ class JobTable:
             self._answered.setdefault(job, {})[line.shard] = line
 
     def find_owed(self, checkpoint: Checkpoint) -> OwedJobs:
-        """Find what is owed of a checkpoint."""
         answers: dict[int, dict[str, tuple[int, ...]]] = {}
         conclusions: dict[str, tuple[int, ...]] = {}
         for task, job, settings in self._list_jobs(checkpoint):
@@ -320,7 +306,6 @@ class JobTable:
         )
 
     def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
-        """Record that a job was given up."""
         self._append_line(checkpoint, task, run, "failed", problem=problem)
 
     def _append_line(
@@ -352,11 +337,8 @@ class JobTable:
 
 def refuse_other_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
     """Refuse a step whose folder has answers of another checkpoint: nothing is ever relabelled. Set aside
-    those of the same path with other content, from before it was overwritten.
-
-    Raises UsageError: there are some, or the step was submitted with another path; StoreError: they cannot
-    be set aside.
-    """
+    those of the same path with other content, from before it was overwritten. Raises UsageError: there are
+    some, or the step was submitted with another path; StoreError: they cannot be set aside."""
     output = sweep.out / checkpoint.name
     for other in plan.checkpoints if checkpoint.content else ():
         if other.step == checkpoint.step and other.path != checkpoint.path:

@@ -23,7 +23,6 @@ from coeval.analysis.run_results import model_costs
 from coeval.benchmarks.benchmark import count_failures
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation, usage_file
-from coeval.benchmarks.run.task_run import TaskRun
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.core.errors import CoevalError, Undecodable, WindowExceeded
 from coeval.core.foreign import make_decoder
@@ -65,11 +64,8 @@ class ConcludeProgress(msgspec.Struct, frozen=True, kw_only=True, tag="progress"
 
 class Concluded(msgspec.Struct, frozen=True, kw_only=True, tag="concluded"):
     """The end of an order. ``samples`` are those scored; ``problem`` says why others were not, or are to be
-    tried again since the judge was away.
-
-    ``cost_usd`` is what its judging has cost over all starts, None if unknown. ``refused``: the settings
-    do not fit the judge's server, so another attempt would end alike.
-    """
+    tried again since the judge was away. ``cost_usd`` is what its judging has cost over all starts, None if
+    unknown. ``refused``: the settings do not fit the judge's server, so another attempt would end alike."""
 
     name: str
     samples: tuple[SampleConcluded, ...] = ()
@@ -110,11 +106,8 @@ async def conclude_orders(
     throttle: Throttle | None = None,
 ) -> None:
     """Conclude every order as it comes, side by side; ``tell`` takes their progress and ends. ``throttle`` is
-    the pace that their requests share with those of other processes.
-
-    Returns when there are no more orders and all are reported; setting ``interrupt`` ends those under way
-    soon, and later ones at once.
-    """
+    the pace that their requests share with those of other processes. Returns when there are no more orders
+    and all are reported; setting ``interrupt`` ends those under way soon, and later ones at once."""
     async with SharedHosts(throttle=throttle) as hosts, asyncio.TaskGroup() as group:
         judging = _Judging(keys, interrupt, hosts)
         telling = group.create_task(judging.report_progress(tell))
@@ -189,7 +182,10 @@ def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome)
     for task_run, task in zip(prepared.task_runs, outcome.tasks, strict=False):
         if task.left_at is not None:
             continue
-        if missed := _count_missed(task_run, outcome):
+        missed = count_failures(task_run.judgments.get(key) for key in task_run.needed)
+        if not outcome.stopped:  # else the judge was given up, and all of them are requested again
+            missed = {reason: n for reason, n in missed.items() if reason in AWAY}
+        if missed:
             away.update(missed)
             continue
         counts = task_run.count_records()
@@ -216,12 +212,6 @@ def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome)
         interrupted=outcome.interrupted,
         cost_usd=sum(known_usd) if known_usd else None,
     )
-
-
-def _count_missed(task_run: TaskRun, outcome: Outcome) -> dict[str, int]:
-    """Count, by reason, the judgments missing since the judge was away: these are requested again."""
-    lacking = count_failures(task_run.judgments.get(key) for key in task_run.needed)
-    return lacking if outcome.stopped else {kind: n for kind, n in lacking.items() if kind in AWAY}
 
 
 class _Onlooker:
@@ -259,11 +249,9 @@ _DIED = "the judging process ended before it had concluded this; see {log}"
 
 
 class JudgingProcess:
-    """Has tasks of checkpoints judged and scored.
-
-    ``command`` starts it, with its log in ``log``, when the first order comes, in a session of its own; it
-    ends with the pipe to its standard input. What was under way when it died goes one by one then.
-    """
+    """Has tasks of checkpoints judged and scored. ``command`` starts it, with its log in ``log``, when the
+    first order comes, in a session of its own; it ends with the pipe to its standard input. What was under
+    way when it died goes one by one then."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self._command = command

@@ -71,7 +71,7 @@ class SweepBoard:
         self._judging: dict[str, JudgingProcess] = {}
         self._costs: dict[str, float] = {}
 
-    def expect(self, jobs: int, workers: int, before: int = 0) -> None:
+    def expect_work(self, jobs: int, workers: int, before: int = 0) -> None:
         """Count a checkpoint's owed work, and what was done before."""
         self.checkpoints += bool(jobs or workers)
         self.jobs_before += before
@@ -86,11 +86,9 @@ class SweepBoard:
 
     @property
     def waiting(self) -> int:
-        """Count workers that wait for a slot."""
         return max(0, self.workers - self.workers_ended - self.left - len(self._running))
 
     def list_slots(self) -> Iterator[WorkerShown]:
-        """Yield every slot with its worker."""
         running = dict(self._running)
         for slot in self._slots:
             name, folder = running.get(slot.number, (None, None))
@@ -152,7 +150,6 @@ class SweepBoard:
         return tuple(gaps)
 
     def describe_counts(self) -> str:
-        """Describe how far it is, in words."""
         parts = [f"{self.concluded:,} of {pluralize(self.jobs, 'job')} done"]
         if self.failed:
             parts.append(f"{self.failed:,} failed")
@@ -174,11 +171,7 @@ class Scheduler:
     """Brings the owed jobs of a sweep to their ends. Its ``board`` shows what it does."""
 
     def __init__(
-        self,
-        request: SweepRequest,
-        table: JobTable,
-        engine: SweepEngine,
-        judge_worker: JudgingProcess,
+        self, request: SweepRequest, table: JobTable, engine: SweepEngine, judge_worker: JudgingProcess
     ) -> None:
         self.board = SweepBoard(engine.slots)
         self._sweep = sweep = request.sweep
@@ -203,11 +196,8 @@ class Scheduler:
         self._merging = Merging(merge, workers, passed) if merge else None
         self._news = asyncio.Event()
 
-    def add(self, checkpoint: Checkpoint) -> None:
-        """Queue what is owed of a checkpoint.
-
-        Raises StoreError: answers of other shards cannot be merged.
-        """
+    def add_checkpoint(self, checkpoint: Checkpoint) -> None:
+        """Queue what is owed of a checkpoint. Raises StoreError: answers of other shards cannot be merged."""
         owed = self._table.find_owed(checkpoint)
         if owed.answers and self._settings.inference:
             merge_other_shards(self._sweep, checkpoint, self._labels)
@@ -217,23 +207,20 @@ class Scheduler:
         self._open_workers[checkpoint.step] = len(workers)
         due = self._list_conclusions(checkpoint, owed)
         before = self._table.count_jobs(checkpoint) - sum(map(len, owed.conclusions.values()))
-        self.board.expect(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
+        self.board.expect_work(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
         if not workers:
             self._queue_conclusions(checkpoint)
         self._notify()
 
     async def run(self, interrupt: asyncio.Event, source: CheckpointWatch | None = None) -> None:
         """Do all owed work, and what ``source`` adds. Setting ``interrupt`` ends everything that runs soon;
-        cancelling ends it at once. What is finished stays in either case.
-
-        Raises WindowExceeded: the settings fit no server; StoreError: the journal cannot be written, or a
-        worker's folder.
-        """
+        cancelling ends it at once. What is finished stays in either case. Raises WindowExceeded: the settings
+        fit no server; StoreError: the journal cannot be written, or a worker's folder."""
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._run_slot(slot)) for slot in self._engine.slots]
             judges = [group.create_task(self._run_judging()) for _ in range(self._settings.judge_jobs)]
-            beside = [group.create_task(self._stop_when(interrupt, slots))]
+            beside = [group.create_task(self._stop_on_interrupt(interrupt, slots))]
             follows = [] if source is None else [group.create_task(self._add_new_checkpoints(source))]
             beside += [*follows, group.create_task(self._leave_when_lost([*slots, *follows]))]
             try:
@@ -242,7 +229,7 @@ class Scheduler:
                 for task in beside:
                     task.cancel()
 
-    async def _stop_when(self, interrupt: asyncio.Event, slots: Sequence[asyncio.Task[None]]) -> None:
+    async def _stop_on_interrupt(self, interrupt: asyncio.Event, slots: Sequence[asyncio.Task[None]]) -> None:
         await interrupt.wait()
         self._stopping = self.board.interrupted = True
         self._notify()
@@ -280,7 +267,7 @@ class Scheduler:
             self.board.add_problem(checkpoint.name, str(error), given_up=True)
             return
         self._table.include([checkpoint])
-        self.add(checkpoint)
+        self.add_checkpoint(checkpoint)
 
     def _notify(self) -> None:
         self._news.set()
@@ -348,10 +335,8 @@ class Scheduler:
             self._retry_or_give_up(due, worker, result)
 
     async def _prepare_checkpoint(self, checkpoint: Checkpoint) -> Path | None:
-        """Merge a checkpoint if the sweep does, and return the merged folder.
-
-        Raises CoevalError: it is not as it was submitted, cannot be merged, or no server of ours loads it.
-        """
+        """Merge a checkpoint if the sweep does, and return the merged folder. Raises CoevalError: it is not
+        as it was submitted, cannot be merged, or no server of ours loads it."""
         sharded = self._merging is not None
         if checkpoint.content and (
             why := await asyncio.to_thread(why_not_served, checkpoint, merged=sharded)
@@ -415,7 +400,7 @@ class Scheduler:
         self._open_workers[due.checkpoint.step] -= 1
         if not self._open_workers[due.checkpoint.step]:
             if self._merging is not None:
-                self._merging.forget(due.checkpoint)
+                self._merging.remove_merged(due.checkpoint)
             self._queue_conclusions(due.checkpoint)
 
     def _record_failure(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:

@@ -133,7 +133,6 @@ class ServerCommand:
 
     @property
     def adapter_template(self) -> str:
-        """Return the template of a server that is to load adapters."""
         return self.text + FOR_ADAPTERS.get(self.text, "")
 
     def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
@@ -142,10 +141,8 @@ class ServerCommand:
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def fill_for_server(self, server: Server, port: int) -> tuple[str, ...]:
-        """Fill the command for a server that is to listen on ``port``; return its words.
-
-        Raises UsageError: as `fill_placeholders`.
-        """
+        """Fill the command for a server that is to listen on ``port``; return its words. Raises UsageError:
+        as `fill_placeholders`."""
         values = {
             "checkpoint": server.checkpoint,
             "name": server.name,
@@ -157,11 +154,8 @@ class ServerCommand:
         return self.fill_placeholders(values)
 
     def fill_placeholders(self, values: Mapping[str, str]) -> tuple[str, ...]:
-        """Fill the placeholders with these values; return the command's words.
-
-        Raises UsageError: a value would be read as code, since a shell or the like reads the word around
-        it.
-        """
+        """Fill the placeholders with these values; return the command's words. Raises UsageError: a value
+        would be read as code, since a shell or the like reads the word around it."""
         return tuple(
             _fill_word(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
             for number, word in enumerate(self.words)
@@ -181,7 +175,7 @@ def _program_name(word: str) -> str:
 
 
 def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
-    def value(match: re.Match[str]) -> str:
+    def fill_placeholder(match: re.Match[str]) -> str:
         if match[1]:
             return f"{{{match[2]}}}"
         text = values[match[2]]
@@ -193,7 +187,7 @@ def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool
             )
         return text
 
-    return _PLACE.sub(value, word)
+    return _PLACE.sub(fill_placeholder, word)
 
 
 def _find_credential(text: str) -> str | None:
@@ -216,10 +210,8 @@ def _find_credential(text: str) -> str | None:
 
 
 class MergeCommand(ServerCommand):
-    """A command with ``{path}`` and ``{merged}``, as strict as that of a server.
-
-    Raises UsageError: as `ServerCommand`.
-    """
+    """A command with ``{path}`` and ``{merged}``, as strict as that of a server. Raises UsageError: as
+    `ServerCommand`."""
 
     flag = "--merge-command"
     presets: Mapping[str, str] = {}
@@ -242,10 +234,8 @@ class Merging:
         return self._workers / f"{checkpoint.name}.merge"
 
     async def merge(self, checkpoint: Checkpoint) -> Path:
-        """Return a checkpoint's merged folder, made now unless an earlier start has.
-
-        Raises CoevalError: it cannot be merged; with the last lines of the command's log.
-        """
+        """Return a checkpoint's merged folder, made now unless an earlier start has. Raises CoevalError: it
+        cannot be merged; with the last lines of the command's log."""
         async with self._locks[checkpoint.step]:  # its shards share it
             if checkpoint.identity in self._failed:
                 raise ServerDown(self._failed[checkpoint.identity])
@@ -261,12 +251,12 @@ class Merging:
         merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
         if merged.is_dir():
             return merged
-        await asyncio.to_thread(self.forget, checkpoint)
+        await asyncio.to_thread(self.remove_merged, checkpoint)
         folder.mkdir(parents=True, exist_ok=True)
         making = merged.with_suffix(".tmp")
         words = self._command.fill_placeholders({"path": checkpoint.path, "merged": str(making)})
         log = ServerLog(folder, os.environ)
-        process = await ServerProcess.begin(
+        process = await ServerProcess.launch(
             folder, words, {}, 0, self._command.filter_environment(os.environ, self._passed)
         )
         try:
@@ -283,7 +273,7 @@ class Merging:
         making.rename(merged)
         return merged
 
-    def forget(self, checkpoint: Checkpoint) -> None:
+    def remove_merged(self, checkpoint: Checkpoint) -> None:
         """Remove what was merged, whole or half: it takes the space of a model."""
         self._failed.pop(checkpoint.identity, None)
         for made in self._folder(checkpoint).glob("merged-*"):

@@ -46,10 +46,7 @@ _HINTS: Sequence[tuple[re.Pattern[str], str]] = tuple(
             r"does not appear to have a file named|not a valid model identifier",
             "the checkpoint, or a file of it, was not found",
         ),
-        (
-            r"address already in use|errno 98",
-            "another process took the port meanwhile",
-        ),
+        (r"address already in use|errno 98", "another process took the port meanwhile"),
         (
             r"unrecognized arguments|no such option|unexpected extra argument",
             "the server does not know one of its flags: correct --server-command",

@@ -134,11 +134,8 @@ _GUARD_S = 60.0
 
 
 class ServerProcess:
-    """A server that was started.
-
-    ``down`` is set as soon as it has ended or is being ended, ``gone`` once nothing of it is left; then
-    ``code`` is its exit code, where somebody could tell.
-    """
+    """A server that was started. ``down`` is set as soon as it has ended or is being ended, ``gone`` once
+    nothing of it is left; then ``code`` is its exit code, where somebody could tell."""
 
     def __init__(self, folder: Path, record: ServerRecord, guard: Process) -> None:
         self.record = record
@@ -150,7 +147,7 @@ class ServerProcess:
         self._reported: asyncio.Task[None] | None = None
 
     @classmethod
-    async def begin(
+    async def launch(
         cls,
         folder: Path,
         command: tuple[str, ...],
@@ -159,10 +156,7 @@ class ServerProcess:
         inherited: Mapping[str, str],
     ) -> ServerProcess:
         """Start a server whose log and record lie in ``folder``; its ``environment`` goes over ``inherited``,
-        which its guard has too.
-
-        Raises ServerDown: there is no such command.
-        """
+        which its guard has too. Raises ServerDown: there is no such command."""
         record = ServerRecord.for_new_server(secrets.token_hex(16), port)
         record.write(folder)  # before there is anything to find
         launch = Launch(
@@ -190,10 +184,7 @@ class ServerProcess:
         return process
 
     async def _start_server(self, launch: Launch) -> None:
-        """Order the guard to start the server, and record what it started.
-
-        Raises ServerDown: it cannot.
-        """
+        """Order the guard to start the server, and record what it started. Raises ServerDown: it cannot."""
         with suppress(ConnectionError):  # it is gone: its silence says so
             self._write(msgspec.json.encode(launch) + b"\n")
         kind, _, rest = (await self._read_guard_line()).partition(" ")
@@ -263,7 +254,6 @@ class ServerProcess:
             raise
 
     def kill(self) -> None:
-        """Kill the server at once, without waiting."""
         with suppress(ProcessLookupError):
             self._guard.kill()
         self.record.kill()
@@ -276,11 +266,9 @@ WINDING_DOWN_S = 60.0
 
 
 def end_leftovers(workers: Path) -> list[str]:
-    """End the servers of all workers below a folder in which nobody else works; return a sentence on each.
-
-    A worker that still lives is waited for, since it is ending its server; one that does not end is
-    killed. Servers of other machines are left to these.
-    """
+    """End the servers of all workers below a folder in which nobody else works; return a sentence on each. A
+    worker that still lives is waited for, since it is ending its server; one that does not end is killed.
+    Servers of other machines are left to these."""
     until = time.monotonic() + WINDING_DOWN_S
     folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
     reported = (end_leftover(folder, until - time.monotonic()) for folder in folders)
@@ -328,10 +316,7 @@ class Listening(NamedTuple):
 
 def find_free_port(host: str) -> int:
     """Find a port on which nobody listens, below those that the system gives to outgoing connections: minutes
-    may pass until the server takes it.
-
-    Raises UsageError: there is none.
-    """
+    may pass until the server takes it. Raises UsageError: there is none."""
     highest = _lowest_outgoing() - 1
     for port in random.sample(range(_LOWEST, highest), _TRIES):
         if is_port_free(host, port):
@@ -412,10 +397,8 @@ _LONGEST_NAME = 120
 
 async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
     """Wait until /health, or ``url``/models if that is absent, answers 200, and it is this server that
-    listens there.
-
-    Raises ServerDown: the server has ended, is not up in time, or another process listens on its port.
-    """
+    listens there. Raises ServerDown: the server has ended, is not up in time, or another process listens on
+    its port."""
     began, look_s = time.monotonic(), _LOOK_S[0]
     wire = Wire()
     try:

@@ -119,10 +119,8 @@ def _wait_until_scored(out: Path, submission: Submission, say: Callable[[str], N
 
 
 def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
-    """Return the exit code, None while it is under way, and the message.
-
-    Raises UsageError: another snapshot has taken its step.
-    """
+    """Return the exit code, None while it is under way, and the message. Raises UsageError: another snapshot
+    has taken its step."""
     checkpoint, name = submission.checkpoint, submission.checkpoint.name
     try:
         latest = read_json(_queue_file(out, checkpoint.step), Submission).checkpoint
@@ -134,7 +132,6 @@ def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
     if checkpoint not in plan.checkpoints:
         return None, f"{name}: in the queue"
     table = JobTable(out, plan)
-    table.read()
     statuses = [table.summarise_task(checkpoint, task) for task in plan.tasks]
     jobs, done = sum(task.samples for task in statuses), sum(task.concluded for task in statuses)
     counts = f"{name}: {done} of {jobs} jobs scored"
@@ -156,10 +153,8 @@ def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
 
 def sweep_callback(out: str | Path) -> Any:
     """Make a callback for the trainers of ``transformers`` and TRL: each checkpoint that they save is
-    submitted to the sweep in ``out``. A submission that fails is a warning, and the training goes on.
-
-    Raises UsageError: ``transformers`` is not installed.
-    """
+    submitted to the sweep in ``out``. A submission that fails is a warning, and the training goes on. Raises
+    UsageError: ``transformers`` is not installed."""
     try:
         from transformers import TrainerCallback
     except ImportError as error:

@@ -87,10 +87,8 @@ class ServedAdapter:
         self._is_sglang = False
 
     async def load_first(self) -> None:
-        """Load the adapter of a server that has just come up, and send it the canaries.
-
-        Raises SwapDoubted: it does not load the adapter.
-        """
+        """Load the adapter of a server that has just come up, and send it the canaries. Raises SwapDoubted:
+        it does not load the adapter."""
         with suppress(WireError, OSError):
             self._is_sglang = (await self._send("GET", "/get_model_info")).status == 200
         await self._load_adapter(self.server)
@@ -98,10 +96,8 @@ class ServedAdapter:
             self.answers = await self._ask_canaries()
 
     async def swap(self, after: Server) -> tuple[str, ...]:
-        """Load another checkpoint into the server; return its answers to the canaries.
-
-        Raises SwapDoubted: it may hold anything.
-        """
+        """Load another checkpoint into the server; return its answers to the canaries. Raises SwapDoubted: it
+        may hold anything."""
         before = self.server
         if self.answers is None:
             raise SwapDoubted(

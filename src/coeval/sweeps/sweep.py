@@ -140,12 +140,15 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             if samples.get(request.name)
         )
         tested = None if pattern.tested is None else self._name_model(pattern.tested, checkpoint)
+        judge = pattern.judge
+        if judge is not None and judge.name == checkpoint.name:  # models are known by their names
+            judge = msgspec.structs.replace(judge, name=judge_name(judge.name))
         return msgspec.structs.replace(
             pattern,
             output=self.out / checkpoint.name,
             tasks=tasks,
             tested=tested,
-            judge=_apart(pattern.judge, checkpoint.name),
+            judge=judge,
             checkpoint=checkpoint.identity,
         )
 
@@ -155,7 +158,6 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sweep_folder(out: Path) -> Path:
-    """Return the sweep's own folder in an output folder."""
     return out / SWEEP
 
 
@@ -170,15 +172,7 @@ def shard_name(number: int, count: int) -> str:
 
 
 def fill_checkpoint(template: str, checkpoint: Checkpoint) -> str:
-    """Fill a template with the checkpoint's path and step."""
     return template.replace(PATH, checkpoint.path).replace(STEP, str(checkpoint.step))
-
-
-def _apart(judge: ModelSpec | None, name: str) -> ModelSpec | None:
-    """Rename a judge that is called as the checkpoint is: models are known by their names."""
-    if judge is None or judge.name != name:
-        return judge
-    return msgspec.structs.replace(judge, name=judge_name(judge.name))
 
 
 # --- Job plan: ``OUT/sweep/sweep.json``
@@ -189,11 +183,9 @@ def _apart(judge: ModelSpec | None, name: str) -> ModelSpec | None:
 
 
 class TaskJobs(msgspec.Struct, frozen=True, kw_only=True):
-    """A task of the sweep: ``task`` as requested, ``label`` as its folders are called.
-
-    ``requested_with`` and ``judged_with`` are hashes of all that shapes its answers and its judgments,
-    except the checkpoint. What is ``judged`` needs a judge; the rest is scored by rules.
-    """
+    """A task of the sweep: ``task`` as requested, ``label`` as its folders are called. ``requested_with`` and
+    ``judged_with`` are hashes of all that shapes its answers and its judgments, except the checkpoint. What
+    is ``judged`` needs a judge; the rest is scored by rules."""
 
     task: str
     label: str
@@ -237,10 +229,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, own_folder: Path) -> JobPlan:
-        """Read ``sweep.json``.
-
-        Raises FileNotFoundError: there is no sweep; StoreError: it is damaged.
-        """
+        """Read ``sweep.json``. Raises FileNotFoundError: there is no sweep; StoreError: it is damaged."""
         return read_json(plan_file(own_folder), cls)
 
 
@@ -249,10 +238,8 @@ def plan_file(own_folder: Path) -> Path:
 
 
 def make_job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
-    """Make the plan of a sweep's jobs, without its checkpoints.
-
-    Raises UsageError: there is no such task, or a run that is to be one cannot be read.
-    """
+    """Make the plan of a sweep's jobs, without its checkpoints. Raises UsageError: there is no such task, or
+    a run that is to be one cannot be read."""
     evaluation = sweep.evaluation
     return JobPlan(
         checkpoints=(),
@@ -373,10 +360,8 @@ class ConclusionDue:
 
 
 def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
-    """Merge answers made in another number of shards, so that nobody requests them again.
-
-    Raises StoreError: a file cannot be read or written.
-    """
+    """Merge answers made in another number of shards, so that nobody requests them again. Raises StoreError:
+    a file cannot be read or written."""
     output = sweep.out / checkpoint.name
     if not output.is_dir():
         return

@@ -80,9 +80,7 @@ def make_watch(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointW
 
 def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
     """Raise UsageError if checkpoints share a step, or it is unclear which of the user's servers has which.
-
-    ``watched``: further checkpoints may come.
-    """
+    ``watched``: further checkpoints may come."""
     refuse_duplicate_steps(checkpoints)
     if not sweep.external:
         return
@@ -208,10 +206,8 @@ def _read_options(settings: SweepSettings) -> dict[str, object]:
 
 
 def count_samples(settings: SweepSettings) -> dict[str, int]:
-    """Return the number of samples by task.
-
-    Raises UsageError: there is no such task, or the number is below 1.
-    """
+    """Return the number of samples by task. Raises UsageError: there is no such task, or the number is below
+    1."""
     requested = settings.tasks
     numbers = dict(requested) if isinstance(requested, Mapping) else {}
     tasks = check_task_names(SAMPLES if requested is None else split_names(requested))

@@ -65,8 +65,7 @@ class SweepSettings(SharedSettings, frozen=True, kw_only=True):
     ] = None
     # 30 s: a checkpoint takes minutes to train, and a look lists one folder.
     watch_interval: Annotated[
-        Annotated[float, msgspec.Meta(ge=0.1)],
-        Setting("Seconds between looks at the folder.", CHECKPOINTS),
+        Annotated[float, msgspec.Meta(ge=0.1)], Setting("Seconds between looks at the folder.", CHECKPOINTS)
     ] = 30.0
 
     out: Annotated[
@@ -186,10 +185,8 @@ def parse_names(text: str | None) -> list[str] | None:
 
 
 def parse_steps(value: Sequence[int] | str | int | None) -> list[int] | None:
-    """Parse ``120,240``, a list of numbers or a number, and sort the steps.
-
-    Raises UsageError: one is no number.
-    """
+    """Parse ``120,240``, a list of numbers or a number, and sort the steps. Raises UsageError: one is no
+    number."""
     if value is None:
         return None
     numbers = split_names(value) if isinstance(value, str) else value
@@ -201,10 +198,7 @@ def parse_steps(value: Sequence[int] | str | int | None) -> list[int] | None:
 
 
 def parse_counts(text: str | None) -> dict[str, int]:
-    """Parse ``ifeval=8,arena-hard=1`` into numbers by name.
-
-    Raises UsageError: it is no such list.
-    """
+    """Parse ``ifeval=8,arena-hard=1`` into numbers by name. Raises UsageError: it is no such list."""
     numbers = {}
     for part in split_names(text or ""):
         name, sign, number = part.partition("=")

@@ -61,10 +61,8 @@ class SweepUnderWay(NamedTuple):
 
 
 def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
-    """Find the whole checkpoints of a sweep; none yet if it watches for them.
-
-    Raises UsageError: there is none, or it is unclear which of the user's servers has which.
-    """
+    """Find the whole checkpoints of a sweep; none yet if it watches for them. Raises UsageError: there is
+    none, or it is unclear which of the user's servers has which."""
     read_throttle(os.environ)  # wrong variables are told before anything begins
     watched = request.watch is not None
     checkpoints = [] if watched else request.places.find_all()
@@ -83,17 +81,14 @@ def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -
 def open_sweep(
     request: SweepRequest, checkpoints: Sequence[Checkpoint], watcher: SweepWatcher
 ) -> Iterator[SweepUnderWay]:
-    """Lock the sweep's folder, and prepare all that is owed.
-
-    Raises UsageError: another process is at work in the folder, or it holds other checkpoints, or the
-    program that is to start servers is absent; StoreError: a file cannot be read or written.
-    """
+    """Lock the sweep's folder, and prepare all that is owed. Raises UsageError: another process is at work in
+    the folder, or it holds other checkpoints, or the program that is to start servers is absent; StoreError:
+    a file cannot be read or written."""
     sweep, settings = request.sweep, request.settings
     with RunDir(sweep.own_folder).hold_lock():
         plan = request.plan.with_earlier_checkpoints(sweep.own_folder)
         checkpoints = [c for c in checkpoints if _accepts_checkpoint(sweep, plan, c, watcher)]
         table = JobTable(sweep.out, plan)
-        table.read()
         for sentence in end_leftovers(sweep.own_folder / WORKERS):
             watcher.note(sentence)
         environment = dict(os.environ)
@@ -121,7 +116,7 @@ def open_sweep(
             for sentence in describe_changes(table, checkpoints):
                 watcher.warn(sentence)
             for checkpoint in checkpoints:
-                scheduler.add(checkpoint)
+                scheduler.add_checkpoint(checkpoint)
             if (board.workers or request.watch is not None) and (absent := explain_absent_program(request)):
                 raise UsageError(absent)
             owed = f"{pluralize(board.jobs, 'job')} owed of {pluralize(board.checkpoints, 'checkpoint')}"
@@ -153,10 +148,8 @@ class _Told(Unwatched):
 
 
 async def _probe_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
-    """Probe the judge before a server starts: GPUs must not be kept busy with what nobody can judge.
-
-    Raises ModelUnavailable: it does not answer.
-    """
+    """Probe the judge before a server starts: GPUs must not be kept busy with what nobody can judge. Raises
+    ModelUnavailable: it does not answer."""
     sweep, judge = request.sweep, request.sweep.evaluation.judge
     judged = any(task.judged for task in request.plan.tasks)
     if judge is None or not judged or not (request.settings.inference and request.settings.judge):
@@ -229,10 +222,8 @@ class SweepEstimate(NamedTuple):
 def estimate_sweep(
     request: SweepRequest, table: JobTable, checkpoints: Sequence[Checkpoint], watcher: Watcher
 ) -> SweepEstimate:
-    """Estimate the requests and the cost of what is owed.
-
-    Raises UsageError: a task cannot be prepared: an asset is absent, a file has wrong data.
-    """
+    """Estimate the requests and the cost of what is owed. Raises UsageError: a task cannot be prepared: an
+    asset is absent, a file has wrong data."""
     settings, alike = request.settings, Counter[str]()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
     workers = 0

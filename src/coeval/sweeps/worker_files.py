@@ -142,10 +142,8 @@ WORKER, PROGRESS, RESULT = "worker.json", "progress.json", "result.json"
 
 def write_worker(worker: Worker) -> None:
     """Write ``worker.json`` into the worker's folder, and remove an earlier worker's progress and result.
-
-    Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set, instead
-    of the variable that holds it.
-    """
+    Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set, instead of
+    the variable that holds it."""
     for model in (worker.evaluation.tested, worker.evaluation.judge):
         if model is not None and model.access_key is not None:
             raise ValueError(f"the worker {worker.name} must hold no credential")
@@ -163,10 +161,7 @@ def write_worker(worker: Worker) -> None:
 
 
 def read_worker(folder: Path) -> Worker:
-    """Read ``worker.json``.
-
-    Raises FileNotFoundError: there is none; StoreError: it is damaged.
-    """
+    """Read ``worker.json``. Raises FileNotFoundError: there is none; StoreError: it is damaged."""
     return read_json(folder / WORKER, Worker)
 
 
@@ -252,7 +247,7 @@ class WorkerCount:
         """Return the current progress; to be called about once a second."""
         tasks = {run.label: self._count_task(run) for run in self._task_runs}
         done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())
-        tokens_per_s, remaining_s = self._pace(planned - done)
+        tokens_per_s, remaining_s = self._measure_pace(planned - done)
         return WorkerProgress(
             at=time.time(),
             state=self.state,
@@ -270,7 +265,7 @@ class WorkerCount:
         count = self._boards[-1].phases[task_run.label]
         return count.recorded + count.done, len(task_run.items)
 
-    def _pace(self, left: int) -> tuple[float | None, float | None]:
+    def _measure_pace(self, left: int) -> tuple[float | None, float | None]:
         """Return output tokens per second and the seconds left, by the last minute; None if unknown."""
         now = time.monotonic()
         ended = sum(count.done + count.failed.total() for count in self._phase_counts())

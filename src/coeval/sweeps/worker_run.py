@@ -50,14 +50,7 @@ from coeval.sweeps.server_process import (
     wait_until_up,
 )
 from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, with_base_model
-from coeval.sweeps.worker_files import (
-    Server,
-    Worker,
-    WorkerCount,
-    WorkerResult,
-    write_progress,
-    write_result,
-)
+from coeval.sweeps.worker_files import Server, Worker, WorkerCount, WorkerResult, write_progress, write_result
 
 # --- Server of a worker
 
@@ -84,21 +77,20 @@ class WorkerServer:
 
     @asynccontextmanager
     async def serve(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        """Start it once; leaving ends it, and kills it if cancelled.
-
-        Raises Draining: it was interrupted before it was up; ServerDown: it does not come up; with the
-        last lines that it wrote.
-        """
+        """Start it once; leaving ends it, and kills it if cancelled. Raises Draining: it was interrupted
+        before it was up; ServerDown: it does not come up; with the last lines that it wrote."""
         server, count = self.server, self.count
         self.folder.mkdir(parents=True, exist_ok=True)
         count.starts += 1
         count.state = "starting"
         self._log.begin()
         port = await asyncio.to_thread(find_free_port, HOST)
-        process = await ServerProcess.begin(
+        gpus = {"CUDA_VISIBLE_DEVICES": ",".join(server.gpus)} if server.gpus else {}
+        environment = {**gpus, **(ENVIRONMENT if server.serves_adapters else {})}
+        process = await ServerProcess.launch(
             self.folder,
             self._command.fill_for_server(with_base_model(server), port),
-            self._server_environment(),
+            environment,
             port,
             self._command.filter_environment(os.environ, server.passed),
         )
@@ -125,11 +117,6 @@ class WorkerServer:
                 f"{error}{process.exit_note}. {self._log.describe_failure()}", again=error.again
             ) from error
 
-    def _server_environment(self) -> dict[str, str]:
-        gpus = ",".join(self.server.gpus)
-        loading = ENVIRONMENT if self.server.serves_adapters else {}
-        return {**({"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}), **loading}
-
 
 class _HeldServer(NamedTuple):
     """A running server, and its adapter."""
@@ -146,11 +133,8 @@ class _ColdStart(NamedTuple):
 
 
 class KeptServer:
-    """The server of a slot, which loads one adapter after another (``--swap lora``).
-
-    It is sent requests only after a cold start, or a swap of a server whose first swap gave the answers of
-    a cold start.
-    """
+    """The server of a slot, which loads one adapter after another (``--swap lora``). It is sent requests only
+    after a cold start, or a swap of a server whose first swap gave the answers of a cold start."""
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
@@ -160,10 +144,8 @@ class KeptServer:
 
     @asynccontextmanager
     async def serve(self, server: WorkerServer, interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        """Load a worker's checkpoint. The server stays when this is left, unless by an exception.
-
-        Raises as `WorkerServer.serve`.
-        """
+        """Load a worker's checkpoint. The server stays when this is left, unless by an exception. Raises as
+        `WorkerServer.serve`."""
         stays = False
         try:
             held = self._lock_folders
@@ -207,10 +189,7 @@ class KeptServer:
 
     async def _swap(self, adapter: ServedAdapter, after: Server) -> bool:
         """Swap if this server is known to do so correctly; its first swap is to an adapter that an earlier
-        server loaded first.
-
-        Raises SwapDoubted: it may hold anything.
-        """
+        server loaded first. Raises SwapDoubted: it may hold anything."""
         if adapter.loads and not adapter.is_proven:
             passed_over = (adapter.server.checkpoint, after.checkpoint)
             other = next((self._cold[path] for path in reversed(self._cold) if path not in passed_over), None)
@@ -314,10 +293,8 @@ class _WorkerRun:
             await _wait_for_event(ended, PROGRESS_S)
 
     async def carry_out(self) -> WorkerResult:
-        """Request what is owed, from a server started for it or the user's.
-
-        Raises CoevalError: it cannot be done; ServerDown if that is the server's fault.
-        """
+        """Request what is owed, from a server started for it or the user's. Raises CoevalError: it cannot be
+        done; ServerDown if that is the server's fault."""
         worker, tested = self._worker, self._worker.evaluation.tested
         if tested is None:
             raise UsageError(f"the worker {worker.name} names no model to ask")
@@ -333,7 +310,7 @@ class _WorkerRun:
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if worker.server is None:
-                return await self._ask(prepared, tested)
+                return await self._ask_until_done(prepared, tested)
             return await self._ask_restarting(
                 WorkerServer(worker, worker.server, self.count, self._log), prepared, tested
             )
@@ -390,24 +367,20 @@ class _WorkerRun:
 
     async def _ask_own_server(self, prepared: Prepared, tested: ModelSpec, up: Up) -> WorkerResult:
         """Send requests to the worker's own running server: it needs no probe, since they show what is wrong
-        with it.
-
-        Raises as `_ask`.
-        """
+        with it. Raises as `_ask`."""
         # It is not waited for: another start mends it sooner.
         tested = msgspec.structs.replace(
             tested, base_url=up.url, model=up.name or tested.model, wait_s=OUTAGE_AFTER_S
         )
         changed = msgspec.structs.replace(prepared.evaluation, tested=tested, probing=Probing("disable"))
-        return await self._ask(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
+        return await self._ask_until_done(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
 
-    async def _ask(self, prepared: Prepared, tested: ModelSpec, up: Up | None = None) -> WorkerResult:
+    async def _ask_until_done(
+        self, prepared: Prepared, tested: ModelSpec, up: Up | None = None
+    ) -> WorkerResult:
         """Request what is owed, and again what the server has dropped, as long as that brings answers. ``up``
-        is the worker's own server, None if the user runs one.
-
-        Raises ServerDown: the worker's own server has ended, or is no good, so another start may mend it;
-        CoevalError: it cannot be asked.
-        """
+        is the worker's own server, None if the user runs one. Raises ServerDown: the worker's own server has
+        ended, or is no good, so another start may mend it; CoevalError: it cannot be asked."""
         if another := await self._explain_other_model(tested):
             return WorkerResult(end="failed", problem=another)
         for _ in range(ROUNDS):

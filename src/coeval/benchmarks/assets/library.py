@@ -70,10 +70,8 @@ class AssetOrigin(StrEnum):
 
 
 class AssetUsed(msgspec.Struct, frozen=True):
-    """An asset that a score depends on: the ``sha256`` of what was read, and its origin.
-
-    A folder's hash is that of the lines that ``sha256sum`` prints of its files.
-    """
+    """An asset that a score depends on: the ``sha256`` of what was read, and its origin. A folder's hash is
+    that of the lines that ``sha256sum`` prints of its files."""
 
     path: str
     sha256: str
@@ -129,10 +127,8 @@ class Library:
         failed: Callable[[str, str], None] | None = None,
     ) -> dict[str, Path]:
         """Fetch optional assets as `ensure` does, with one short try, and return the paths of those
-        available; call ``failed`` with name and reason of those tried in vain now.
-
-        They are tried again after an hour, or by `ensure`.
-        """
+        available; call ``failed`` with name and reason of those tried in vain now. They are tried again after
+        an hour, or by `ensure`."""
         record, now = self.cache.root / "unreachable.json", time.time()
         failures = read_json_if_whole(record, dict[str, _Failure]) or {}
         lately = {
@@ -276,10 +272,8 @@ class Library:
 
 
 def read_records(path: Path) -> Iterator[dict[str, Any]]:
-    """Read the records of a data file: JSONL or, by extension, JSON (array or object) or CSV.
-
-    Raises UsageError: the file cannot be read, or a line of it is no record; the message has file and line.
-    """
+    """Read the records of a data file: JSONL or, by extension, JSON (array or object) or CSV. Raises
+    UsageError: the file cannot be read, or a line of it is no record; the message has file and line."""
     try:
         with TextIOWrapper(open_file(path), encoding="utf-8-sig", newline="") as file:
             match path.suffix.lower():
@@ -326,10 +320,8 @@ def find_in_checkout(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
 
 
 def fetch_from_hub(repository: str, file: str) -> Path:
-    """Fetch a file of a hub dataset into the cache at its newest revision.
-
-    Raises SourceFailed: it cannot be fetched.
-    """
+    """Fetch a file of a hub dataset into the cache at its newest revision. Raises SourceFailed: it cannot be
+    fetched."""
     hub = HUBS["huggingface"]
     path = hub.path.format(repo=repository, revision="main", path=file)
     target = cache_folder() / "given" / safe_file_name(repository) / file

@@ -40,10 +40,8 @@ class Address(NamedTuple):
 
 
 def make_evaluation(settings: EvalSettings, keys: Keys) -> EvalSpec:
-    """Make the evaluation that the settings describe.
-
-    Raises UsageError: settings contradict each other, or name an unknown task or an absent file.
-    """
+    """Make the evaluation that the settings describe. Raises UsageError: settings contradict each other, or
+    name an unknown task or an absent file."""
     options = read_task_options(settings)
     names = check_task_names(split_names(settings.tasks) or _response_files_by_task(options))
     for problem in _find_problems(settings, names, options):
@@ -79,10 +77,7 @@ def normalise_task_name(name: str) -> str:
 
 
 def check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
-    """Return the tasks' normalised names, each once.
-
-    Raises UsageError: one is unknown, or none is named.
-    """
+    """Return the tasks' normalised names, each once. Raises UsageError: one is unknown, or none is named."""
     names = tuple(dict.fromkeys(map(normalise_task_name, requested)))
     if not names:
         raise UsageError(
@@ -97,10 +92,8 @@ def check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_task_options(settings: SharedSettings) -> dict[str, Any]:
-    """Return the value of every task option, by its name.
-
-    Raises UsageError: there is no such option, or its value is of another kind.
-    """
+    """Return the value of every task option, by its name. Raises UsageError: there is no such option, or its
+    value is of another kind."""
     options = {option.name: option for row in TASKS.values() for option in row.options}
     texts = settings.task_options or {}
     if not isinstance(texts, Mapping):
@@ -231,7 +224,6 @@ def _judge_spec(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) ->
 
 
 def _model_spec(settings: EvalSettings, model: str, at: Address, key: str | None) -> ModelSpec:
-    """Make the spec of a model at an address."""
     if at.interface == LOCAL and Path(model).is_dir():
         model = os.path.normpath(model)  # a folder is one model in any spelling
     local = {name: getattr(settings, name) for name in ("device", *ENGINE_OPTIONS)}

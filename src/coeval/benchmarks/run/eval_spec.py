@@ -98,10 +98,8 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch_mode: BatchMode = BatchMode.WAIT
 
     def batching(self) -> Batching:
-        """Return which phases of which models use batch jobs.
-
-        Raises UsageError: a model's interface has no batch API.
-        """
+        """Return which phases of which models use batch jobs. Raises UsageError: a model's interface has no
+        batch API."""
         phases: dict[str, frozenset[Purpose]] = {}
         requested: dict[Purpose, ModelSpec | None] = {
             "response_collection": self.tested,
@@ -139,10 +137,8 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
 def find_assets(
     requests: Sequence[TaskRequest], progress: Progress | None, note: Callable[[str], None]
 ) -> list[dict[str, Path]]:
-    """Find each task's assets, fetching missing ones; optional ones only if quickly available.
-
-    Raises AssetMissing: names what all tasks lack, and how to get it.
-    """
+    """Find each task's assets, fetching missing ones; optional ones only if quickly available. Raises
+    AssetMissing: names what all tasks lack, and how to get it."""
     library = Library()
     kinds = [benchmark_class(request.name) for request in requests]
     given = {name: path for request in requests for name, path in request.given.items()}
@@ -166,10 +162,8 @@ def find_assets(
 def make_task_runs(
     evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]
 ) -> Iterator[TaskRun]:
-    """Make the runs of a task, one per sample.
-
-    Raises UsageError: it needs a judge, or two of its prompts share a key.
-    """
+    """Make the runs of a task, one per sample. Raises UsageError: it needs a judge, or two of its prompts
+    share a key."""
     kind, judging = benchmark_class(request.name), evaluation.judging
     may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
@@ -217,7 +211,7 @@ def make_task_runs(
 
 def make_judge(evaluation: EvalSpec, judging: ModelSpec, task_run: TaskRun) -> RoleModel:
     """Make the judge of a task; its recipe may depend on the judge's capabilities."""
-    sampling = task_run.benchmark.judged_with()
+    sampling = task_run.benchmark.effective_judge_sampling()
     template = task_run.benchmark.judge_template()
     parts = {"template": digest(template)} if template else {}
     return _make_role_model(judging, "judge", sampling, evaluation, task_run, parts)
@@ -278,10 +272,7 @@ class _Claim(NamedTuple):
 
 def refuse_another_model(evaluation: EvalSpec) -> None:
     """Raise UsageError if the output folder has answers of another model; it names both models and the ways
-    out.
-
-    Changes nothing.
-    """
+    out. Changes nothing."""
     requests = {request.name: request for request in evaluation.tasks}
     for claim in _find_claims(evaluation.output):
         request = requests.get(claim.path.parent.name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -13,8 +13,8 @@ from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
     Item,
-    Judgment,
     Metric,
+    TaskRecords,
     Unit,
     good_response,
     why_missing,
@@ -24,10 +24,8 @@ Value = dict[str, Any]
 
 
 class Outcomes(msgspec.Struct, frozen=True):
-    """Judgments by outcome. An item without an answer lacks all of its judgments.
-
-    ``values`` holds each item's judgment values in the order of its asks, None where missing.
-    """
+    """Judgments by outcome. An item without an answer lacks all of its judgments. ``values`` holds each
+    item's judgment values in the order of its asks, None where missing."""
 
     values: dict[str, tuple[Value | None, ...]]
     failed: dict[str, int]
@@ -46,26 +44,19 @@ class Outcomes(msgspec.Struct, frozen=True):
         return values if len(values) == len(self.values[item]) else None
 
 
-def look_up_outcomes(
-    benchmark: Benchmark,
-    items: Sequence[Item],
-    answers: Mapping[str, Answer],
-    judgments: Mapping[str, Judgment],
-) -> Outcomes:
-    """Look up the outcome of each ask of each item.
-
-    ``failed`` counts by the judgment's failure (``unparsable``, ``content_filter``, ``missing``), or the
-    answer's, as ``answer missing``, ``answer timeout`` and so on.
-    """
+def look_up_outcomes(benchmark: Benchmark, records: TaskRecords) -> Outcomes:
+    """Look up the outcome of each ask of each item. ``failed`` counts by the judgment's failure
+    (``unparsable``, ``content_filter``, ``missing``), or the answer's, as ``answer missing``, ``answer
+    timeout`` and so on."""
     values: dict[str, tuple[Value | None, ...]] = {}
     failed: Counter[str] = Counter()
-    for item in items:
-        answer = answers.get(item.id)
+    for item in records.items:
+        answer = records.answers.get(item.id)
         reason = why_missing(answer)
         asks = benchmark.asks(item, answer if reason is None and answer else Answer(id=item.id))
         item_values: list[Value | None] = []
         for ask in asks:
-            judgment = judgments.get(ask.id)
+            judgment = records.judgments.get(ask.id)
             why = why_missing(judgment) if reason is None else f"answer {reason}"
             if why is not None:
                 failed[why] += 1
@@ -74,11 +65,10 @@ def look_up_outcomes(
     return Outcomes(values, dict(sorted(failed.items())))
 
 
-def pair_with_responses(items: Sequence[Item], answers: Mapping[str, Answer]) -> list[tuple[Item, str]]:
+def pair_with_responses(records: TaskRecords) -> list[tuple[Item, str]]:
     """Return the items with a response, even an empty one, and their responses."""
-    return [
-        (item, response) for item in items if (response := good_response(answers.get(item.id))) is not None
-    ]
+    pairs = ((item, good_response(records.answers.get(item.id))) for item in records.items)
+    return [(item, response) for item, response in pairs if response is not None]
 
 
 def mean_metric(values: Sequence[float], unit: Unit) -> Metric:

@@ -64,11 +64,8 @@ class Prepared:
 
 @dataclass(frozen=True, slots=True)
 class EndOfAsking:
-    """How asking ended. ``begun``: the probes passed and missing records were requested.
-
-    ``stopped`` names the models given up, with reasons; ``interrupted``: by the user; ``batches``: jobs still
-    running.
-    """
+    """How asking ended. ``begun``: the probes passed and missing records were requested. ``stopped`` names
+    the models given up, with reasons; ``interrupted``: by the user; ``batches``: jobs still running."""
 
     begun: bool
     interrupted: bool
@@ -77,11 +74,9 @@ class EndOfAsking:
 
 
 def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
-    """Prepare an evaluation: everything that can fail before a model is asked.
-
-    Raises UsageError: the output folder belongs to another model, a task is unknown, an asset unavailable,
-    data wrong, or there are no stored answers to judge.
-    """
+    """Prepare an evaluation: everything that can fail before a model is asked. Raises UsageError: the output
+    folder belongs to another model, a task is unknown, an asset unavailable, data wrong, or there are no
+    stored answers to judge."""
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
     task_runs: list[TaskRun] = []
@@ -103,10 +98,8 @@ def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progres
 
 @contextmanager
 def lock_task_folders(prepared: Prepared) -> Iterator[None]:
-    """Hold the lock of every task's folder, and merge answers made in shards.
-
-    Raises UsageError: another process, which it names, holds one; StoreError: answers cannot be merged.
-    """
+    """Hold the lock of every task's folder, and merge answers made in shards. Raises UsageError: another
+    process, which it names, holds one; StoreError: answers cannot be merged."""
     with ExitStack() as stack:
         for task_run in prepared.task_runs:
             stack.enter_context(task_run.folder.hold_lock())
@@ -159,17 +152,13 @@ async def ask_owed(
             return EndOfAsking(begun=False, interrupted=True)
         asking.switch_folders(watcher.note)
         watcher.begin(session.board)
-        await asking.carry_out()
+        await asking.make_missing_records()
         jobs = session.batches.jobs() if session.batches is not None else ()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped, batches=jobs)
 
 
 async def ask_alone(
-    prepared: Prepared,
-    keys: Keys,
-    watcher: Watcher,
-    interrupt: asyncio.Event,
-    throttle: Throttle | None,
+    prepared: Prepared, keys: Keys, watcher: Watcher, interrupt: asyncio.Event, throttle: Throttle | None
 ) -> EndOfAsking:
     """Run `ask_owed` as the only evaluation of its event loop."""
     async with SharedHosts(throttle=throttle) as hosts:
@@ -225,7 +214,6 @@ def error_file(evaluation: EvalSpec) -> Path:
 
 
 def usage_file(evaluation: EvalSpec) -> Path:
-    """Return the path of the file of the models' usage."""
     return evaluation.accounts_folder / "usage.json"
 
 
@@ -279,10 +267,8 @@ class EvalSession:
                         self._session.journal.append(task_run.folder.responses, answer)
 
     async def probe(self, requested: Iterable[RequestedUnder]) -> None:
-        """Probe the models that are ``requested``, and let tasks probe their judge.
-
-        Raises as `probe_models`.
-        """
+        """Probe the models that are ``requested``, and let tasks probe their judge. Raises as
+        `probe_models`."""
         counts = count_work(map(self._list_owed, self._task_runs))
         await probe_models(self._session, self._evaluation.probing, counts.owing_makers(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark
@@ -318,7 +304,7 @@ class EvalSession:
             task_run.judge = settled
             task_run.read_judgments()
 
-    async def carry_out(self) -> None:
+    async def make_missing_records(self) -> None:
         """Make all missing records possible, in as many rounds as batch jobs need."""
         counts = count_work(map(self._list_owed, self._task_runs))
         for task_run in self._task_runs:  # show what is owed
@@ -336,7 +322,6 @@ class EvalSession:
         self._session.clears_batches = True
 
     async def _run_round(self) -> None:
-        """Do what can be done now."""
         async for done in self._session.carry_out(
             self._yield_works(), self._record_result, self._works_after
         ):

@@ -108,11 +108,8 @@ def last_message(item: Item) -> str:
 
 
 class SuppliedCounts(msgspec.Struct, frozen=True):
-    """Coverage of a file of responses.
-
-    ``doubled`` counts ``records`` that a later one of the same prompt replaces, ``unknown`` those of no
-    prompt of the task, ``missing`` the prompts without a response.
-    """
+    """Coverage of a file of responses. ``doubled`` counts ``records`` that a later one of the same prompt
+    replaces, ``unknown`` those of no prompt of the task, ``missing`` the prompts without a response."""
 
     records: int
     doubled: int
@@ -200,27 +197,14 @@ class SummaryExcerpt(msgspec.Struct):
 
 
 class TaskFolder:
-    """The files of one task (of one sample, if there are several).
-
-    With ``whole`` it is a shard's folder; prompts may be answered in the whole folder already.
-    """
+    """The files of one task (of one sample, if there are several). With ``whole`` it is a shard's folder;
+    prompts may be answered in the whole folder already."""
 
     def __init__(self, path: Path, whole: TaskFolder | None = None) -> None:
         self.path = path
         self.whole = whole
+        self.responses, self.scores, self.summary = path / RESPONSES, path / SCORES, path / SUMMARY
         self._damaged: dict[Path, int] = {}
-
-    @property
-    def responses(self) -> Path:
-        return self.path / RESPONSES
-
-    @property
-    def scores(self) -> Path:
-        return self.path / SCORES
-
-    @property
-    def summary(self) -> Path:
-        return self.path / SUMMARY
 
     def judgments_path(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
@@ -273,10 +257,8 @@ class TaskFolder:
 
     def merge_shards(self) -> None:
         """Merge the answers made in shards, with the folder's lock held, and remove the shards' folders. A
-        shard in use is left; the next merge completes an interrupted one.
-
-        Raises StoreError: a file cannot be read or written; no answer is lost.
-        """
+        shard in use is left; the next merge completes an interrupted one. Raises StoreError: a file cannot be
+        read or written; no answer is lost."""
         for part in sorted(self.path.glob(f"{SHARDS}/*/")):
             lock = RunDir(part)
             try:
@@ -319,10 +301,8 @@ class TaskFolder:
         return first.model if first is not None else ""
 
     def read_answers(self, tested: RoleModel | None) -> dict[str, Answer]:
-        """Read the answers by item, failed ones if no good one exists.
-
-        Those of ``tested``, even if set aside; None: those of ``responses.jsonl``.
-        """
+        """Read the answers by item, failed ones if no good one exists. Those of ``tested``, even if set
+        aside; None: those of ``responses.jsonl``."""
         mine = self._read_records(self.responses if tested is None else self._answers_path(tested), Answer)
         if self.whole is None:
             return mine

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import chain
@@ -20,6 +20,7 @@ from coeval.benchmarks.benchmark import (
     Item,
     Judgment,
     Scored,
+    TaskRecords,
     count_failures,
     why_missing,
 )
@@ -60,11 +61,9 @@ class OwedJudgment(NamedTuple):
 
 @dataclass(slots=True)
 class TaskRun:
-    """A task with its records. ``n_prompts`` is the benchmark's size, ``items`` those to score.
-
-    ``tested`` is None where stored answers are judged, ``judge`` where nothing is judged. ``given``: the
-    coverage of the file that the answers come from. ``problem`` is why the task failed; the others go on.
-    """
+    """A task with its records. ``n_prompts`` is the benchmark's size, ``items`` those to score. ``tested`` is
+    None where stored answers are judged, ``judge`` where nothing is judged. ``given``: the coverage of the
+    file that the answers come from. ``problem`` is why the task failed; the others go on."""
 
     label: str
     task: str
@@ -100,7 +99,6 @@ class TaskRun:
                 self.answers[item.id] = record
 
     def list_answer_works(self, asking: Asking) -> list[AnswerWork]:
-        """List the works of missing answers."""
         if self.tested is None:
             return []
         weight = 1 + (JUDGMENTS_EACH if self.judge is not None else 0)
@@ -180,7 +178,6 @@ class TaskRun:
         return CutOffAnswers(self.label, sum(record.truncated for record in good), len(good), by_window)
 
     def count_empty(self) -> EmptyAnswers:
-        """Count good answers that are empty."""
         good = self._good_answers()
         empty = [record for record in good if not (record.response or "").strip()]
         cut = sum(record.truncated for record in empty)
@@ -232,15 +229,14 @@ class TaskRun:
     def score(self) -> Scored | None:
         """Compute the figures and write the benchmark's own files; None if there is a ``problem``. A task
         with `why_not_measured` has no figures: half an outage is no score."""
-        judgments: Mapping[str, Judgment] = {
-            key: self.judgments[key] for key in self.needed if key in self.judgments
-        }
+        judgments = {key: self.judgments[key] for key in self.needed if key in self.judgments}
+        records = TaskRecords(self.items, self.answers, judgments)
         scored: Scored | None = None
         with self.catch_errors():
-            scored = self.benchmark.score(self.items, self.answers, judgments)
+            scored = self.benchmark.score(records)
             if self.why_not_measured():
                 return scored.without_figures()
-            self.benchmark.write_extra(self.folder.path, self.items, self.answers, judgments, scored)
+            self.benchmark.write_extra(self.folder.path, records, scored)
         return scored if self.problem is None else None
 
     @contextmanager

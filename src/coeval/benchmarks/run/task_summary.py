@@ -39,10 +39,8 @@ OF_INFERENCE = "only responses were asked for (--inference-only); judge them wit
 def list_incomparable_reasons(
     task_run: TaskRun, scored: Scored | None, assets: Mapping[str, AssetUsed], cut: CutOffAnswers
 ) -> tuple[str, ...]:
-    """List why figures are not comparable, as clauses; empty if they are.
-
-    Common reasons come first, then the benchmark's own.
-    """
+    """List why figures are not comparable, as clauses; empty if they are. Common reasons come first, then the
+    benchmark's own."""
     if scored is None:
         first = [task_run.problem or OF_INFERENCE]
     else:
@@ -118,11 +116,9 @@ def _find_served_models(task_run: TaskRun) -> Iterator[ServedModel]:
 
 
 class Requested(msgspec.Struct, frozen=True):
-    """A model in one role: what was sent, and its usage; ``calls`` counts requests.
-
-    ``recipe`` is the hash of its settings, and ``parts`` their values, where known. ``dropped`` counts good
-    records by a sampling parameter that the host refused; ``sampling`` was sent for all of them.
-    """
+    """A model in one role: what was sent, and its usage; ``calls`` counts requests. ``recipe`` is the hash of
+    its settings, and ``parts`` their values, where known. ``dropped`` counts good records by a sampling
+    parameter that the host refused; ``sampling`` was sent for all of them."""
 
     model: str
     sampling: dict[str, Any]
@@ -211,7 +207,7 @@ class TaskSummary(msgspec.Struct, frozen=True, kw_only=True):
         return f"{counted}: {', '.join(counts)}"
 
 
-def summarise(
+def make_summary(
     task_run: TaskRun, scored: Scored | None, evaluation: EvalSpec, assets: Mapping[str, AssetUsed]
 ) -> TaskSummary:
     """Make the task's summary; ``scored`` is None while answers are still to be judged."""
@@ -336,11 +332,9 @@ class TaskOutcome:
 
 @dataclass(slots=True)
 class Outcome:
-    """Outcome of an evaluation; ``stopped`` and ``interrupted`` as in `EndOfAsking`.
-
-    Without tasks it was interrupted before the first request. ``errors`` is the file of failures, if any;
-    ``costs`` the cost of the folder's models so far; ``batches`` the jobs still running.
-    """
+    """Outcome of an evaluation; ``stopped`` and ``interrupted`` as in `EndOfAsking`. Without tasks it was
+    interrupted before the first request. ``errors`` is the file of failures, if any; ``costs`` the cost of
+    the folder's models so far; ``batches`` the jobs still running."""
 
     tasks: list[TaskOutcome] = field(default_factory=list)
     stopped: Mapping[str, str] = field(default_factory=dict)
@@ -368,9 +362,7 @@ class Outcome:
 @contextmanager
 def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
     """Create the output folder, write its log and lock its tasks; a new folder that stays empty is removed.
-
-    Raises UsageError: another process is at work in it, or even the least cost exceeds the budget.
-    """
+    Raises UsageError: another process is at work in it, or even the least cost exceeds the budget."""
     output = prepared.evaluation.output
     made = [path for path in (output, *output.parents) if not path.exists()]
     output.mkdir(parents=True, exist_ok=True)
@@ -386,9 +378,7 @@ def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[
 
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     """Score complete tasks, write their files, and count what the others miss, with `lock_task_folders` held.
-
-    Raises StoreError: a file cannot be written; what was recorded stays.
-    """
+    Raises StoreError: a file cannot be written; what was recorded stays."""
     errors = error_file(prepared.evaluation)
     costs = model_costs(usage_file(prepared.evaluation))
     outcome = Outcome(
@@ -410,6 +400,6 @@ def _score_and_write(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
     scored = None if waits else task_run.score()
     if scored is None and not waits:
         return TaskOutcome(task_run.label, task_run.folder.path, None, task_run.problem)
-    summary = summarise(task_run, scored, evaluation, prepared.assets[task_run.task])
+    summary = make_summary(task_run, scored, evaluation, prepared.assets[task_run.task])
     write_scores_and_summary(task_run, scored, summary)
     return TaskOutcome(task_run.label, task_run.folder.path, summary)

@@ -26,7 +26,16 @@ from coeval.analysis.pairwise.alpaca import (
     switched_order,
 )
 from coeval.benchmarks.assets.library import Library, fetch_from_hub, read_records
-from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Metric,
+    Scored,
+    TaskRecords,
+    TaskSettings,
+)
 from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes, mean_metric, pair_with_responses
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
 from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
@@ -60,11 +69,9 @@ class PublishedLengths(NamedTuple):
 
 
 def read_published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
-    """Read the published data; none for instructions other than the official ones.
-
-    The table of gamed baselines holds the difficulties too; the other one has a row per instruction, in
-    the benchmark's order.
-    """
+    """Read the published data; none for instructions other than the official ones. The table of gamed
+    baselines holds the difficulties too; the other one has a row per instruction, in the benchmark's
+    order."""
     source = next((name for name in (GAMED, DIFFICULTY) if name in assets), None)
     if source is None or not Library().is_official(BASELINE, assets[BASELINE]):
         return PublishedLengths(None, {})
@@ -153,15 +160,13 @@ class AlpacaEval(Benchmark):
         return f"{self.manner}\0{self._template}"
 
     async def probe_judge(self, judge: Model) -> None:
-        """Decide for the whole task how preferences are read, by one test comparison.
-
-        A host without log-probabilities answers 400, or leaves them out. Any other failure is raised:
-        every judgment would meet it too.
-        """
+        """Decide for the whole task how preferences are read, by one test comparison. A host without
+        log-probabilities answers 400, or leaves them out. Any other failure is raised: every judgment would
+        meet it too."""
         request = self._make_request("Greet me.", Shown("Hello!", "Goodbye."))
         requested = msgspec.structs.replace(
             request,
-            sampling=self.judged_with(),
+            sampling=self.effective_judge_sampling(),
             purpose="evaluation",
             droppable=self.droppable_judge_parameters(),
         )
@@ -184,7 +189,9 @@ class AlpacaEval(Benchmark):
         """Return to the official way if the judge does not reason, and only a server's reasoning parser takes
         its reply for reasoning: a whole reply shows that, one token does not."""
         try:
-            whole = await judge.complete(msgspec.structs.replace(requested, sampling=self.judged_with()))
+            whole = await judge.complete(
+                msgspec.structs.replace(requested, sampling=self.effective_judge_sampling())
+            )
         except AskError:
             return  # one trial more is no reason to give the judge up
         if FROM_REASONING in whole.notes:
@@ -235,18 +242,16 @@ class AlpacaEval(Benchmark):
             top_logprobs=None if self.manner == "words" else TOP_LOGPROBS,
         )
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Compute the win rates; prompts without a comparison are failures."""
-        outcomes = look_up_outcomes(self, items, answers, judgments)
+        outcomes = look_up_outcomes(self, records)
         preferences: dict[str, float | None] = {}
-        for item in items:
+        for item in records.items:
             values = outcomes.complete_values(item.id)
             preferences[item.id] = None if values is None else _mean_preference(values)
         present = [preference for preference in preferences.values() if preference is not None]
         draws = sum(values == () for values in outcomes.values.values())  # made without asking
-        control = self._fit_length_control(items, answers, preferences)
+        control = self._fit_length_control(records, preferences)
         return Scored(
             metrics=_make_metrics(present, control),
             n_expected=outcomes.expected + draws,
@@ -254,7 +259,7 @@ class AlpacaEval(Benchmark):
             n_failed=outcomes.failed,
             reasons=self._incomparable_reasons(control),
             remarks=explain_missing_interval(control),
-            tables=_make_tables(items, answers, preferences, control),
+            tables=_make_tables(records, preferences, control),
             items={
                 item: {"win_rate": 100 * (preference - 1), "discrete_win_rate": _discrete_percent(preference)}
                 for item, preference in preferences.items()
@@ -275,10 +280,10 @@ class AlpacaEval(Benchmark):
         return tuple(reasons)
 
     def _fit_length_control(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], preferences: Mapping[str, float | None]
+        self, records: TaskRecords, preferences: Mapping[str, float | None]
     ) -> LengthControl | None:
         """Fit the length control to the items that have an output: those without have no length."""
-        answered = pair_with_responses(items, answers)
+        answered = pair_with_responses(records)
         published = read_published_lengths(self.settings.assets)
         return fit_length_control(
             [preferences[item.id] for item, _ in answered],
@@ -291,16 +296,9 @@ class AlpacaEval(Benchmark):
             seed=self.settings.seed,
         )
 
-    def write_extra(
-        self,
-        folder: Path,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-        scored: Scored,  # noqa: ARG002 - other tasks write them
-    ) -> None:
+    def write_extra(self, folder: Path, records: TaskRecords, scored: Scored) -> None:  # noqa: ARG002 - other tasks write them
         """Write ``model_answer/`` as official model outputs, ``model_judgment/`` as official annotations."""
-        answered = pair_with_responses(items, answers)
+        answered = pair_with_responses(records)
         outputs = [
             {
                 "dataset": item.fields.get("dataset"),
@@ -310,7 +308,7 @@ class AlpacaEval(Benchmark):
             }
             for item, response in answered
         ]
-        outcomes = look_up_outcomes(self, items, answers, judgments)
+        outcomes = look_up_outcomes(self, records)
         annotations = [
             {
                 "dataset": item.fields.get("dataset"),
@@ -327,7 +325,7 @@ class AlpacaEval(Benchmark):
             }
             for item, response in answered
         ]
-        self.write_official(folder, outputs, annotations if judgments else ())
+        self.write_official(folder, outputs, annotations if records.judgments else ())
 
 
 def parse_chatml(template: str) -> tuple[Message, ...]:
@@ -374,16 +372,13 @@ def _discrete_percent(preference: float) -> float:
 
 
 def _make_tables(
-    items: Sequence[Item],
-    answers: Mapping[str, Answer],
-    preferences: Mapping[str, float | None],
-    control: LengthControl | None,
+    records: TaskRecords, preferences: Mapping[str, float | None], control: LengthControl | None
 ) -> dict[str, Any]:
     """Tabulate counts under their official names, win rates by data set, and the length control's fit."""
     present = [preference for preference in preferences.values() if preference is not None]
-    lengths = [len(response) for _, response in pair_with_responses(items, answers)]
+    lengths = [len(response) for _, response in pair_with_responses(records)]
     by_dataset: dict[str, list[float]] = {}
-    for item in items:
+    for item in records.items:
         if (preference := preferences[item.id]) is not None:
             by_dataset.setdefault(str(item.fields.get("dataset")), []).append(preference)
     return {

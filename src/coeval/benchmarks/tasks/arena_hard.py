@@ -32,6 +32,7 @@ from coeval.benchmarks.benchmark import (
     Judgment,
     Metric,
     Scored,
+    TaskRecords,
     TaskSettings,
     good_response,
 )
@@ -97,10 +98,8 @@ class ArenaHard(Benchmark):
         return {asset: ARENA_FOLDER.require_file(folder / path) for asset, path in files.items()}
 
     def items(self) -> Sequence[Item]:
-        """Return the questions, each with its baseline's answer.
-
-        Raises UsageError: a category has no baseline, or the baseline did not answer a question.
-        """
+        """Return the questions, each with its baseline's answer. Raises UsageError: a category has no
+        baseline, or the baseline did not answer a question."""
         answers = {model: self._read_baseline_answers(asset) for model, asset in _ANSWERS.items()}
         items = []
         for record in read_records(self.settings.assets["arena-hard/questions"]):
@@ -147,22 +146,20 @@ class ArenaHard(Benchmark):
 
         return Ask(judgment_id(item.id, order), request, parse)
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Score the prompts with verdicts of both games."""
-        outcomes = look_up_outcomes(self, items, answers, judgments)
+        outcomes = look_up_outcomes(self, records)
         games = []
-        for item in items:
+        for item in records.items:
             verdicts = (None if value is None else value["verdict"] for value in outcomes.values[item.id])
             games.append(ArenaJudgment(item.id, item.fields["category"], self.judge, *verdicts))
         answered = {game.prompt for game in games if game.baseline_first and game.model_first}
         styles = {
             item.id: StyledPair(
-                markdown_style(good_response(answers.get(item.id)) or ""),
+                markdown_style(good_response(records.answers.get(item.id)) or ""),
                 markdown_style(item.fields["baseline_answer"]),
             )
-            for item in items
+            for item in records.items
         }
         scores = arena_scores(games, styles=styles, seed=self.settings.seed)
         rates = {game.prompt: _prompt_win_rate(game) for game in games if game.prompt in answered}
@@ -176,19 +173,12 @@ class ArenaHard(Benchmark):
             weights={prompt: dict.fromkeys(rate.metrics, rate.verdicts) for prompt, rate in rates.items()},
         )
 
-    def write_extra(
-        self,
-        folder: Path,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-        scored: Scored,  # noqa: ARG002 - other tasks write them
-    ) -> None:
+    def write_extra(self, folder: Path, records: TaskRecords, scored: Scored) -> None:  # noqa: ARG002 - other tasks write them
         """Write ``model_answer/`` and ``model_judgment/`` in the official repository's shape."""
-        answered = pair_with_responses(items, answers)
+        answered = pair_with_responses(records)
         lines = [_answer_line(item, self.settings.model, response) for item, response in answered]
-        judged = [self._judgment_line(item, judgments) for item, _ in answered] if judgments else ()
-        self.write_official(folder, lines, judged)
+        judged = [self._judgment_line(item, records.judgments) for item, _ in answered]
+        self.write_official(folder, lines, judged if records.judgments else ())
 
     def _judgment_line(self, item: Item, judgments: Mapping[str, Judgment]) -> dict[str, Any]:
         games = [judgments.get(judgment_id(item.id, order)) for order in ORDERS]
@@ -224,10 +214,8 @@ def _prompt_win_rate(games: ArenaJudgment) -> _PromptRate:
 
 
 def _make_metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:
-    """Make ``win_rate`` of all prompts, then each category's, plain and style-controlled.
-
-    With a single category it is that of all prompts.
-    """
+    """Make ``win_rate`` of all prompts, then each category's, plain and style-controlled. With a single
+    category it is that of all prompts."""
     unknown = Metric(None, unit="percent")
     metrics = {"win_rate": unknown, "win_rate_style_controlled": unknown}
     for score in scores:

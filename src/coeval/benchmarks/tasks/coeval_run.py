@@ -28,6 +28,7 @@ from coeval.benchmarks.benchmark import (
     Judgment,
     Metric,
     Scored,
+    TaskRecords,
     TaskSettings,
     why_missing,
 )
@@ -89,7 +90,7 @@ class RunTask(NamedTuple):
         """Return the number of scores due an answer, labels aside."""
         return len(self.rubric) + len(self.computed)
 
-    def mean(self, scores: Mapping[str, float]) -> float | None:
+    def weighted_mean(self, scores: Mapping[str, float]) -> float | None:
         """Return an answer's weighted mean of its scores by factor; None without any or, in a task with
         weights or checks, unless all are present."""
         if not scores or ((self.config.weights or self.config.checks) and len(scores) != self.scores):
@@ -265,10 +266,8 @@ class CoevalRun(Benchmark):
         return "scores"
 
     def items(self) -> Sequence[Item]:
-        """Return the run's good planned items, each with its ``test`` prompt.
-
-        Raises UsageError: there are none.
-        """
+        """Return the run's good planned items, each with its ``test`` prompt. Raises UsageError: there are
+        none."""
         nuances = {
             task.name: KnownNuance(task, self._blueprint.read_part(task, "nuanced") or {})
             for task in self._config.tasks
@@ -335,13 +334,9 @@ class CoevalRun(Benchmark):
     def _make_request(self, task: TaskConfig, values: Mapping[str, str], schema: Schema) -> Request:
         return Request((Message("user", fill_template(self._template(task), values)),), schema=schema)
 
-    def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Compute the mean score, label accuracies, and tables by task and factor."""
+        items, answers, judgments = records
         units: dict[str, dict[str, float]] = {}
         means: dict[str, float | None] = {}
         failed: Counter[str] = Counter()
@@ -352,7 +347,7 @@ class CoevalRun(Benchmark):
             checked = task.compute_checks(datapoint, answer)
             scores = units[item.id] = _read_units(item, judgments) | checked.scores
             failed += _count_failures(item, answer, judgments, scores) + checked.failed
-            means[item.id] = mean = task.mean(scores)
+            means[item.id] = mean = task.weighted_mean(scores)
             if mean is not None:
                 by_task.setdefault(task.config.name, []).append(mean)
             of_task = by_factor.setdefault(task.config.name, {})

@@ -19,12 +19,11 @@ import msgspec
 from coeval.analysis.intervals import wilson
 from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
-    Answer,
     Benchmark,
     Item,
-    Judgment,
     Metric,
     Scored,
+    TaskRecords,
     TaskSettings,
     count_failures,
     good_response,
@@ -66,10 +65,8 @@ READINGS: tuple[Reading, ...] = ("strict", "loose")
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """Verdicts in the order of the item's instructions.
-
-    ``raised`` names the instructions whose verifier failed (their verdict is False).
-    """
+    """Verdicts in the order of the item's instructions. ``raised`` names the instructions whose verifier
+    failed (their verdict is False)."""
 
     strict: list[bool]
     loose: list[bool]
@@ -80,10 +77,8 @@ class Followed(msgspec.Struct, frozen=True):
 
 
 def make_instruction(instruction_id: str, kwargs: Mapping[str, Any]) -> Instruction:
-    """Make an instruction from its arguments; those that are None are left out.
-
-    Raises UsageError: the type is unknown, or an argument is missing, unknown or of the wrong kind.
-    """
+    """Make an instruction from its arguments; those that are None are left out. Raises UsageError: the type
+    is unknown, or an argument is missing, unknown or of the wrong kind."""
     kind = INSTRUCTIONS.get(instruction_id)
     if kind is None:
         raise UsageError(f"there is no instruction type {instruction_id!r}; known: {', '.join(INSTRUCTIONS)}")
@@ -158,14 +153,16 @@ class FollowingTask(Benchmark):
             Item(str(record.key), (Message("user", record.prompt),), {"record": record}) for record in records
         ]
 
-    def score(
-        self,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],  # noqa: ARG002 - rules score, not judges
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Compute the four accuracies, and the table by instruction type."""
-        self._verdicts = {item.id: self._check_answer(item, answers.get(item.id)) for item in items}
+        items, answers, _ = records
+        # A prompt without an answer has followed nothing, and stays in the denominator.
+        self._verdicts = {
+            item.id: score_prompt(
+                _following_item(item), good_response(answers.get(item.id)) or "", self._language
+            )
+            for item in items
+        }
         raised = Counter(kind for followed in self._verdicts.values() for kind in followed.raised)
         failed = count_failures(answers.get(item.id) for item in items)
         return Scored(
@@ -178,11 +175,6 @@ class FollowingTask(Benchmark):
             items={item.id: _item_scores(self._verdicts[item.id]) for item in items},
             weights={item.id: _item_weights(self._verdicts[item.id]) for item in items},
         )
-
-    def _check_answer(self, item: Item, answer: Answer | None) -> Followed:
-        """Check an answer's instructions; without an answer none is followed, and the prompt stays in the
-        denominator."""
-        return score_prompt(_following_item(item), good_response(answer) or "", self._language)
 
     def _accuracy_metrics(self) -> Iterator[tuple[str, Metric]]:
         for reading in READINGS:
@@ -232,23 +224,16 @@ class FollowingTask(Benchmark):
             "verifiers_failed": dict(raised),
         }
 
-    def write_extra(
-        self,
-        folder: Path,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],  # noqa: ARG002
-        scored: Scored,  # noqa: ARG002 - the verdicts behind it are what is written
-    ) -> None:
+    def write_extra(self, folder: Path, records: TaskRecords, scored: Scored) -> None:  # noqa: ARG002 - the verdicts behind it are what is written
         """Write ``eval_results_{strict,loose}.jsonl`` in the official scripts' form."""
         for reading in READINGS:
             lines = []
-            for item in items:
+            for item in records.items:
                 record, verdicts = _following_item(item), self._verdicts[item.id].verdicts(reading)
                 line = {
                     "key": record.key,
                     "prompt": record.prompt,
-                    "response": good_response(answers.get(item.id)),
+                    "response": good_response(records.answers.get(item.id)),
                     "instruction_id_list": record.instruction_id_list,
                     "follow_instruction_list": verdicts,
                     "follow_all_instructions": all(verdicts),

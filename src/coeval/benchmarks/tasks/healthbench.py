@@ -15,7 +15,16 @@ from typing import Any, ClassVar, NamedTuple
 
 from coeval.analysis.pairwise.rates import clipped_mean, healthbench_score
 from coeval.benchmarks.assets.library import read_records
-from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Metric,
+    Scored,
+    TaskRecords,
+    TaskSettings,
+)
 from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, judgment_id
 from coeval.judging.verdict import parse_criteria_met
@@ -101,14 +110,12 @@ class HealthBench(Benchmark):
 
         return Ask(ask_id, request, parse)
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Score the examples all of whose rubric items were graded."""
-        outcomes = look_up_outcomes(self, items, answers, judgments)
+        outcomes, n_examples = look_up_outcomes(self, records), len(records.items)
         by_item: dict[str, float | None] = {}
         scores_by_name: dict[str, list[_Score]] = {"overall_score": []}
-        for item in items:
+        for item in records.items:
             if (values := outcomes.complete_values(item.id)) is None:
                 continue
             scores = example_scores(item.fields, [value["criteria_met"] for value in values])
@@ -130,7 +137,7 @@ class HealthBench(Benchmark):
             n_expected=outcomes.expected,
             n_scored=outcomes.scored,
             n_failed=outcomes.failed,
-            reasons=() if len(items) == PUBLISHED_EXAMPLES else (_SAMPLED.format(len(items)),),
+            reasons=() if n_examples == PUBLISHED_EXAMPLES else (_SAMPLED.format(n_examples),),
             tables=tables,
             items={item: {"overall_score": score} for item, score in by_item.items()},
         )
@@ -143,11 +150,9 @@ class HealthBench(Benchmark):
 
 
 def example_scores(example: Mapping[str, Any], met: Sequence[bool]) -> dict[str, float | None]:
-    """Compute ``overall_score``, and a score for each tag of the example or of its rubric items.
-
-    A tag of the example has its overall score. A tag of rubric items has the score on these alone;
-    None where no points can be gained on them.
-    """
+    """Compute ``overall_score``, and a score for each tag of the example or of its rubric items. A tag of the
+    example has its overall score. A tag of rubric items has the score on these alone; None where no points
+    can be gained on them."""
     rubrics = example["rubrics"]
     overall = healthbench_score([rubric["points"] for rubric in rubrics], met)
     scores: dict[str, float | None] = {"overall_score": overall}

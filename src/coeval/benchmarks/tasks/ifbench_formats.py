@@ -69,10 +69,8 @@ def has_explained_quotes(response: str) -> bool:
 
 @verifies("format:options")
 def is_offered_option(response: str, *, options: str) -> bool:
-    """Verify "Answer with one of the following options: {options}. Do not give any explanation."
-
-    Words may differ in case and outer punctuation; of a list of letters one must stand as written.
-    """
+    """Verify "Answer with one of the following options: {options}. Do not give any explanation." Words may
+    differ in case and outer punctuation; of a list of letters one must stand as written."""
     separator = next((mark for mark in ("/", "or") if mark in options), ",")
     offered = [option.strip() for option in options.split(separator)]
     if re.match(r"\W*a\W*b\W*c\W*", options, re.IGNORECASE):
@@ -237,10 +235,8 @@ def is_requested_sentence(response: str) -> bool:
 @verifies("repeat:repeat_span")
 def is_copied_span(response: str, *, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
     """Verify "Copy the span of words that lies between (and including) index {n_start} and {n_end}, the
-    indices are word indices, split by whitespace!", in any case.
-
-    The published verifier leaves out the word at ``n_end``, against the instruction; so does this one.
-    """
+    indices are word indices, split by whitespace!", in any case. The published verifier leaves out the word
+    at ``n_end``, against the instruction; so does this one."""
     return response.lower().split() == prompt_to_repeat.lower().split()[n_start:n_end]
 
 
@@ -340,10 +336,8 @@ _MOST_ROWS = 15
 
 
 def _read_csv_rows(text: str, delimiter: str = ",") -> list[list[str]]:
-    """Read the first rows, one more than any table here may have; none if the text is no table.
-
-    A field beyond the reader's limit makes it none.
-    """
+    """Read the first rows, one more than any table here may have; none if the text is no table. A field
+    beyond the reader's limit makes it none."""
     try:
         return list(islice(csv.reader(io.StringIO(text), delimiter=delimiter), _MOST_ROWS + 1))
     except csv.Error:

@@ -7,11 +7,7 @@ import string
 from collections import Counter
 from itertools import islice, pairwise
 
-from coeval.benchmarks.tasks.ifeval_checks import (
-    PUNCTUATION_AND_BLANK,
-    WITHOUT_PUNCTUATION,
-    verifies,
-)
+from coeval.benchmarks.tasks.ifeval_checks import PUNCTUATION_AND_BLANK, WITHOUT_PUNCTUATION, verifies
 from coeval.benchmarks.text_analysis import Language
 from coeval.benchmarks.words import treebank_words
 
@@ -34,10 +30,8 @@ def has_unique_words(response: str, *, N: int) -> bool:
 
 @verifies("count:conjunctions")
 def has_conjunctions(response: str, *, small_n: int) -> bool:
-    """Verify "Use at least {small_n} different coordinating conjunctions in the response."
-
-    They differ as they are written: "and", "And" and "and," are three.
-    """
+    """Verify "Use at least {small_n} different coordinating conjunctions in the response." They differ as
+    they are written: "and", "And" and "and," are three."""
     coordinating = {"for", "and", "nor", "but", "or", "yet", "so"}
     written = {word for word in response.split() if word.strip(PUNCTUATION_AND_BLANK).lower() in coordinating}
     return len(written) >= small_n
@@ -234,10 +228,8 @@ def has_no_repeated_initials(response: str) -> bool:
 
 @verifies("words:keywords_specific_position")
 def has_keyword_at_position(response: str, language: Language, *, keyword: str, n: int, m: int) -> bool:
-    """Verify "Include keyword {keyword} in the {n}-th sentence, as the {m}-th word of that sentence."
-
-    Words are Treebank tokens, so punctuation has a place too; the case of letters matters.
-    """
+    """Verify "Include keyword {keyword} in the {n}-th sentence, as the {m}-th word of that sentence." Words
+    are Treebank tokens, so punctuation has a place too; the case of letters matters."""
     sentences = language.sentences(response)
     if not 0 < n <= len(sentences):
         return False
@@ -248,10 +240,7 @@ def has_keyword_at_position(response: str, language: Language, *, keyword: str, 
 @verifies("words:words_position")
 def has_keyword_second_from_both_ends(response: str, language: Language, *, keyword: str) -> bool:
     """Verify "The second word in your response and the second to last word in your response should be the
-    word {keyword}."
-
-    Words are Treebank tokens: where a period ends the response, it is the last one.
-    """
+    word {keyword}." Words are Treebank tokens: where a period ends the response, it is the last one."""
     second = list(islice(language.words(response), 2))[1:]
     return second == [keyword] and language.last_words(response, 2)[0] == keyword
 

@@ -28,9 +28,7 @@ Relation: TypeAlias = Literal["less than", "at least"]
 
 class InstructionType(NamedTuple):
     """A type of verifiable instructions: ``follows`` tells of a non-blank response whether it follows one.
-
-    ``arguments`` is a record of its keywords, by the names in the data.
-    """
+    ``arguments`` is a record of its keywords, by the names in the data."""
 
     id: str
     follows: Callable[..., bool]
@@ -99,9 +97,7 @@ def has_capital_word_count(
     response: str, language: Language, *, capital_frequency: int, capital_relation: Relation
 ) -> bool:
     """Verify "Words with all capital letters should appear {capital_relation} {capital_frequency} times."
-
-    Words are Treebank tokens, so "I" and the "U.S." count, and each half of "DON'T".
-    """
+    Words are Treebank tokens, so "I" and the "U.S." count, and each half of "DON'T"."""
     capital = (word for word in language.words(response) if word.isupper())
     enough = len(list(islice(capital, max(capital_frequency, 0))))
     return is_within(enough, capital_relation, capital_frequency)
@@ -173,9 +169,7 @@ def has_yes_no_maybe_answer(response: str) -> bool:
 @verifies("detectable_format:json_format")
 def is_json(response: str) -> bool:
     """Verify "Entire output should be wrapped in JSON format. You can use markdown ticks such as ```."
-
-    Nesting too deep for the parser fails.
-    """
+    Nesting too deep for the parser fails."""
     text = response.strip()
     for fence in ("```json", "```Json", "```JSON", "```"):
         text = text.removeprefix(fence)
@@ -189,9 +183,7 @@ def is_json(response: str) -> bool:
 @verifies("detectable_format:title")
 def has_bracketed_title(response: str) -> bool:
     """Verify "Your answer must contain a title, wrapped in double angular brackets, such as <<poem of joy>>."
-
-    On a line, everything from the first << to the last >> is the title.
-    """
+    On a line, everything from the first << to the last >> is the title."""
     for line in response.split("\n"):
         opening, closing = line.find("<<"), line.rfind(">>")
         if 0 <= opening < closing - 2 and line[opening:closing].lstrip("<").rstrip(">").strip():
@@ -227,11 +219,9 @@ def has_no_forbidden_words(response: str, *, forbidden_words: list[str]) -> bool
 
 @verifies("keywords:letter_frequency")
 def has_letter_frequency(response: str, *, letter: str, let_frequency: int, let_relation: Relation) -> bool:
-    """Verify "The letter {letter} should appear {let_relation} {let_frequency} times.", in either case.
-
-    Two prompts name a character that is no letter (``#``, ``!``). The published verifier then draws a
-    letter at random; here the given character is counted.
-    """
+    """Verify "The letter {letter} should appear {let_relation} {let_frequency} times.", in either case. Two
+    prompts name a character that is no letter (``#``, ``!``). The published verifier then draws a letter at
+    random; here the given character is counted."""
     count = response.lower().count(letter.strip().lower())
     return is_within(count, let_relation, let_frequency)
 
@@ -259,10 +249,8 @@ def has_sentence_count(response: str, language: Language, *, num_sentences: int,
 
 @verifies("length_constraints:number_paragraphs")
 def has_paragraph_count(response: str, *, num_paragraphs: int) -> bool:
-    """Verify "There should be {num_paragraphs} paragraphs, separated with the markdown divider ***."
-
-    A blank one is passed over at either end, and fails anywhere else.
-    """
+    """Verify "There should be {num_paragraphs} paragraphs, separated with the markdown divider ***." A blank
+    one is passed over at either end, and fails anywhere else."""
     first, *others = (bool(part.strip()) for part in re.split(r"\s?\*\*\*\s?", response))
     if others and not all(others[:-1]):
         return False

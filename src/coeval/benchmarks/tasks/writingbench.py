@@ -17,7 +17,16 @@ import xlsxwriter
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.benchmarks.assets.library import read_records
-from coeval.benchmarks.benchmark import Answer, Ask, Benchmark, Item, Judgment, Metric, Scored, TaskSettings
+from coeval.benchmarks.benchmark import (
+    Answer,
+    Ask,
+    Benchmark,
+    Item,
+    Metric,
+    Scored,
+    TaskRecords,
+    TaskSettings,
+)
 from coeval.benchmarks.run.judgment_outcomes import (
     Outcomes,
     clustered_mean_metric,
@@ -112,12 +121,10 @@ class WritingBench(Benchmark):
 
         return Ask(judgment_id(item.id, f"criterion-{number}"), request, parse)
 
-    def score(
-        self, items: Sequence[Item], answers: Mapping[str, Answer], judgments: Mapping[str, Judgment]
-    ) -> Scored:
+    def score(self, records: TaskRecords) -> Scored:
         """Score queries, as officially, by those of their criteria that were scored."""
-        outcomes = look_up_outcomes(self, items, answers, judgments)
-        scored = _collect_scores(items, outcomes)
+        outcomes = look_up_outcomes(self, records)
+        scored = _collect_scores(records.items, outcomes)
         overall = clustered_mean_metric([list(query.by_criterion.values()) for query in scored], "points")
         domains = {field: self._domain_means(field, scored) for field in ("domain1", "domain2")}
         by_requirement = self._read_requirements(scored)
@@ -180,19 +187,12 @@ class WritingBench(Benchmark):
             for record in read_records(self.settings.assets[asset])
         }
 
-    def write_extra(
-        self,
-        folder: Path,
-        items: Sequence[Item],
-        answers: Mapping[str, Answer],
-        judgments: Mapping[str, Judgment],
-        scored: Scored,
-    ) -> None:
+    def write_extra(self, folder: Path, records: TaskRecords, scored: Scored) -> None:
         """Write ``scores.xlsx`` where ``--writingbench-write-excel`` is set."""
         if self.settings.options.get(WRITE_EXCEL.name):
-            outcomes = look_up_outcomes(self, items, answers, judgments)
+            outcomes = look_up_outcomes(self, records)
             write_workbook(
-                folder / "scores.xlsx", self._workbook_row(scored), _criteria_lines(items, outcomes)
+                folder / "scores.xlsx", self._workbook_row(scored), _criteria_lines(records.items, outcomes)
             )
 
     def _workbook_row(self, scored: Scored) -> dict[str, str | float | None]:
@@ -244,10 +244,8 @@ def _criteria_lines(items: Sequence[Item], outcomes: Outcomes) -> list[_Criterio
 def write_workbook(
     path: Path, row: Mapping[str, str | float | None], lines: Sequence[_CriterionLine]
 ) -> None:
-    """Write a sheet with the model's row of scores, and one with every criterion.
-
-    Text is written as text: what begins with ``=`` is no formula.
-    """
+    """Write a sheet with the model's row of scores, and one with every criterion. Text is written as text:
+    what begins with ``=`` is no formula."""
     with xlsxwriter.Workbook(path) as book:
         _write_sheet(book.add_worksheet("scores"), [tuple(row), tuple(row.values())])
         _write_sheet(book.add_worksheet("criteria"), [("index", "criterion", "score"), *lines])

@@ -116,7 +116,7 @@ def _run_check(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
     try:
         run = run_with_progress(prepared.config, options, keys)
     except RecordsChanged as error:
-        raise UsageError(f"{error.found}\nIt did not end; --anew begins another one.") from error
+        raise UsageError(f"{error.changes}\nIt did not end; --anew begins another one.") from error
     if run.exit_code not in (0, GAPS):
         for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
             warn(streams.messages(), sentence)

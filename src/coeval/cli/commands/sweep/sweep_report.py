@@ -241,7 +241,6 @@ def print_sweep_status(settings: SweepSettings) -> int:
     except FileNotFoundError:
         raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
     table = JobTable(out, plan)
-    table.read()
     complete_checkpoints = _print_job_table(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer()
@@ -341,7 +340,6 @@ def _print_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], consol
     """
     sweep = request.sweep
     table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
-    table.read()
     for sentence in describe_changes(table, checkpoints):
         warn(streams.messages(), sentence)
     with Terminal(streams.messages()) as terminal:
