@@ -260,10 +260,11 @@ OF_PAIRS = {
 SIDES = (
     {"row": "student", "column": "less", "of": "task"},
     {"of": "student", "baseline": "less", "by": "task"},
+    {"student": "student", "against": "less", "difference": "difference"},
 )
 """What tables of a comparison call two sides and the place."""
 OTHER_FIGURES = re.compile(
-    "Robust set|By role|phases|Judges|How far|What|Length|Missing|Several answers|Levels|Where|"
+    "Robust set|Cost by role|phases|Judges|How far|What|Length|Missing|Several answers|Levels|Where|"
     "Over all samples"
 )
 """Titles of tables whose columns carry these names for something else: judges, other items, files."""

@@ -18,7 +18,7 @@ from ruamel.yaml import YAML
 
 import coeval
 from coeval.core.errors import UsageError
-from coeval.judging.checks.check_options import KINDS, check_problems, read_check
+from coeval.judging.checks.check_options import KINDS, find_check_problems, read_check
 from coeval.judging.checks.rubric_check import CheckedAnswer, PythonCheck
 from coeval.judging.labels import score_labels
 from coeval.pipeline.config.items_section import Documents as DocumentSettings
@@ -242,13 +242,13 @@ def test_the_checks_that_the_page_shows_are_right(tmp_path: Path, monkeypatch: p
     rubric = shown[0]["rubric"]
     checks = [options for options in (*rubric.values(), *shown[1].values()) if isinstance(options, dict)]
     assert len(checks) == 6
-    assert [check_problems(options) for options in checks] == [[]] * 6
+    assert [find_check_problems(options) for options in checks] == [[]] * 6
     monkeypatch.chdir(tmp_path)
     (function,) = re.findall(r"```python\n(.*?)```", CHECKS, re.DOTALL)
     (tmp_path / "graders.py").write_text(function)
     check = read_check(rubric["refund_rule"])
     assert isinstance(check, PythonCheck)
-    assert check.problem() is None
+    assert check.find_problem() is None
     answer = CheckedAnswer("", "You have 30 days.", None, {"kind": "refund"})
     assert check.score(answer) == (0.0, "does not state the 14 days")
     sys.path.remove(str(tmp_path))

@@ -331,6 +331,20 @@ def test_a_figure_of_a_sentence_of_the_page_stands_in_one_of_its_tables(folders:
         assert {" ".join(sentence.split()) for sentence in face.sentences} >= shown
 
 
+@pytest.mark.parametrize("name", _runs())
+@pytest.mark.parametrize("command", ["results", "analyze"])
+def test_a_figure_of_who_leads_stands_in_a_table_below(folders: Folders, name: str, command: str) -> None:
+    [folder] = folders.paths[name]
+    with chdir(folders.work), open_folder_report(folder) as found:
+        face = of_terminal(command, called(command, folder))
+    leads = [
+        said
+        for said in face.sentences
+        if re.search(r"points ahead of|the gap is|allowing for other judges", said)
+    ]
+    assert not _absent(face._replace(sentences=leads), found.report.shown_names.key.values())
+
+
 def _absent(face: Face, models: Iterable[str]) -> set[str]:
     """The decimals in sentences that are in no cell."""
     cells = " ".join(str(cell) for table in face.tables for row in table.rows for cell in row)

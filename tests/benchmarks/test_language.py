@@ -24,7 +24,7 @@ from coeval.benchmarks.text_analysis import (
     read_punkt_model,
 )
 from coeval.benchmarks.words import treebank_words, word_runs
-from coeval.judging.checks.check_options import detected_language
+from coeval.judging.checks.check_options import detect_language
 
 PIECES = (
     "a Mr. U.S. i.e. 5. 3.14 . ? ! .. ... \" ” “ ' '' `` ) ( [1] The the J. Bach -- - — , ; : e.g * « » @ # "
@@ -166,7 +166,7 @@ def test_verbs_by_rule(word: str, verb: bool) -> None:
     ],
 )
 def test_language(text: str, code: str | None) -> None:
-    assert detected_language(text) == code
+    assert detect_language(text) == code
 
 
 def test_resources_are_found_in_the_first_folder_that_has_them(tmp_path: Path) -> None:

@@ -149,7 +149,7 @@ def test_what_another_run_supplies_is_shown_as_taken_over(here: Path, coeval: Co
     Lab(here, id="first").run()
     lab = Lab(here, settings={"resume_from": "first", "phases": {"rubric_mapping": "New"}})
     out = coeval("run", "--config", lab.file, "--dry-run").out
-    assert re.search(r"attribute_mapping +taken over +0 +0 +0 *$", out, re.MULTILINE)
+    assert re.search(r"attribute_mapping +inherited +0 +0 +0 *$", out, re.MULTILINE)
     assert re.search(r"rubric_mapping +New +0 +0 +0 *$", out, re.MULTILINE)
 
 

@@ -187,14 +187,14 @@ def test_unknown_and_doubled_rows_are_told(run: Path, tmp_path: Path, coeval: Co
     said = coeval("label", run, "--read", sheet)
     assert said.code == 1
     assert f"row 8: id {rows[0]['id']} has a row above; the first one counts" in said.err
-    assert "row 9: id 'haiku__t.1__00001__ann' is none of the labels asked of me" in said.err
+    assert "row 9: id 'haiku__t.1__00001__ann' is no label requested from me" in said.err
     labels = [json.loads(line) for line in (run / "labels.jsonl").read_text().splitlines()]
     assert [label["level"] for label in labels if "level" in label] == ["High"]
     nobody = coeval("label", run, "--by", "ben", "--n", "1", "--read", sheet)
-    assert "is none of the labels asked of ben" in nobody.err, "a sheet of somebody else's draw"
+    assert "is no label requested from ben" in nobody.err, "a sheet of somebody else's draw"
     assert coeval("label", run, "--by", "ben", "--n", "6", "--sheet", tmp_path / "ben.csv").code == 0
     other = coeval("label", run, "--by", "ben", "--read", sheet)
-    assert "is none of the labels asked of ben" in other.err, "the same answers, asked of somebody else"
+    assert "is no label requested from ben" in other.err, "the same answers, asked of somebody else"
     assert "kept 0 labels of ben" in other.err
 
 

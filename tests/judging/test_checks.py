@@ -9,7 +9,7 @@ import pytest
 
 from coeval.core.errors import CheckFailed, ConfigError
 from coeval.judging.checks import value_checks
-from coeval.judging.checks.check_options import KINDS, check_problems, read_check
+from coeval.judging.checks.check_options import KINDS, find_check_problems, read_check
 from coeval.judging.checks.rubric_check import CheckedAnswer, written_options
 
 
@@ -205,7 +205,7 @@ def test_reasons_say_what_lowered_the_score() -> None:
     ],
 )
 def test_mistakes_are_named(options: dict[str, Any], key: str, what: str) -> None:
-    (problem,) = check_problems(options)
+    (problem,) = find_check_problems(options)
     assert problem.key == key
     assert what in problem.what
     with pytest.raises(ConfigError):
@@ -213,7 +213,7 @@ def test_mistakes_are_named(options: dict[str, Any], key: str, what: str) -> Non
 
 
 def test_all_mistakes_are_told_at_once() -> None:
-    problems = check_problems({"check": "similarity", "metric": "x", "least": 2, "cas": True})
+    problems = find_check_problems({"check": "similarity", "metric": "x", "least": 2, "cas": True})
     assert [problem.key for problem in problems] == ["metric", "least", "cas"]
     assert "case" in problems[2].known
 
@@ -235,7 +235,7 @@ MINIMAL: dict[str, dict[str, Any]] = {
 def found_in(text: str, which: Literal["first", "last"]) -> object:
     """A number, or the sentence that it has the other decimal sign."""
     try:
-        return value_checks._number_in(text, which)
+        return value_checks._parse_number(text, which)
     except value_checks._OtherDecimal as other:
         return str(other)
 

@@ -15,14 +15,14 @@ import pytest_asyncio
 
 from coeval.core.errors import CheckFailed
 from coeval.judging.checks.check_options import read_check
-from coeval.judging.checks.check_runner import CheckRunner, sandbox_problem
+from coeval.judging.checks.check_runner import CheckRunner, find_sandbox_problem
 from coeval.judging.checks.rubric_check import CheckedAnswer, CommandCheck, PythonCheck
 
 pytestmark = pytest.mark.process
 
 ANSWER = CheckedAnswer("Who?", "good answer", "a reference", {"colour": "red"})
 FINE = CheckedAnswer("Who?", "fine", None, {})
-NO_SANDBOX = sandbox_problem()
+NO_SANDBOX = find_sandbox_problem()
 
 # What a function does with the answer "good answer"; for "fine" it returns 1.0. Each with what is reported.
 HOSTILE = {
@@ -220,13 +220,13 @@ def test_problems_are_read_off_the_source_without_running_it(folder: Path) -> No
     (folder / "g.py").write_text(
         "open('ran', 'w')\ndef f(response): ...\nasync def g(response): ...\nh = f\n"
     )
-    assert python("g.py:f").problem() is None
-    assert python("g.py:h").problem() is None
-    assert "is async" in str(python("g.py:g").problem())
-    assert "defines no nothing" in str(python("g.py:nothing").problem())
-    assert "cannot read" in str(python("none.py:f").problem())
+    assert python("g.py:f").find_problem() is None
+    assert python("g.py:h").find_problem() is None
+    assert "is async" in str(python("g.py:g").find_problem())
+    assert "defines no nothing" in str(python("g.py:nothing").find_problem())
+    assert "cannot read" in str(python("none.py:f").find_problem())
     (folder / "bad.py").write_text("def f(:")
-    assert "is not valid Python" in str(python("bad.py:f").problem())
+    assert "is not valid Python" in str(python("bad.py:f").find_problem())
     assert not (folder / "ran").exists()
 
 
@@ -412,8 +412,8 @@ async def test_programs_run_without_a_sandbox_where_that_is_allowed(folder: Path
 
 def test_without_bubblewrap_the_way_out_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert "apt-get install bubblewrap" in str(sandbox_problem())
+    assert "apt-get install bubblewrap" in str(find_sandbox_problem())
     (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'no permissions' >&2; exit 1\n")
     (tmp_path / "bwrap").chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
-    assert "does not work here: no permissions" in str(sandbox_problem())
+    assert "does not work here: no permissions" in str(find_sandbox_problem())

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from coeval.judging.labels import LabelValues, normalise, score_labels
+from coeval.judging.labels import LabelValues, normalise_label, score_labels
 
 
 @pytest.mark.parametrize(
@@ -45,12 +45,12 @@ from coeval.judging.labels import LabelValues, normalise, score_labels
     ],
 )
 def test_normalise(text: str, expected: str) -> None:
-    assert normalise(text) == expected
+    assert normalise_label(text) == expected
 
 
 @given(st.text())
 def test_normalising_twice_changes_nothing(text: str) -> None:
-    assert normalise(normalise(text)) == normalise(text)
+    assert normalise_label(normalise_label(text)) == normalise_label(text)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_normalising_twice_changes_nothing(text: str) -> None:
     ],
 )
 def test_a_whole_text_is_held_against_the_values(text: str, values: list[str], named: str | None) -> None:
-    assert LabelValues(values).named(text) == named
+    assert LabelValues(values).match_whole(text) == named
 
 
 @pytest.mark.parametrize(
@@ -131,7 +131,7 @@ def test_a_whole_text_is_held_against_the_values(text: str, values: list[str], n
     ],
 )
 def test_values_are_found_as_whole_words(text: str, values: list[str], found: set[str]) -> None:
-    assert LabelValues(values).within(text) == found
+    assert LabelValues(values).find_within(text) == found
 
 
 WORDS = st.sampled_from(
@@ -155,7 +155,7 @@ def test_a_value_in_a_sentence_is_that_value_and_no_other(
 ) -> None:
     value = data.draw(st.sampled_from(values))
     spelt = data.draw(st.sampled_from([value, value.upper() if "ß" not in value else value]))
-    assert LabelValues(values).within(around.format(spelt)) == {value}
+    assert LabelValues(values).find_within(around.format(spelt)) == {value}
 
 
 LATIN = st.text(st.sampled_from("abcdefgh"), min_size=2, max_size=8)
@@ -166,14 +166,14 @@ LATIN = st.text(st.sampled_from("abcdefgh"), min_size=2, max_size=8)
 def test_a_part_of_a_word_is_no_value(values: list[str], before: str, after: str) -> None:
     longest = max(map(len, values))
     word = f"{before}{values[0]}{after}".ljust(longest + 1, "x")
-    assert LabelValues(values).within(f"it is {word} here") == set()
+    assert LabelValues(values).find_within(f"it is {word} here") == set()
 
 
 @given(st.lists(WORDS, min_size=2, max_size=2, unique=True))
 def test_two_values_in_a_sentence_are_two(values: list[str]) -> None:
     one, two = values
     if f" {one} " not in f" {two} " and f" {two} " not in f" {one} ":
-        assert LabelValues(values).within(f"either {one}, or {two}") == {one, two}
+        assert LabelValues(values).find_within(f"either {one}, or {two}") == {one, two}
 
 
 @pytest.mark.process
@@ -183,8 +183,8 @@ def test_two_values_in_a_sentence_are_two(values: list[str]) -> None:
 def test_a_long_text_is_searched_in_one_pass(unit: str) -> None:
     """Time that grows with the square of the length would outlast the runner's limit."""
     values = LabelValues(["red", "dark red", "A", "1", "正面", *(f"value {n}" for n in range(50))])
-    values.within(unit * (200_000 // len(unit)))
-    values.named(unit * (200_000 // len(unit)))
+    values.find_within(unit * (200_000 // len(unit)))
+    values.match_whole(unit * (200_000 // len(unit)))
     score_labels(unit * (200_000 // len(unit)), {"answer": "red"}, {"answer": ["red", "green"]})
 
 

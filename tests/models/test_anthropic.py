@@ -30,7 +30,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, family_of
+from coeval.models.dialects.anthropic_messages import ANTHROPIC, ANTHROPIC_MODELS, find_claude_family
 from coeval.models.dialects.dialect import FieldRejected, ListedModel
 from coeval.models.metering.account_file import Terms
 from coeval.models.metering.meter import Ledger
@@ -392,7 +392,7 @@ def test_a_retired_model_is_not_listed_and_an_id_may_hold_anything() -> None:
         json.dumps({"data": models, "has_more": True, "last_id": "a b&c"}).encode()
     )
     assert page.models == (ListedModel("a b&c", bounds=False), ListedModel("new", bounds=False))
-    assert ANTHROPIC_MODELS.path(page.next) == "/v1/models?limit=1000&after_id=a%20b%26c"
+    assert ANTHROPIC_MODELS.page_path(page.next) == "/v1/models?limit=1000&after_id=a%20b%26c"
 
 
 # The table of families
@@ -400,7 +400,7 @@ def test_a_retired_model_is_not_listed_and_an_id_may_hold_anything() -> None:
 
 def test_a_family_is_known_however_a_host_spells_the_model() -> None:
     spelled = ("claude-opus-4-1", "claude-opus-4-1@20250805", "anthropic.claude-opus-4-1-20250805-v1:0")
-    assert len({family_of(model) for model in spelled}) == 1
-    assert family_of("claude-3-7-sonnet-latest").budgets
-    assert family_of("us.anthropic.claude-sonnet-4-6") == family_of("claude-sonnet-4-6")
-    assert family_of("claude-brand-7") == family_of("claude-haiku-5-5")
+    assert len({find_claude_family(model) for model in spelled}) == 1
+    assert find_claude_family("claude-3-7-sonnet-latest").budgets
+    assert find_claude_family("us.anthropic.claude-sonnet-4-6") == find_claude_family("claude-sonnet-4-6")
+    assert find_claude_family("claude-brand-7") == find_claude_family("claude-haiku-5-5")

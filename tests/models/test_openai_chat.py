@@ -19,7 +19,7 @@ from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import HOSTS
-from coeval.models.dialects.openai_answer import astray
+from coeval.models.dialects.openai_answer import explain_missing_version
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 from coeval.models.metering.meter import Ledger
 
@@ -124,12 +124,12 @@ async def test_a_base_url_without_v1_is_told_which_one_to_try() -> None:
     ],
 )
 def test_what_is_not_for_want_of_v1_names_no_other_url(status: int, body: bytes, url: str) -> None:
-    assert astray(status, body, url, Redactor()) is None
+    assert explain_missing_version(status, body, url, Redactor()) is None
 
 
 def test_a_host_called_v1_is_not_a_path() -> None:
     assert "try http://v1.example/v1" in str(
-        astray(404, b'{"detail": "Not Found"}', "http://v1.example", Redactor())
+        explain_missing_version(404, b'{"detail": "Not Found"}', "http://v1.example", Redactor())
     )
 
 

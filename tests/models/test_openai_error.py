@@ -26,7 +26,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
-from coeval.models.dialects.openai_answer import astray, decode, explain
+from coeval.models.dialects.openai_answer import decode, explain, explain_missing_version
 from coeval.models.dialects.openai_chat import OPENAI_CHAT
 
 
@@ -389,7 +389,7 @@ def test_no_part_of_an_error_shows_a_credential() -> None:
 def test_a_404_of_an_api_that_was_reached_names_no_other_url() -> None:
     for code in ("DeploymentNotFound", "404"):
         body = json.dumps({"error": {"code": code, "message": "Resource not found"}}).encode()
-        assert astray(404, body, "https://res.openai.azure.com", Redactor()) is None
+        assert explain_missing_version(404, body, "https://res.openai.azure.com", Redactor()) is None
 
 
 def test_a_choice_that_was_broken_off_fails_as_its_own_error_says() -> None:

@@ -30,7 +30,7 @@ from coeval.core.records import Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import FieldRejected, SchemaRejected
 from coeval.models.dialects.openai_answer import explain
-from coeval.models.dialects.refusals import refusal_of
+from coeval.models.dialects.refusals import classify_refusal
 
 HELLO = (Message("user", "Grade it, in JSON."),)
 LEVELS = Schema("scores", {"type": "object", "properties": {"tone": {"enum": ["High", "Low"]}}})
@@ -243,8 +243,8 @@ def test_the_gateways_own_advice_is_cut_off_a_message(tail: str) -> None:
 
 @pytest.mark.parametrize("status", [400, 422])
 def test_a_prompt_that_speaks_of_seeds_is_no_refusal_of_one(status: int) -> None:
-    assert refusal_of(status, "The prompt 'When do I sow seeds?' is empty") is None
-    assert isinstance(refusal_of(status, "guided_grammar is set twice"), SchemaRejected)
+    assert classify_refusal(status, "The prompt 'When do I sow seeds?' is empty") is None
+    assert isinstance(classify_refusal(status, "guided_grammar is set twice"), SchemaRejected)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_prompt_that_speaks_of_seeds_is_no_refusal_of_one(status: int) -> None
 def test_a_field_in_quotes_is_refused_rather_than_the_schema(
     words: str, param: str, kind: type[BadRequest]
 ) -> None:
-    assert type(refusal_of(400, words, param=param)) is kind
+    assert type(classify_refusal(400, words, param=param)) is kind
 
 
 async def test_a_limit_that_was_raised_for_one_answer_ends_no_model() -> None:

@@ -32,7 +32,7 @@ from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report, ReportTable, format_rows
 from coeval.reports.experiment.run_choices import RunChoices
 from coeval.reports.folder_report import open_folder_report
-from coeval.reports.site.page import choice_data
+from coeval.reports.site.page import encode_choice
 from coeval.reports.site.report_file import write_report
 from coeval.store.rundir import RunDir
 
@@ -300,7 +300,7 @@ def test_a_chosen_slice_shows_exactly_the_figures_of_python(
 
 def test_rows_of_a_page_are_rounded_only_as_far_as_nobody_reads(choices: RunChoices) -> None:
     found = choices.report_choice([("task", "story")])
-    data = json.loads(choice_data(found, choices.evidence.students))
+    data = json.loads(encode_choice(found, choices.evidence.students))
     for table in tables_of(found):
         for cells, texts, row in zip(
             data["tables"][table.name]["rows"],
@@ -430,7 +430,7 @@ def test_view_shows_the_figures_of_a_combination(
     pairs = [("task", "story"), ("judge", "ann"), ("judge", "eve")]
     answered = server.ask(f"/f/0/api/figures?{urlencode(pairs)}")
     needed = choices.report_choice(pairs)
-    assert answered.value == json.loads(choice_data(needed, choices.evidence.students))
+    assert answered.value == json.loads(encode_choice(needed, choices.evidence.students))
     seen = opened(browser, server.address, f"f/0/report?token={server.token}")
     page = seen.page
     assert "data-choice" not in page.content(), "the server computes what is chosen"

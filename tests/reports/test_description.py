@@ -14,7 +14,7 @@ from coeval.cli.views.description_view import described_experiment
 from coeval.pipeline.config.load_file import load_config
 from coeval.reports.content import Report
 from coeval.reports.description_report import description_report
-from coeval.reports.planned_prompts import planned_values
+from coeval.reports.planned_prompts import count_planned_values
 
 
 def described(lab: Lab) -> Report:
@@ -56,7 +56,7 @@ def test_answers_that_exist_are_nobody_asked_and_checks_are_told(
     report = described(lab)
     assert column(report, "prompts", "models") == ["ann"]
     assert column(report, "models", "model") == ["ann", "prod"]
-    assert column(report, "tasks", "evaluation") == ["checks are computed, no judge is asked"]
+    assert column(report, "tasks", "evaluation") == ["checks, no judge"]
     lab.tasks[0] |= {"rubric": {"right": "It is."}, "weights": {"right": 2.0}, "judging": "pairwise"}
     lab.models.append(model("jan", "judge"))
     report = described(lab)
@@ -117,7 +117,7 @@ def test_calls_and_records_are_those_of_the_run(tmp_path: Path, monkeypatch: pyt
     lab.run()
     assert column(report, "phases", "records")[2:5] == list(lab.counts())
     assert column(report, "cost_by_phase", "calls") == [*requested.phases()[2:], len(requested.requests)]
-    assert described(lab).facts[0] == "what is left of a run that has begun"
+    assert described(lab).facts[0] == "the rest of a started run"
     assert column(described(lab), "phases", "owed") == [0] * 6
 
 
@@ -166,5 +166,5 @@ def test_of_very_many_items_the_first_are_counted(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr("coeval.reports.planned_prompts.MOST_DRAWN", 5)
     lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=8)])
     found = described_experiment(load_config(lab.file), load_keys(None))
-    counts = planned_values(found.preview.plan.setups[0], found.preview)
+    counts = count_planned_values(found.preview.plan.setups[0], found.preview)
     assert max(counts.values()) <= 5

@@ -21,7 +21,7 @@ from coeval.reports.drawn_pictures import LIGHT, draw_figures
 from coeval.reports.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
-from coeval.reports.view.view_app import view_page
+from coeval.reports.view.view_app import render_view_page
 
 SCRIPT = "</script><script>window.hacked=1</script>"
 IMAGE = "<img src=x onerror=window.hacked=2>"
@@ -252,7 +252,7 @@ def test_the_page_that_waits_for_a_report_can_be_read(browser: Browser, server: 
     """It is there for a moment only, so its text is held while the server's styles stay."""
     seen = opened(browser, server.address, f"?all&token={server.token}")
     page = seen.page
-    held = {"status": 202, "body": view_page("waiting"), "content_type": "text/html"}
+    held = {"status": 202, "body": render_view_page("waiting"), "content_type": "text/html"}
     page.route("**/f/0/report", lambda requested: requested.fulfill(**held))
     page.goto(f"{server.address}f/0/report")
     assert page.locator("h1").inner_text() == "The report is being made"

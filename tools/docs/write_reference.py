@@ -18,7 +18,7 @@ from coeval.cli import main as cli
 from coeval.cli.eval_framework.command import make_app as eval_framework
 from coeval.core.records import LABELS_KEY
 from coeval.models.catalog import HOSTS, Host
-from coeval.models.dialects.anthropic_messages import family_of
+from coeval.models.dialects.anthropic_messages import find_claude_family
 from coeval.pipeline.config import rules
 from coeval.pipeline.config.json_schema import FOLLOWING, build_schema_text
 from coeval.pipeline.prompts import NEEDS, VARIABLES
@@ -257,7 +257,9 @@ def _refusals() -> str:
     )
 
 
-_ANSWER, _THINKING_ANSWER = (family_of(f"claude-{name}").max_tokens for name in ("haiku-4-5", "opus-5"))
+_ANSWER, _THINKING_ANSWER = (
+    find_claude_family(f"claude-{name}").max_tokens for name in ("haiku-4-5", "opus-5")
+)
 _CLAUDE = (
     "`anthropic` is asked by the Messages API, version 2023-06-01, at a `base_url` with or without `/v1`. "
     "What a family of Claude takes stands in `src/coeval/models/dialects/anthropic_messages.py`; "

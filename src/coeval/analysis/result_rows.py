@@ -86,6 +86,6 @@ def _student_rank(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, f
         "student" in row.removed,
         row.score is None,
         row.partial,
-        -(row.score or 0.0),
+        -round(row.score or 0.0, 9),  # as `Ranking.order`
         row.student,
     )

@@ -18,7 +18,7 @@ import msgspec
 
 from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.core.foreign import decode
-from coeval.judging.checks.check_options import detected_language
+from coeval.judging.checks.check_options import detect_language
 
 # --- Sentences
 #
@@ -398,7 +398,7 @@ class Language:
             lambda text: tuple(self._punkt.sentences(text) if self._punkt else plain_sentences(text))
         )
         self.word_runs: Callable[[str], tuple[str, ...]] = memoised(lambda text: tuple(word_runs(text)))
-        self.detect: Callable[[str], str | None] = memoised(detected_language)
+        self.detect: Callable[[str], str | None] = memoised(detect_language)
 
     @cached_property
     def missing_resources(self) -> tuple[str, ...]:

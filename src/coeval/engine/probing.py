@@ -335,7 +335,7 @@ async def _report(
     endpoint = Endpoint(address.url, address.signer, Limiter(), secrets, address.host.headers)
     endpoint.exempt_names((*names, *chain.from_iterable(names.values())))
     try:
-        await check_reachable(endpoint, address.dialect.model_list.path(None), "GET")
+        await check_reachable(endpoint, address.dialect.model_list.page_path(None), "GET")
         async with asyncio.timeout(_PATIENCE_S):
             listed = await list_models(http, endpoint, address.dialect)
     except ModelError as error:

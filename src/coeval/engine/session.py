@@ -192,7 +192,7 @@ class Session:
         if (left := self._to_come.get(place)) is not None:
             self._to_come[place] = left - 1
             if left == 1:
-                batches.submit(work.model)
+                batches.submit_parked(work.model)
 
     async def await_next_round(self) -> bool:
         """Submit batches and wait for results; False where none will come or the session does not wait.
@@ -204,7 +204,7 @@ class Session:
             return False
         try:
             more = await await_unless_interrupted(
-                batches.more(), self.context.interrupt, "the run is being interrupted"
+                batches.wait_for_results(), self.context.interrupt, "the run is being interrupted"
             )
         except Draining:
             self.interrupted = True
@@ -218,7 +218,7 @@ class Session:
 
     def _tell_of_short(self, batches: Batches) -> None:
         """Results of batch jobs that are missing: a warning, and a line among the errors."""
-        for job in batches.short():
+        for job in batches.pop_short_jobs():
             message = f"batch {job.id} of {job.name}: {job.note}"
             self.context.watcher.warn(message)
             line = ErrorLine(
@@ -359,7 +359,7 @@ async def open_session(
     batches: Batches | None = None
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
-        ledger.budget_gate.free_jobs_money = batches.free_money
+        ledger.budget_gate.free_jobs_money = batches.submit_for_money
         batches.when_one_ends = ledger.budget_gate.serve_waiting
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
@@ -379,13 +379,13 @@ async def open_session(
             Journal(accounts.errors, note_torn) as journal,
         ):
             session = Session(models, ledger, journal, board, accounts, context, batches)
-            if not context.batching.mode.asks:
+            if not context.batching.mode.calls_models:
                 models.drain()
             yield session
         if context.store is not None and context.store.hits:
             context.watcher.note(f"{context.store.hits:,} answers came from the store, at no cost")
         if batches is not None and session.clears_batches and not session.interrupted:
-            batches.clear()  # the journal is closed: what was made of results is on disk
+            batches.remove_recorded()  # the journal is closed: what was made of results is on disk
     finally:
         ledger.close()
 

@@ -77,56 +77,58 @@ _NO_ARTICLE_BEFORE = re.compile(
 _SENTENCE_ENDS = ".!?:;…"
 
 
-def normalise(text: str) -> str:
+def normalise_label(text: str) -> str:
     """Normalise ``text`` for label comparison: NFKC, case folded, words separated by single blanks, trimmed.
 
     Punctuation, quotes, emphasis and blanks around it are trimmed, but not a number's sign. A text of nothing
     else is kept, so that a label ``?`` can be answered.
     """
-    text = _folded(text)
-    start, end = _bare_span(text)
+    text = _fold(text)
+    start, end = _span_without_marks(text)
     return text[start:end] or text
 
 
 class LabelValues:
-    """Values of one attribute in declared order; of two spellings the first is kept."""
+    """The declared values of one label attribute; of two spellings the first is kept."""
 
     def __init__(self, values: Sequence[str]) -> None:
-        self._folded: dict[str, str] = {}
+        self._fold: dict[str, str] = {}
         for value in values:
-            self._folded.setdefault(_folded(value), value)
+            self._fold.setdefault(_fold(value), value)
         bare: dict[str, set[str]] = {}
-        for value in self._folded.values():
-            bare.setdefault(normalise(value), set()).add(value)
+        for value in self._fold.values():
+            bare.setdefault(normalise_label(value), set()).add(value)
         self._bare = {text: next(iter(those)) for text, those in bare.items() if len(those) == 1}
-        self._longest = max(map(len, self._folded), default=0)
-        marks = [mark for mark in _QUOTES_AND_MARKS if not any(mark in value for value in self._folded)]
+        self._longest = max(map(len, self._fold), default=0)
+        marks = [mark for mark in _QUOTES_AND_MARKS if not any(mark in value for value in self._fold)]
         around = f"[{''.join(marks)}]*" if marks else ""
         self._parting = re.compile(_PARTING.format(marks=around))
         self._sought: dict[str, str] = {}
-        for value in self._folded.values():
-            if not all(map(_is_around, _plain(value).strip())):  # punctuation alone is not looked for
-                self._sought.setdefault(_search(value.strip(), self._parting).text, value)
+        for value in self._fold.values():
+            if not all(
+                map(_is_surrounding_mark, _unify_spelling(value).strip())
+            ):  # punctuation alone is not looked for
+                self._sought.setdefault(_prepare_search(value.strip(), self._parting).text, value)
         self._lengths = sorted({len(words) for words in self._sought}, reverse=True)
         firsts = "".join(sorted({re.escape(words[0]) for words in self._sought}))
         self._first = re.compile(f"[{firsts}]") if firsts else None
 
-    def named(self, text: str) -> str | None:
+    def match_whole(self, text: str) -> str | None:
         """Return the declared value that ``text`` as a whole is, else None."""
-        text = _folded(text)
-        start, end = _bare_span(text)
+        text = _fold(text)
+        start, end = _span_without_marks(text)
         if end - start > self._longest:
             return None
         if start == end:
-            return self._folded.get(text)
+            return self._fold.get(text)
         left = text[max(0, start - _MOST_AROUND) : end + _MOST_AROUND]
         while left:
-            if left in self._folded:
-                return self._folded[left]
-            left = _peeled(left)
+            if left in self._fold:
+                return self._fold[left]
+            left = _peel_marks(left)
         return self._bare.get(text[start:end])
 
-    def within(self, text: str) -> set[str]:
+    def find_within(self, text: str) -> set[str]:
         """Find the declared values in ``text`` as whole words.
 
         Not counted: a part of a longer value ("true" in "not true"), of a hyphenated word or of a number, and
@@ -135,53 +137,53 @@ class LabelValues:
         """
         return {value for value, _ in self._occurrences(text)}
 
-    def stated(self, text: str) -> set[str]:
-        """Return the declared value that ``text`` says, if any: as a whole, as its first clause, or as the
-        only one of that clause, which it begins or ends."""
+    def find_stated(self, text: str) -> set[str]:
+        """Return the declared value that ``text`` states, if any: as a whole, as its first clause, or as the
+        only value in that clause, which it begins or ends."""
         text = text.strip()
         clause = text[: end.start()] if (end := _CLAUSE_END.search(text)) else text
-        if value := self.named(text) or self.named(clause):
+        if value := self.match_whole(text) or self.match_whole(clause):
             return {value}
         occurrences = set(self._occurrences(clause))
         values = {value for value, _ in occurrences}
         return values if len(values) == 1 and any(at_end for _, at_end in occurrences) else set()
 
     def _occurrences(self, text: str) -> Iterator[tuple[str, bool]]:
-        """Yield the values within ``text``, each with whether no word is before it, or none behind it."""
+        """Yield the values within ``text``, and whether each is its first or last word."""
         if self._first is None:
             return
-        searched = _search(text, self._parting)
+        searched = _prepare_search(text, self._parting)
         words_begin = next((n for n, mark in enumerate(searched.text) if mark.isalnum()), 0)
         words_end = next((n for n in range(len(searched.text), 0, -1) if searched.text[n - 1].isalnum()), 0)
         reached = 0
         for first in self._first.finditer(searched.text):
             start = first.start()
-            words = self._begins(searched, start)
+            words = self._longest_value_at(searched, start)
             if words is None or start + len(words) <= reached:  # none, or a part of the value before
                 continue
             reached = start + len(words)
             if not _NEGATED.search(searched.text, max(0, start - _LONGEST_NEGATION), start):
                 yield self._sought[words], start <= words_begin or reached >= words_end
 
-    def _begins(self, searched: _Search, start: int) -> str | None:
-        """The longest value, as it is sought, that stands at ``start`` by itself."""
+    def _longest_value_at(self, searched: _SearchText, start: int) -> str | None:
+        """Return the longest value, in its searched form, that is a whole word at ``start``."""
         for length in self._lengths:
             words = searched.text[start : start + length]
-            if words in self._sought and searched.stands_alone(start, start + len(words)):
+            if words in self._sought and searched.is_whole_word(start, start + len(words)):
                 return words
         return None
 
 
 @lru_cache(maxsize=256)  # a run has few attributes, and compares every answer with them
-def label_values(values: tuple[str, ...]) -> LabelValues:
+def cached_label_values(values: tuple[str, ...]) -> LabelValues:
     return LabelValues(values)
 
 
-class _Search(NamedTuple):
-    """A text as values are sought in it: ``text`` is case folded, its words are parted by single blanks.
+class _SearchText(NamedTuple):
+    """A text prepared for searching values: ``text`` is case folded, its words separated by single blanks.
 
-    ``cased`` is as long, and in the letters' own case. ``glued`` are the blanks that stand for ``-`` or
-    ``_`` alone: what they join is one word to a reader. ``dashes`` are those that stand for a dash amid
+    ``cased`` is as long, in the original case. ``glued``: positions of blanks that replace ``-`` or ``_``
+    alone, which join one word to a reader. ``dashes``: positions of blanks that replace a dash amid
     blanks.
     """
 
@@ -190,26 +192,28 @@ class _Search(NamedTuple):
     glued: Set[int]
     dashes: Set[int]
 
-    def stands_alone(self, start: int, end: int) -> bool:
-        """Whether what stands there is no part of a longer word, of a number or of an abbreviation."""
+    def is_whole_word(self, start: int, end: int) -> bool:
+        """Check whether the span is no part of a longer word, of a number or of an abbreviation."""
         text = self.text
         if end - start == 1 and text[start].isalpha() and not _UNPARTED.match(text[start]):
-            return self._bounded(start, end) and self._letter_stands(start, end)
-        return self._bounded(start, end)
+            return self._has_word_boundaries(start, end) and self._is_single_letter_label(start, end)
+        return self._has_word_boundaries(start, end)
 
-    def _bounded(self, start: int, end: int) -> bool:
+    def _has_word_boundaries(self, start: int, end: int) -> bool:
         text = self.text
         before, after = text[max(0, start - 1) : start], text[end : end + 1]
-        if not _UNPARTED.match(text[start]) and (_goes_on(before) or start - 1 in self.glued):
+        if not _UNPARTED.match(text[start]) and (_continues_word(before) or start - 1 in self.glued):
             return False
-        if not _UNPARTED.match(text[end - 1]) and (_goes_on(after) or end in self.glued):
+        if not _UNPARTED.match(text[end - 1]) and (_continues_word(after) or end in self.glued):
             return False
-        if text[start].isdigit() and (before == "-" or _parts_number(text[max(0, start - 2) : start][::-1])):
+        if text[start].isdigit() and (
+            before == "-" or _continues_number(text[max(0, start - 2) : start][::-1])
+        ):
             return False
-        return not (text[end - 1].isdigit() and _parts_number(text[end : end + 2]))
+        return not (text[end - 1].isdigit() and _continues_number(text[end : end + 2]))
 
-    def _letter_stands(self, start: int, end: int) -> bool:
-        """Whether a single letter is no article or pronoun, and no piece of "e.g.", "it's" or "A-"."""
+    def _is_single_letter_label(self, start: int, end: int) -> bool:
+        """Check whether a single letter is no article or pronoun, and no piece of "e.g.", "it's" or "A-"."""
         text, cased = self.text, self.cased
         around = text[max(0, start - 2) : start][::-1], text[end : end + 2]
         if any(part[:1] in tuple("'.") and part[1:].isalnum() for part in around) or around[1][:1] == "-":
@@ -220,8 +224,8 @@ class _Search(NamedTuple):
         return amid and cased[start].isupper()
 
 
-def _search(text: str, parting: re.Pattern[str]) -> _Search:
-    cased = _plain(text)
+def _prepare_search(text: str, parting: re.Pattern[str]) -> _SearchText:
+    cased = _unify_spelling(text)
     text = cased.casefold()
     if len(text) != len(cased):  # ß is ss
         cased = "".join(character * len(character.casefold()) for character in cased)
@@ -239,22 +243,22 @@ def _search(text: str, parting: re.Pattern[str]) -> _Search:
         length += 1
         reached = joint.end()
     pieces.append(slice(reached, None))
-    return _Search(" ".join(text[p] for p in pieces), " ".join(cased[p] for p in pieces), glued, dashes)
+    return _SearchText(" ".join(text[p] for p in pieces), " ".join(cased[p] for p in pieces), glued, dashes)
 
 
-def _goes_on(beside: str) -> bool:
-    """Whether a word goes on in the character beside it (empty at either end of the text)."""
+def _continues_word(beside: str) -> bool:
+    """Check whether a word continues in the adjacent character (empty at either end of the text)."""
     if not beside or _UNPARTED.match(beside):
         return False
     return beside.isalnum() or beside in _SIGNS or unicodedata.category(beside).startswith("M")
 
 
-def _parts_number(beside: str) -> bool:
-    """Whether a number goes on: what stands beside its digit, nearest first, is ``.5`` or ``/5``."""
+def _continues_number(beside: str) -> bool:
+    """Check whether a number continues in the two adjacent characters, nearest first: ``.5`` or ``/5``."""
     return len(beside) == 2 and beside[0] in ".,:/" and beside[1].isdigit()
 
 
-def _plain(text: str) -> str:
+def _unify_spelling(text: str) -> str:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     text = text.translate(_SPELLINGS)
@@ -262,40 +266,40 @@ def _plain(text: str) -> str:
     return _BLANK_BEFORE_PERCENT.sub("", text) if "%" in text or "‰" in text else text
 
 
-def _folded(text: str) -> str:
-    text = unicodedata.normalize("NFKC", _plain(text).casefold())
+def _fold(text: str) -> str:
+    text = unicodedata.normalize("NFKC", _unify_spelling(text).casefold())
     return _BETWEEN_WORDS.sub(" ", text).strip()
 
 
-def _bare_span(text: str) -> tuple[int, int]:
-    """Where ``text`` begins and ends without what stands around it."""
+def _span_without_marks(text: str) -> tuple[int, int]:
+    """Return where ``text`` begins and ends without the marks around it."""
     start, end = 0, len(text)
-    while start < end and _is_around(text[start]) and not _is_sign(text, start):
+    while start < end and _is_surrounding_mark(text[start]) and not _is_minus_sign(text, start):
         start += 1
-    while end > start and _is_around(text[end - 1]):
+    while end > start and _is_surrounding_mark(text[end - 1]):
         end -= 1
     return start, end
 
 
-def _peeled(text: str) -> str:
-    """``text`` with one thing less around it: a pair of quotes or brackets, else a mark at its end, else
-    one at its beginning; empty where there is none. So ``**A-**.`` is ``A-`` before it is ``A``."""
+def _peel_marks(text: str) -> str:
+    """Remove one thing around ``text``: a pair of quotes or brackets, else a mark at its end, else one at its
+    beginning; return '' if there is none. So ``**A-**.`` is ``A-`` before it is ``A``."""
     first, last = text[0], text[-1]
-    opens = _is_around(first) and not _is_sign(text, 0)
+    opens = _is_surrounding_mark(first) and not _is_minus_sign(text, 0)
     if opens and len(text) > 1 and last == _BRACKETS.get(first, first):
         return text[1:-1].strip()
-    if _is_around(last):
+    if _is_surrounding_mark(last):
         return text[:-1].strip()
     return text[1:].strip() if opens else ""
 
 
-def _is_around(character: str) -> bool:
+def _is_surrounding_mark(character: str) -> bool:
     if character in _MEANT:
         return False
     return character == " " or unicodedata.category(character).startswith("P")
 
 
-def _is_sign(text: str, at: int) -> bool:
+def _is_minus_sign(text: str, at: int) -> bool:
     return text[at] == "-" and text[at + 1 : at + 2].isdigit()
 
 
@@ -340,22 +344,26 @@ def score_labels(
 ) -> dict[str, LabelScore]:
     """Compare ``response`` with the ``expected`` value of each label.
 
-    ``declared`` are the possible values of each label. The prediction is one of them, as declared, or None
-    where the answer states none of them, or several.
+    ``declared``: the possible values of each label. The prediction is one of them, as declared, or None if
+    the answer states none of them, or several.
     """
-    answer = _LabelAnswer(response, tuple(map(_name, expected)))
+    answer = _LabelAnswer(response, tuple(map(_fold_name, expected)))
     scores: dict[str, LabelScore] = {}
     for label, value in expected.items():
-        known = declared.get(label, ())
-        values = label_values(tuple(known) if value in known else (*known, value))
-        needed = values.named(value) or value
-        predicted = answer.value_of(_name(label), values, single=len(expected) == 1)
-        scores[label] = LabelScore(expected=needed, predicted=predicted, match=predicted == needed)
+        declared_values = declared.get(label, ())
+        values = cached_label_values(
+            tuple(declared_values) if value in declared_values else (*declared_values, value)
+        )
+        expected_value = values.match_whole(value) or value
+        predicted = answer.find_value(_fold_name(label), values, single=len(expected) == 1)
+        scores[label] = LabelScore(
+            expected=expected_value, predicted=predicted, match=predicted == expected_value
+        )
     return scores
 
 
 class _Statement(NamedTuple):
-    """What an answer says on one of its lines, and the name that it says it under (`_subject`)."""
+    """What an answer states on a line, under a name that `_resolve_name` returned."""
 
     line: int
     name: str
@@ -372,45 +380,51 @@ class _LabelAnswer:
 
     @cached_property
     def statements(self) -> Sequence[_Statement]:
-        return _statements(self.text, self._labels)
+        return _find_statements(self.text, self._labels)
 
-    def value_of(self, label: str, values: LabelValues, *, single: bool) -> str | None:
-        """Return the one value that the answer gives to ``label``; None where it gives none, or several.
+    def find_value(self, label: str, values: LabelValues, *, single: bool) -> str | None:
+        """Return the one value that the answer gives to ``label``; None if it gives none, or several.
 
-        The whole answer goes first, then the last line that states a value: under the label's name, in a box,
-        for a single label under another name of an answer; then the first line. Words are sought last, and
-        only in what the label's name introduces, where there is such a thing.
+        The whole answer goes first, then the last line that states a value: under the label's name, in a
+        box, for a single label under another name of an answer; then the first line. Words are searched
+        last, and only in what the label's name introduces, if it introduces anything.
         """
-        if (value := values.named(self.text)) is not None:
+        if (value := values.match_whole(self.text)) is not None:
             return value
-        own = self._under(label, _BOX_NAME) if single else self._under(label) or self._under(_BOX_NAME)
-        general = self._under(_ANSWER) if single else []
+        own = (
+            self._statements_named(label, _BOX_NAME)
+            if single
+            else self._statements_named(label) or self._statements_named(_BOX_NAME)
+        )
+        general = self._statements_named(_ANSWER) if single else []
         if single and not own and not general:
-            general = self._under(_RESULT) or self._only_pair()
-        if stated := _last_values([*own, *general], label, values.stated):
-            return _only(stated)
-        if (value := values.named(self.text.strip().partition("\n")[0])) is not None:
+            general = self._statements_named(_RESULT) or self._find_only_pair()
+        if stated := _read_last_values([*own, *general], label, values.find_stated):
+            return _single_value(stated)
+        if (value := values.match_whole(self.text.strip().partition("\n")[0])) is not None:
             return value
-        if (within := _last_values(own or general, label, values.within)) or own:
-            return _only(within)
+        if (within := _read_last_values(own or general, label, values.find_within)) or own:
+            return _single_value(within)
         # Of an answer that is JSON and nothing else, its values are all that is said.
-        said = [statement.text for statement in self.statements if statement.in_json]
-        texts = said if said and _ONLY_JSON.fullmatch(self.text) else [self.text]
-        return _only({value for text in texts for value in values.within(text)})
+        json_texts = [statement.text for statement in self.statements if statement.in_json]
+        texts = json_texts if json_texts and _ONLY_JSON.fullmatch(self.text) else [self.text]
+        return _single_value({value for text in texts for value in values.find_within(text)})
 
-    def _under(self, *names: str) -> list[_Statement]:
+    def _statements_named(self, *names: str) -> list[_Statement]:
         return [statement for statement in self.statements if statement.name in names]
 
-    def _only_pair(self) -> list[_Statement]:
-        """The one pair of an answer that says nothing else."""
+    def _find_only_pair(self) -> list[_Statement]:
+        """Return the one pair of an answer that says nothing else."""
         pairs = [statement for statement in self.statements if statement.in_json] or self.statements
         if len(pairs) != 1 or len(pairs[0].name.split()) > _MOST_NAME_WORDS:
             return []
         return list(pairs) if pairs[0].in_json or "\n" not in self.text.strip() else []
 
 
-def _last_values(statements: Iterable[_Statement], label: str, read: Callable[[str], Set[str]]) -> Set[str]:
-    """Return what the last line that gives values gives; on one line, the label's own name goes first."""
+def _read_last_values(
+    statements: Iterable[_Statement], label: str, read: Callable[[str], Set[str]]
+) -> Set[str]:
+    """Return the values on the last line that gives any; on one line, the label's own name goes first."""
 
     def order(statement: _Statement) -> tuple[int, bool]:
         return -statement.line, statement.name != label
@@ -421,17 +435,16 @@ def _last_values(statements: Iterable[_Statement], label: str, read: Callable[[s
     return frozenset()
 
 
-def _only(found: Iterable[str]) -> str | None:
-    values = list(found)
-    return values[0] if len(values) == 1 else None
+def _single_value(values: Set[str]) -> str | None:
+    return next(iter(values)) if len(values) == 1 else None
 
 
-def _name(text: str) -> str:
+def _fold_name(text: str) -> str:
     """Fold a label's name, or what precedes a colon."""
-    return normalize_name(normalise(text))
+    return normalize_name(normalise_label(text))
 
 
-def _subject(name: str, labels: Sequence[str]) -> str:
+def _resolve_name(name: str, labels: Sequence[str]) -> str:
     """Return the label that a folded name means, `_ANSWER` or `_RESULT` for such a name, else the name."""
     if name in labels:
         return name
@@ -443,88 +456,89 @@ def _subject(name: str, labels: Sequence[str]) -> str:
     return noun if noun in labels else _ANSWER_NOUNS[noun]
 
 
-def _statements(response: str, labels: tuple[str, ...]) -> list[_Statement]:
-    """Find what ``response`` states in boxes, tags, JSON and lines. Where JSON does, lines before its end do
-    not count."""
-    known = {*labels, _ANSWER, _RESULT}
-    in_json = list(_json_statements(response, labels))
-    text = _plain(response)
+def _find_statements(response: str, labels: tuple[str, ...]) -> list[_Statement]:
+    """Find what ``response`` states in boxes, tags, JSON and lines. If JSON states a label, lines before its
+    end do not count."""
+    known_names = {*labels, _ANSWER, _RESULT}
+    in_json = list(_find_json_statements(response, labels))
+    text = _unify_spelling(response)
     lines = text.split("\n")
     first = 0
-    if any(statement.name in known for statement in in_json):
+    if any(statement.name in known_names for statement in in_json):
         first = text.count("\n", 0, max(text.rfind("}"), text.rfind("]"))) + 1
-    found = [*in_json, *_boxes(text), *_tags(text, labels)]
+    statements = [*in_json, *_find_boxed(text), *_find_tagged(text, labels)]
     following = ""
     for number in range(len(lines) - 1, first - 1, -1):
-        for name, said in _line_statements(lines[number], labels):
-            if name in known and not said.strip(_EMPHASIS):
-                said = following  # a name is a heading there
-            if said.strip(_EMPHASIS):
-                found.append(_Statement(number, name, said))
+        for name, content in _find_line_statements(lines[number], labels):
+            if name in known_names and not content.strip(_EMPHASIS):
+                content = following  # a name is a heading there
+            if content.strip(_EMPHASIS):
+                statements.append(_Statement(number, name, content))
         following = lines[number] if lines[number].strip() else following
-    return found
+    return statements
 
 
-def _line_statements(line: str, labels: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+def _find_line_statements(line: str, labels: tuple[str, ...]) -> Iterator[tuple[str, str]]:
     """Yield what a line says, with its name: ``name: value``, "the correct answer is …"."""
     marks: list[tuple[str, int, int]] = []
     name, colon, _ = line.partition(":")
     if colon and len(name) <= _LONGEST_NAME:
-        marks.append((_subject(_name(name), labels), 0, len(name) + 1))
+        marks.append((_resolve_name(_fold_name(name), labels), 0, len(name) + 1))
     begin = len(name) + 1 if marks and marks[0][0] in {*labels, _ANSWER, _RESULT} else 0
     marks += [
-        (_name(phrase["label"] or _ANSWER), phrase.start(), phrase.end())
-        for phrase in _phrases(labels).finditer(line, begin)
+        (_fold_name(phrase["label"] or _ANSWER), phrase.start(), phrase.end())
+        for phrase in _phrase_pattern(labels).finditer(line, begin)
     ]
     for (name, _, start), (_, end, _) in pairwise([*marks, ("", len(line), 0)]):
         yield name, line[start:end]
 
 
-@lru_cache(maxsize=256)  # as `label_values`
-def _phrases(labels: tuple[str, ...]) -> re.Pattern[str]:
+@lru_cache(maxsize=256)  # as `cached_label_values`
+def _phrase_pattern(labels: tuple[str, ...]) -> re.Pattern[str]:
     names = (r"[\s_-]+".join(map(re.escape, label.split())) for label in labels)
     return re.compile(_PHRASE.format(labels="|".join(names)), re.IGNORECASE)
 
 
-def _boxes(text: str) -> Iterator[_Statement]:
-    """What is in each ``\\boxed{…}``, without commands that only set a typeface."""
+def _find_boxed(text: str) -> Iterator[_Statement]:
+    r"""Yield the content of each ``\\boxed{…}``, without commands that only set a typeface."""
     for opening in islice(_BOX.finditer(text), _MOST_BOXES):
         depth = 1
         for brace in _BRACE.finditer(text, opening.end()):
             depth += 1 if brace.group() == "{" else -1
             if depth == 0:
-                said = _TYPEFACE.sub(r"\1", text[opening.end() : brace.start()])
-                yield _Statement(text.count("\n", 0, opening.start()), _BOX_NAME, said)
+                content = _TYPEFACE.sub(r"\1", text[opening.end() : brace.start()])
+                yield _Statement(text.count("\n", 0, opening.start()), _BOX_NAME, content)
                 break
 
 
-def _tags(text: str, labels: tuple[str, ...]) -> Iterator[_Statement]:
-    """What is in each ``<answer>…</answer>``, or behind the tag on its line where nothing closes it."""
+def _find_tagged(text: str, labels: tuple[str, ...]) -> Iterator[_Statement]:
+    """Yield the content of each ``<answer>…</answer>``, or the rest of the line if nothing closes the tag."""
     lowered = text.lower()
     for opening in islice(_TAG.finditer(text), _MOST_BOXES):
-        name = _subject(_name(opening[1]), labels)
+        name = _resolve_name(_fold_name(opening[1]), labels)
         if name in {*labels, _ANSWER, _RESULT}:
             end = lowered.find(f"</{opening[1].lower()}", opening.end())
-            said = text[opening.end() : end] if end >= 0 else text[opening.end() :].partition("\n")[0]
-            yield _Statement(text.count("\n", 0, opening.start()), name, said)
+            content = text[opening.end() : end] if end >= 0 else text[opening.end() :].partition("\n")[0]
+            yield _Statement(text.count("\n", 0, opening.start()), name, content)
 
 
-def _json_statements(response: str, labels: tuple[str, ...]) -> Iterator[_Statement]:
-    """What the objects of a JSON answer hold; nothing if there is no JSON."""
+def _find_json_statements(response: str, labels: tuple[str, ...]) -> Iterator[_Statement]:
+    """Yield the names and values in the objects of a JSON answer; nothing if there is no JSON."""
     if "{" not in response:
         return
     reached = line = 0
-    for at, value in _json_values(response):
+    for at, value in _read_json_values(response):
         line += response.count("\n", reached, at)
         reached = at
         for part in [value] if isinstance(value, Pairs) else value:
             if isinstance(part, Pairs):
-                for name, said in part:
-                    yield _Statement(line, _subject(_name(name), labels), _as_text(said), in_json=True)
+                for name, content in part:
+                    meaning = _resolve_name(_fold_name(name), labels)
+                    yield _Statement(line, meaning, _json_value_text(content), in_json=True)
 
 
-def _json_values(response: str) -> list[tuple[int, Any]]:
-    """Every valid object or array with where it begins, else the one that can be repaired."""
+def _read_json_values(response: str) -> list[tuple[int, Any]]:
+    """Return every valid object or array and where it begins, else the one that can be repaired."""
     if values := list(every_json(response)):
         return values
     try:
@@ -534,7 +548,7 @@ def _json_values(response: str) -> list[tuple[int, Any]]:
     return [(0, Pairs(value.items()) if isinstance(value, dict) else value)]
 
 
-def _as_text(value: Any) -> str:
+def _json_value_text(value: Any) -> str:
     if isinstance(value, list) and len(value) == 1:
         value = value[0]
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Parse judges' replies: levels, criteria met, labels, the better of two. What is no level is read as none.
+"""Parse judges' replies: levels, criteria met, labels, the better of two answers. Nothing is guessed.
 
-``8/10``, ``medium-high``, ``Very High`` or null are no levels: the factor is missing, is asked again, and may
-stay missing. A default score would be invented.
+``8/10``, ``medium-high``, ``Very High`` or null are no levels: the factor is missing, is requested again,
+and may stay missing. A default score would be invented.
 """
 
 from __future__ import annotations
@@ -42,45 +42,39 @@ _REASON_KEYS = ("reason", "rationale", "explanation", "justification", "reasons"
 
 
 @cache
-def _any_level(scale: RubricScale) -> re.Pattern[str]:
-    return re.compile(_level_after(scale), re.IGNORECASE)
+def _level_pattern(scale: RubricScale) -> re.Pattern[str]:
+    return re.compile(_level_expression(scale), re.IGNORECASE)
 
 
 @cache
-def _level_after(scale: RubricScale) -> str:
-    """A level as the value of what stands before, or in an object there; quotes may be wrong or missing."""
+def _level_expression(scale: RubricScale) -> str:
+    """Return a pattern of a level as the value of what precedes it, or in an object there; quotes may be
+    wrong or missing."""
     words = "|".join(map(re.escape, sorted(scale.levels, key=len, reverse=True)))
     return rf"""[:=]\s*(?:[{{\[][^{{}}]{{0,200}}?[:=]\s*)?[\"'`*“‘]*({words})(?!\w|\.\d)"""
 
 
-def _without_reasons(text: str) -> str:
+def _strip_reasons(text: str) -> str:
     return _REASON.sub("", text)
 
 
-def contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repaired: bool) -> set[str]:
+def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repaired: bool) -> set[str]:
     """Find the factors to which a reply gives two different levels, in any spelling and at any depth.
 
-    Parameters
-    ----------
-    scales:
-        each factor's
-    repaired:
-        whether the reply's JSON is damaged: then it is read as text too.
+    ``scales``: by factor; ``repaired``: the reply's JSON is damaged, so it is read as text too.
     """
     requested = [normalize_name(factor) for factor in scales]
-    stated = [each for _, value in every_json(text) for each in _stated(value, set(requested))]
-    found = set()
+    stated = [pair for _, value in every_json(text) for pair in _iterate_stated_values(value, {*requested})]
+    contradicted = set()
     for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         alone = requested.count(fold) == 1
-        named = [
-            given for name, given in stated if (normalize_name(name) == fold if alone else name == factor)
-        ]
-        levels = {level for given in named if (level := scale.level(given)) is not None}
+        values = (v for name, v in stated if (normalize_name(name) == fold if alone else name == factor))
+        levels = {level for value in values if (level := scale.level(value)) is not None}
         if repaired:
-            levels.update(_levels_after(factor, _without_reasons(text), scale, any_case=alone))
+            levels.update(_find_levels_after_name(factor, _strip_reasons(text), scale, any_case=alone))
         if len(levels) > 1:
-            found.add(factor)
-    return found
+            contradicted.add(factor)
+    return contradicted
 
 
 def is_contradicted(text: str, key: str) -> bool:
@@ -92,44 +86,44 @@ def is_contradicted(text: str, key: str) -> bool:
     return any(type(value) is not type(values[0]) or value != values[0] for value in values[1:])
 
 
-def levels_in(text: str, scale: RubricScale) -> set[str]:
+def find_levels(text: str, scale: RubricScale) -> set[str]:
     """Return every level that a reply gives to any key."""
-    return _known(_any_level(scale).findall(_without_reasons(text)), scale)
+    return _match_levels(_level_pattern(scale).findall(_strip_reasons(text)), scale)
 
 
-def _stated(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
-    """The names and values that JSON pairs, wherever in it they stand; only some of them are levels."""
+def _iterate_stated_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
+    """Yield the names and values that JSON pairs, at any depth; only some of the values are levels."""
     if isinstance(value, Pairs):
         names = [item for key, item in value if key in FACTOR_KEYS and isinstance(item, str)]
-        here = _scores_in(value)
+        here = _list_scores(value)
         yield from ((name, score) for score in here for name in names)
         for key, item in value:
             if not isinstance(item, list | Pairs):
                 yield key, item
                 continue
-            scores = _scores_in(item) if isinstance(item, Pairs) else []
+            scores = _list_scores(item) if isinstance(item, Pairs) else []
             yield from ((key, score) for score in scores)
             if not scores or normalize_name(key) not in requested:
-                yield from _stated(item, requested)
+                yield from _iterate_stated_values(item, requested)
     elif isinstance(value, list):
         for item in value:
-            yield from _stated(item, requested)
+            yield from _iterate_stated_values(item, requested)
 
 
-def _scores_in(entry: Pairs) -> list[Any]:
+def _list_scores(entry: Pairs) -> list[Any]:
     return [score for key, score in entry if key in SCORE_KEYS and not isinstance(score, list | Pairs)]
 
 
-def _levels_after(factor: str, text: str, scale: RubricScale, *, any_case: bool) -> set[str]:
-    """The levels that stand behind a factor's name in damaged JSON."""
+def _find_levels_after_name(factor: str, text: str, scale: RubricScale, *, any_case: bool) -> set[str]:
+    """Find the levels that follow a factor's name in damaged JSON."""
     words = list(filter(None, _PARTING.split(factor))) if any_case else []
     name = r"[\s_-]+".join(map(re.escape, words or [factor]))
     case = "(?i:" if any_case else "(?:"
-    found = re.findall(rf"(?<!\w){case}{name})[\"'`*”’]*\s*(?i:{_level_after(scale)})", text)
-    return _known(found, scale)
+    matches = re.findall(rf"(?<!\w){case}{name})[\"'`*”’]*\s*(?i:{_level_expression(scale)})", text)
+    return _match_levels(matches, scale)
 
 
-def _known(words: list[str], scale: RubricScale) -> set[str]:
+def _match_levels(words: list[str], scale: RubricScale) -> set[str]:
     return {level for word in words if (level := scale.level(word)) is not None}
 
 
@@ -142,25 +136,25 @@ _Verdict = TypeVar("_Verdict")
 
 
 class StatedVerdict(NamedTuple, Generic[_Verdict]):
-    """A judge's verdict, and its reason: empty where it gives none. ``repaired``: its JSON was damaged."""
+    """A judge's verdict, and its reason, empty if it gives none. ``repaired``: its JSON was damaged."""
 
     value: _Verdict
     reason: str
     repaired: bool = False
 
 
-def _stated_verdict(
-    text: str, key: str, read: Callable[[Any], _Verdict | None], needed: str, reason: str = "reason"
+def _parse_json_verdict(
+    text: str, key: str, read: Callable[[Any], _Verdict | None], expected: str, reason: str = "reason"
 ) -> StatedVerdict[_Verdict]:
-    """Read what a reply's JSON says under ``key``; what ``read`` returns None of is no verdict."""
-    found = extract_json(text)
-    stated = found.value if isinstance(found.value, dict) else {}
-    if (value := read(stated.get(key))) is None:
-        raise Unparsable(f"the reply holds no {needed}, but {stated.get(key)!r:.80}", raw=text)
+    """Read the value under ``key`` in a reply's JSON; raise Unparsable if ``read`` returns None for it."""
+    parsed = extract_json(text)
+    fields = parsed.value if isinstance(parsed.value, dict) else {}
+    if (value := read(fields.get(key))) is None:
+        raise Unparsable(f"the reply holds no {expected}, but {fields.get(key)!r:.80}", raw=text)
     if is_contradicted(text, key):
         raise Unparsable(f"the reply holds more than one {key}", raw=text)
-    why = stated.get(reason)
-    return StatedVerdict(value, why.strip() if isinstance(why, str) else "", found.repaired)
+    why = fields.get(reason)
+    return StatedVerdict(value, why.strip() if isinstance(why, str) else "", parsed.repaired)
 
 
 def parse_criterion_score(text: str) -> StatedVerdict[int]:
@@ -171,13 +165,15 @@ def parse_criterion_score(text: str) -> StatedVerdict[int]:
 
     Raises Unparsable: the reply holds no such score.
     """
-    return _stated_verdict(text, "score", _whole, f"whole number from {LOWEST} to {HIGHEST} as its score")
+    return _parse_json_verdict(
+        text, "score", _read_criterion_score, f"whole number from {LOWEST} to {HIGHEST} as its score"
+    )
 
 
-def _whole(given: Any) -> int | None:
-    if isinstance(given, bool) or not isinstance(given, int | float):
+def _read_criterion_score(value: Any) -> int | None:
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(given) if LOWEST <= given <= HIGHEST and given == int(given) else None
+    return int(value) if LOWEST <= value <= HIGHEST and value == int(value) else None
 
 
 def parse_criteria_met(text: str) -> StatedVerdict[bool]:
@@ -186,19 +182,19 @@ def parse_criteria_met(text: str) -> StatedVerdict[bool]:
     Raises Unparsable: the reply holds no ``criteria_met`` that is a truth value.
     """
     needed = "criteria_met that is true or false"
-    return _stated_verdict(text, "criteria_met", _truth, needed, "explanation")
+    return _parse_json_verdict(text, "criteria_met", _read_truth_value, needed, "explanation")
 
 
-def _truth(given: Any) -> bool | None:
-    return given if isinstance(given, bool) else None
+def _read_truth_value(value: Any) -> bool | None:
+    return value if isinstance(value, bool) else None
 
 
 # --- Rubrics
 
 
 def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
-    """Hash a criterion, and a scale that is not the default, to 8 hex digits; a score by another one no
-    longer counts.
+    """Hash a criterion, and a scale that is not the default, to 8 hex digits; a score with another hash is
+    outdated.
 
     Line breaks do not matter, since judges see the text on one line.
     """
@@ -209,7 +205,7 @@ def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
 
 
 class _Reasoned(msgspec.Struct, forbid_unknown_fields=True):
-    """What is asked for of a factor where judges give reasons."""
+    """A factor's entry in a reply of a judge that gives reasons."""
 
     reason: str
     score: str | int | float
@@ -240,59 +236,65 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
 
     Raises Unparsable: the reply holds no JSON.
     """
-    if (levels := _as_requested(text, scales)) is not None:
+    if (levels := _parse_exact_reply(text, scales)) is not None:
         return levels
-    found = extract_json(text)
+    parsed = extract_json(text)
     scores: dict[str, str] = {}
     reasons: dict[str, str] = {}
-    inner = found.value.values() if isinstance(found.value, dict) else ()
-    for part in (found.value, *(part for part in inner if isinstance(part, dict | list))):
-        entries = list(_entries(part))
-        candidate = _scores_of(scales, entries)
+    inner = parsed.value.values() if isinstance(parsed.value, dict) else ()
+    for part in (parsed.value, *(part for part in inner if isinstance(part, dict | list))):
+        entries = list(_list_statements(part))
+        candidate = _match_levels_to_factors(scales, entries)
         if len(candidate) > len(scores):
-            given = {normalize_name(entry.name): entry.reason for entry in entries if entry.reason}
+            reason_by_name = {normalize_name(entry.name): entry.reason for entry in entries if entry.reason}
             scores = candidate
-            reasons = {factor: given[fold] for factor in scales if (fold := normalize_name(factor)) in given}
-    for factor in contradicted_factors(text, scales, repaired=found.repaired):
+            reasons = {
+                factor: reason_by_name[fold]
+                for factor in scales
+                if (fold := normalize_name(factor)) in reason_by_name
+            }
+    for factor in find_contradicted_factors(text, scales, repaired=parsed.repaired):
         scores.pop(factor, None)
     return Levels(scores, tuple(factor for factor in scales if factor not in scores), reasons)
 
 
-def _as_requested(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
-    """The levels of a reply that is just what was asked for, as nearly all are; None for any other."""
+def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
+    """Read the levels of a reply that is exactly in the requested form, as nearly all are; None for any
+    other."""
     reasons: dict[str, str] = {}
     try:
         if '"score"' in text:
             replies = _reasoned(text)
-            given = {factor: reply.score for factor, reply in replies.items()}
+            levels_by_factor = {factor: reply.score for factor, reply in replies.items()}
             reasons = {factor: reply.reason for factor, reply in replies.items() if reply.reason.strip()}
             repeats = text.count('"score"') != len(scales)  # in a reason its quotes would be escaped
         else:
-            given = _plain(text)
+            levels_by_factor = _plain(text)
             repeats = text.count('"') != 2 * (
-                len(given) + sum(isinstance(one, str) for one in given.values())
+                len(levels_by_factor)
+                + sum(isinstance(level_given, str) for level_given in levels_by_factor.values())
             )
     except Undecodable:
         return None
-    if repeats or given.keys() != scales.keys():  # a key that stands twice may contradict itself
+    if repeats or levels_by_factor.keys() != scales.keys():  # a key that stands twice may contradict itself
         return None
     scores: dict[str, str] = {}
     for factor, scale in scales.items():
-        level = scale.level(given[factor])
+        level = scale.level(levels_by_factor[factor])
         if level is None:
             return None
         scores[factor] = level
     return Levels(scores, (), {factor: reasons[factor] for factor in scales if factor in reasons})
 
 
-class OneLevel(NamedTuple):
-    """A single level, and its reason: empty where there is none."""
+class ParsedLevel(NamedTuple):
+    """A single level, and its reason, empty if there is none."""
 
     level: str
     reason: str
 
 
-def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> OneLevel:
+def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> ParsedLevel:
     """Parse a single level: the bare word, ``label: word``, or JSON with one value, or with one score.
 
     Punctuation, quotes and emphasis around the word are ignored. Prose is no verdict: "not High" contains the
@@ -300,21 +302,21 @@ def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> OneLevel:
 
     Raises Unparsable: the reply is anything else.
     """
-    level, reason = _bare_level(text, scale), ""
+    level, reason = _parse_bare_level(text, scale), ""
     if level is None and ("{" in text or "[" in text):
         try:
-            level, reason = _only_level(extract_json(text).value, scale)
+            level, reason = _parse_single_json_level(extract_json(text).value, scale)
         except Unparsable:
             level = None
-        if len(levels_in(text, scale)) > 1:
+        if len(find_levels(text, scale)) > 1:
             level = None
     if level is None:
         message = f"the reply is not one of {scale.levels_text()}; it begins {text[:80]!r}"
         raise Unparsable(message, raw=text)
-    return OneLevel(level, reason)
+    return ParsedLevel(level, reason)
 
 
-def _bare_level(text: str, scale: RubricScale) -> str | None:
+def _parse_bare_level(text: str, scale: RubricScale) -> str | None:
     body = text.strip(_AROUND_A_WORD)
     label, colon, value = body.rpartition(":")
     if colon and _LABEL.fullmatch(label.strip(_AROUND_A_WORD)):
@@ -324,55 +326,55 @@ def _bare_level(text: str, scale: RubricScale) -> str | None:
     return scale.level(body)
 
 
-def _only_level(value: Any, scale: RubricScale) -> OneLevel | tuple[None, str]:
-    """The level in JSON that holds one value, however deep it stands in objects and lists of one, or one
-    score beside its reason."""
+def _parse_single_json_level(value: Any, scale: RubricScale) -> ParsedLevel | tuple[None, str]:
+    """Read the level in JSON that holds one value, however deep in objects and lists of one, or one score
+    beside its reason."""
     while isinstance(value, dict | list) and len(value) == 1:
         value = next(iter(value.values())) if isinstance(value, dict) else value[0]
     reason = ""
     if isinstance(value, dict) and not {*value} - {*SCORE_KEYS, *FACTOR_KEYS, *_REASON_KEYS}:
-        value, reason = _stated_score(value), _reason_in(value)
+        value, reason = _first_score(value), _first_reason(value)
     level = scale.level(value)
-    return (None, "") if level is None else OneLevel(level, reason)
+    return (None, "") if level is None else ParsedLevel(level, reason)
 
 
 class _Stated(NamedTuple):
-    """What a reply says of a name: its score, which may be none of the scale, and why."""
+    """What a reply states under a name: a score, which may be off the scale, and a reason."""
 
     name: str
     score: Any
     reason: str
 
 
-def _entries(part: Any) -> Iterator[_Stated]:
-    """What an object or a list of objects states."""
+def _list_statements(part: Any) -> Iterator[_Stated]:
+    """Yield what an object or a list of objects states."""
     if isinstance(part, list):
         for entry in part:
             if isinstance(entry, dict):
                 name = next((entry[key] for key in FACTOR_KEYS if isinstance(entry.get(key), str)), None)
                 if name is None:
-                    yield from _entries(entry)
+                    yield from _list_statements(entry)
                 else:
-                    yield _Stated(name, _stated_score(entry), _reason_in(entry))
+                    yield _Stated(name, _first_score(entry), _first_reason(entry))
     elif isinstance(part, dict):
         for name, value in part.items():
             if isinstance(value, dict):
-                yield _Stated(name, _stated_score(value), _reason_in(value))
+                yield _Stated(name, _first_score(value), _first_reason(value))
             else:
                 yield _Stated(name, value, "")
 
 
-def _stated_score(entry: dict[str, Any]) -> Any:
+def _first_score(entry: dict[str, Any]) -> Any:
     return next((entry[key] for key in SCORE_KEYS if key in entry), None)
 
 
-def _reason_in(entry: dict[str, Any]) -> str:
-    found = next((entry[key] for key in _REASON_KEYS if isinstance(entry.get(key), str)), "")
-    return str(found).strip()
+def _first_reason(entry: dict[str, Any]) -> str:
+    reason = next((entry[key] for key in _REASON_KEYS if isinstance(entry.get(key), str)), "")
+    return str(reason).strip()
 
 
-def _scores_of(scales: Mapping[str, RubricScale], entries: list[_Stated]) -> dict[str, str]:
-    """Each factor's level: under its exact name, or else under the one name that folds to the same."""
+def _match_levels_to_factors(scales: Mapping[str, RubricScale], entries: list[_Stated]) -> dict[str, str]:
+    """Return each factor's level: under its exact name, or else under the only name that folds to it."""
     exact = {entry.name: entry.score for entry in entries}
     folded: dict[str, list[Any]] = {}
     for entry in entries:
@@ -407,8 +409,8 @@ def is_lost_in_reasoning(completion: Completion) -> bool:
 def answer_logprobs(completion: Completion, *, reasons_first: bool = True) -> dict[str, float]:
     """Return the likeliest first tokens of the answer: token → natural-log probability.
 
-    For a judge that reasons first, the answer's first token is located by the answer's text; all that another
-    says is its answer, wherever the host put it.
+    If the judge reasons first, the answer's first token is located by the answer's text; otherwise all
+    that it says is its answer, wherever the host put it.
 
     Raises Unparsable: there are no log-probabilities, or no answer before the end.
     """
@@ -416,16 +418,16 @@ def answer_logprobs(completion: Completion, *, reasons_first: bool = True) -> di
         raise Unparsable("the reply came without log-probabilities", raw=completion.text)
     if reasons_first and is_lost_in_reasoning(completion):
         raise Unparsable(f"the reply ended before its answer ({completion.finish_reason})", raw="")
-    token = _first_of_answer(completion)
+    token = _find_first_answer_token(completion)
     return token.top or {token.token: token.logprob}
 
 
-def _first_of_answer(completion: Completion) -> TokenLogprob:
+def _find_first_answer_token(completion: Completion) -> TokenLogprob:
     tokens = completion.logprobs
-    said = "".join(token.token for token in tokens)
-    start = said.rfind(completion.text.strip())
+    spelled = "".join(token.token for token in tokens)
+    start = spelled.rfind(completion.text.strip())
     if start < 0:  # tokens that spell their blanks in marks, or bytes in escapes
-        start = len(said) - len(split_reasoning(said)[0])
+        start = len(spelled) - len(split_reasoning(spelled)[0])
     position = 0
     for token in tokens:
         position += len(token.token)
@@ -446,15 +448,15 @@ _AROUND = " \t\r\n\"'`*_.,;:!()[]{}<>#“”‘’"
 _OPENING = re.compile(r"[\"'`*_(\[{“‘]*([mM])[\"'`*_)\]}”’]*(?:[.,;:!)–—-]|\s+[–—-]|\s*\n|$)")
 
 
-class Shown(NamedTuple):
+class OrderedAnswers(NamedTuple):
     """The two answers in the order shown to the judge."""
 
     first: str
     second: str
 
 
-def shown(order: Order, model: str, baseline: str) -> Shown:
-    return Shown(baseline, model) if order == "baseline-first" else Shown(model, baseline)
+def order_answers(order: Order, model: str, baseline: str) -> OrderedAnswers:
+    return OrderedAnswers(baseline, model) if order == "baseline-first" else OrderedAnswers(model, baseline)
 
 
 def parse_label(text: str, labels: Collection[str]) -> str:
@@ -464,12 +466,12 @@ def parse_label(text: str, labels: Collection[str]) -> str:
     """
     upper = text.upper()
     for pattern in _LABEL_PATTERNS:
-        found = pattern.findall(upper)
-        if not found:
+        labels_found = pattern.findall(upper)
+        if not labels_found:
             continue
-        if found[-1] in labels:
-            return str(found[-1])
-        raise Unparsable(f"the reply's last label, [[{found[-1][:20]}]], is no verdict", raw=text)
+        if labels_found[-1] in labels:
+            return str(labels_found[-1])
+        raise Unparsable(f"the reply's last label, [[{labels_found[-1][:20]}]], is no verdict", raw=text)
     raise Unparsable(f"the reply holds no verdict in brackets; it ends {text[-80:]!r}", raw=text)
 
 
@@ -483,14 +485,14 @@ def parse_identifier(text: str) -> Literal["m", "M"]:
     """
     bare = {line.strip(_AROUND) for line in text.splitlines()} & {"m", "M"}
     named = set(_IDENTIFIER.findall(text))
-    decided = bare or (named if _stands_out(text) else set())
+    decided = bare or (named if _is_at_edge(text) else set())
     if len(decided) != 1 or (not bare and len(named) != 1):
         raise Unparsable(f"the reply does not name one model, m or M; it begins {text[:80]!r}", raw=text)
     return "m" if decided == {"m"} else "M"
 
 
-def _stands_out(text: str) -> bool:
-    """Whether an identifier opens the reply, parted from what follows, or closes it."""
+def _is_at_edge(text: str) -> bool:
+    """Check whether an identifier opens the reply, separated from what follows, or closes it."""
     body = text.strip()
     closing = list(_IDENTIFIER.finditer(body))
     closes = bool(closing) and not body[closing[-1].end() :].strip(_AROUND)
@@ -507,10 +509,10 @@ def parse_preference(text: str) -> StatedVerdict[Winner]:
 
     Raises Unparsable: the reply is anything else, or says two things.
     """
-    if (winner := _winner(text)) is not None:
+    if (winner := _read_winner(text)) is not None:
         return StatedVerdict(winner, "")
-    return _stated_verdict(text, "verdict", _winner, "verdict that is A, B or tie")
+    return _parse_json_verdict(text, "verdict", _read_winner, "verdict that is A, B or tie")
 
 
-def _winner(given: Any) -> Winner | None:
-    return _WINNER_OF.get(given.strip(_AROUND).casefold()) if isinstance(given, str) else None
+def _read_winner(value: Any) -> Winner | None:
+    return _WINNER_OF.get(value.strip(_AROUND).casefold()) if isinstance(value, str) else None

@@ -42,9 +42,8 @@ _DIALECTS: Mapping[str, str] = MappingProxyType(
 def load_dialect(host: Host) -> Dialect:
     """Load the dialect of a host that is called over HTTP.
 
-    Models of this process have OpenAI's if the user names an OpenAI-shaped address that serves them.
-
-    Raises UsageError: the host's row names no `Dialect`.
+    Models of this process have OpenAI's if the user names an OpenAI-shaped address that serves them. Raises
+    UsageError: the host's row names no `Dialect`.
     """
     if host.dialect in _OPENAI_SHAPED:
         return OPENAI_CHAT
@@ -91,10 +90,8 @@ class ModelAddress(NamedTuple):
 
 
 def resolve_address(spec: ModelSpec, host: Host, keys: Keys) -> ModelAddress:
-    """Resolve a hosted model's URL, credential and settings.
-
-    Raises UsageError: a key, a setting or a usable URL is missing, or the request body would hold the key.
-    """
+    """Resolve a hosted model's URL, credential and settings. Raises UsageError: a key, a setting or a usable
+    URL is missing, or the request body would hold the key."""
     who = f'interface "{spec.interface}" (model {spec.name})'
     try:
         credential = keys.credential(spec.interface, spec.access_key, spec.account)
@@ -177,11 +174,8 @@ def _is_key_in_body(spec: ModelSpec, credential: Credential) -> bool:
 
 
 def _check_base_url(url: str, who: str, name: str) -> str:
-    """Return a base URL without a trailing slash or the path that requests append.
-
-    Raises UsageError: it is no HTTP URL, or holds a credential, a query, a fragment or invisible
-    characters.
-    """
+    """Return a base URL without a trailing slash or the path that requests append. Raises UsageError: it is
+    no HTTP URL, or holds a credential, a query, a fragment or invisible characters."""
     position = next(
         (index for index, char in enumerate(url, 1) if char.isspace() or not char.isprintable()), None
     )
@@ -248,8 +242,7 @@ _MULTI_REGIONS = ("eu", "us")
 
 
 def locate_gemini(base: ConfiguredAddress) -> ApiPlace:
-    """Locate the Gemini API. A base URL may omit the version, or end in `/openai`, which serves the same
-    models."""
+    """Locate the Gemini API. A base URL may omit the version, or end in `/openai`."""
     address = base.url.rstrip("/").removesuffix("/openai")
     return ApiPlace(_append_version(address, "v1beta"), generate_path(base.model))
 

@@ -1,4 +1,4 @@
-"""A model behind a host, whatever dialect it speaks; the host's list of models, and what a gateway says."""
+"""A model behind a host, in any dialect; the host's list of models, and what a gateway's headers say."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from coeval.models.dialects.dialect import (
     ModelList,
     ModelPage,
     SchemaRejected,
-    name_of,
+    read_model_name,
 )
 from coeval.models.dialects.openai_answer import is_charge
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
@@ -58,7 +58,7 @@ _PATIENCE_S = 10.0
 
 
 class HostModels:
-    """The models of one endpoint: asked for once, however many want to know whether theirs is there."""
+    """The models that one endpoint lists, fetched once for all who look one up."""
 
     def __init__(self, http: Http, endpoint: Endpoint, dialect: Dialect) -> None:
         self._http = http
@@ -68,17 +68,14 @@ class HostModels:
         self._models: dict[str, ListedModel] | None = None
 
     async def find(self, model: str) -> ListedModel | None:
-        """Return what the list says of a model. None proves nothing: many go by names that are in no list,
-        and the list may not be had.
-
-        Raises Gap: the run is being interrupted.
-        """
+        """Find a model in the list. None proves nothing: many names are in no list, and the list may be
+        unavailable. Raises Gap: the run is being interrupted."""
         async with self._asking:
             if self._models is None:
-                self._models = await self._listed()
+                self._models = await self._fetch_models()
             return self._models.get(model)
 
-    async def _listed(self) -> dict[str, ListedModel]:
+    async def _fetch_models(self) -> dict[str, ListedModel]:
         try:
             async with asyncio.timeout(_PATIENCE_S):
                 models = await list_models(self._http, self._endpoint, self._dialect)
@@ -88,28 +85,27 @@ class HostModels:
 
 
 async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:
-    """All that the host lists, in its order, each id once; None where the dialect has no list.
+    """List all models of a host, in its order, each id once; None if the dialect has no list.
 
-    No tokens are spent, and nothing is counted: these requests ask no model.
-
-    Raises ModelError: the list cannot be had; Gap: the run is being interrupted.
+    Spends no tokens and counts no requests: no model is called. Raises ModelError: the list cannot be had;
+    Gap: the run is being interrupted.
     """
     listing = dialect.model_list
     if listing is None:
         return None
-    call = _call(endpoint, dialect, listing)
-    found: dict[str, ListedModel] = {}
+    call = _make_list_call(endpoint, dialect, listing)
+    models_by_id: dict[str, ListedModel] = {}
     page: str | None = None
     for _ in range(MOST_PAGES):
-        models, page = (await http.get(endpoint, listing.path(page), call)).value
+        models, page = (await http.get(endpoint, listing.page_path(page), call)).value
         for model in models:
-            found.setdefault(model.id, model)
+            models_by_id.setdefault(model.id, model)
         if page is None:
-            return list(found.values())
+            return list(models_by_id.values())
     raise Unreadable(f"its list of models goes on after {MOST_PAGES} pages")
 
 
-def _call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[ModelPage]:
+def _make_list_call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[ModelPage]:
     def decode(reply: HttpReply, redactor: Redactor) -> ModelPage:
         try:
             page = listing.decode(reply.body)
@@ -137,12 +133,12 @@ _GROUP, _FALLBACKS = "x-litellm-model-group", "x-litellm-attempted-fallbacks"
 _COST = "x-litellm-response-cost"
 
 
-def is_of_gateway(headers: Mapping[str, str]) -> bool:
+def is_from_gateway(headers: Mapping[str, str]) -> bool:
     """Check whether a gateway answered."""
     return _FALLBACKS in headers or _GROUP in headers
 
 
-def through_gateway(
+def add_gateway_headers(
     completion: Completion, headers: Mapping[str, str], requested: str, host: Host, redactor: Redactor
 ) -> Completion:
     """Complete an answer by its headers: its cost, and ``served_by`` where that is not ``requested``."""
@@ -152,10 +148,12 @@ def through_gateway(
             usage = msgspec.structs.replace(usage, cost_usd=usd)
     served_by = "" if completion.served_by == requested else completion.served_by
     served_as: ServedAs = "alias" if served_by and host.free_names else ""
-    if is_of_gateway(headers):
+    if is_from_gateway(headers):
         group = headers.get(_GROUP, "")
-        told = headers.get(_MODEL) or headers.get(_DEPLOYMENT) or group
-        served_by = served_by or redactor.redact_answer(name_of("" if told == requested else told))
+        model_name = headers.get(_MODEL) or headers.get(_DEPLOYMENT) or group
+        served_by = served_by or redactor.redact_answer(
+            read_model_name("" if model_name == requested else model_name)
+        )
         # Where the number is left out, another group than the requested one answered.
         fell_back = headers.get(_FALLBACKS, "0" if group == requested else "1").strip() != "0"
         served_as = "" if not served_by else "fallback" if fell_back else "alias"
@@ -171,9 +169,9 @@ LONGEST_REASON = 200
 
 
 def cut_completion(completion: Completion, max_bytes: int) -> Completion:
-    """The answer cut to ``most`` bytes of UTF-8: text, reasoning and refusal each."""
-    said = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
-    if said * 4 <= max_bytes and len(completion.finish_reason) <= LONGEST_REASON:
+    """Cut an answer's text, reasoning and refusal to ``max_bytes`` of UTF-8 each."""
+    size = len(completion.text) + len(completion.reasoning or "") + len(completion.refusal or "")
+    if size * 4 <= max_bytes and len(completion.finish_reason) <= LONGEST_REASON:
         return completion
     text = cut_to_bytes(completion.text, max_bytes)
     reasoning, refusal = completion.reasoning, completion.refusal
@@ -191,14 +189,14 @@ _log = logging.getLogger(__name__)
 
 
 def _droppable(request: Request) -> frozenset[str]:
-    """The parameters that a request is sent with and nobody asked for."""
+    """Return the parameters of a request that the user did not set."""
     seed = () if request.seed is None else ("seed",)
     return frozenset(request.droppable).intersection((*request.sampling.to_dict(), *seed))
 
 
 class HostedModel(Model):
-    """Asks by a dialect, and remembers what the host refused of it. ``host_models``: what its host lists,
-    None where that says nothing of what may be asked."""
+    """A model called over HTTP, by a dialect; it remembers what the host refused of requests. ``host_models``
+    is its host's list, None if the list proves nothing."""
 
     def __init__(
         self,
@@ -214,50 +212,50 @@ class HostedModel(Model):
         self._host = address.host
         self._dialect = address.dialect
         self._path = address.path
-        self._most = address.spec.max_answer_bytes
+        self._max_bytes = address.spec.max_answer_bytes
         self._http = http
         self._endpoint = endpoint
         self._admission = admission
         self._priced = admission.is_priced
         self._host_models = host_models
-        self._rejected: set[str] = set()
-        self._unknown: set[str] = set()
+        self._refused_schemas: set[str] = set()
+        self._refused_fields: set[str] = set()
         self._limit_renamed = self._is_behind_gateway = False
         self._prefixes = SharedPrefixes()
-        self._call = cache(self._new_call)
+        self._call = cache(self._make_call)
 
     async def reach(self) -> None:
         if self._admission.refusal() is None:  # else nothing will be asked there
             await self._http.reach(self._endpoint, self._path)
 
     async def is_listed(self) -> bool:
-        listed = await self._listed()
+        listed = await self._find_listed_model()
         return listed is not None and not listed.routed
 
     async def context_window(self) -> int | None:
-        listed = await self._listed()
+        listed = await self._find_listed_model()
         return listed.context_window if listed is not None and listed.bounds else None
 
-    async def _listed(self) -> ListedModel | None:
+    async def _find_listed_model(self) -> ListedModel | None:
         if self._host_models is None or self._admission.refusal() is not None:
             return None
         return await self._host_models.find(self._spec.model)
 
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.shared and self._dialect.keeps_prefix(request, self._spec):
-            return self._in_turn(request)
-        return self._ask(request)
+            return self._complete_in_turn(request)
+        return self._complete_once(request)
 
-    async def _in_turn(self, request: Request) -> Completion:
+    async def _complete_in_turn(self, request: Request) -> Completion:
         async with self._prefixes.wait_turn(request):
-            return await self._ask(request)
+            return await self._complete_once(request)
 
-    async def _ask(self, request: Request) -> Completion:
+    async def _complete_once(self, request: Request) -> Completion:
         schema, host = request.schema, self._host
-        structured = schema is not None and schema.name not in self._rejected
-        sent, dropped = self._without_unknown(request) if self._unknown else (request, ())
-        if request.fresh and self._is_behind_gateway and "cache" not in self._unknown:
-            sent = self._uncached(sent)
+        structured = schema is not None and schema.name not in self._refused_schemas
+        sent, dropped = self._drop_refused(request) if self._refused_fields else (request, ())
+        if request.fresh and self._is_behind_gateway and "cache" not in self._refused_fields:
+            sent = self._bypass_cache(sent)
         try:
             call = self._call(request.rank, request.purpose == "probe", request.goes_on)
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
@@ -270,21 +268,19 @@ class HostedModel(Model):
                 self._limit_renamed = True
                 self._host = host.with_other_limit_field(self._spec.lookup_name)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
-            return await self._ask(request)
+            return await self._complete_once(request)
         except BadRequest as error:
-            return await self._ask_without(request, sent, error, structured=structured)
+            return await self._retry_without(request, sent, error, structured=structured)
         completion = mark_cut_by_window(completion, min_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
-    async def _ask_without(
+    async def _retry_without(
         self, request: Request, sent: Request, error: BadRequest, *, structured: bool
     ) -> Completion:
-        """Retry without what the host refused, if the user did not set it. What its words name is learnt at
-        once; a schema that they do not name, or that broke the host, is left out once, and for good where
-        that helps: no host lists which of its models follow one.
-
-        Raises BadRequest: the host's first refusal, where nothing may go or none of it was the cause.
-        """
+        """Retry without what the host refused, if the user did not set it. What its message names is left out
+        from now on; a schema that it does not name, or that broke the host, is left out once, and for good if
+        that helps: no host lists which of its models follow one. Raises BadRequest: the host's first refusal,
+        if nothing may be left out, or none of it was the cause."""
         if refuses_limit(str(error), min_answer_limit(sent.sampling, self._spec)):
             if not request.raised:
                 self._admission.stop_at_refused_limit(error, judge=request.purpose == "evaluation")
@@ -293,30 +289,30 @@ class HostedModel(Model):
         field = error.field if isinstance(error, FieldRejected) else ""
         may_go = bool(sent.labels) if field == self._dialect.labels_field else field in _droppable(sent)
         if may_go:
-            self._learn(self._unknown, field, field, error)
-            return await self._ask(request)
+            self._record_refused(self._refused_fields, field, field, error)
+            return await self._complete_once(request)
         named = isinstance(error, SchemaRejected)
         # A prompt that is too long is too long without a schema.
         unnamed = error.status in UNPROCESSED and not TOO_LONG.search(str(error).lower())
         if schema is None or field in sent.sampling.to_dict() or not (named or unnamed):
             raise error
-        at_once = self._tries_at_once(request)
+        at_once = self._answers_soon(request)
         if named and not (at_once and is_broken(error.status)):
-            self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
-            return await self._ask(request)
+            self._record_refused(self._refused_schemas, schema.name, f"the schema {schema.name}", error)
+            return await self._complete_once(request)
         if not at_once:
             raise error
         try:
-            completion = await self._ask(msgspec.structs.replace(request, schema=None))
+            completion = await self._complete_once(msgspec.structs.replace(request, schema=None))
         except BadRequest:
             raise error from None
-        self._learn(self._rejected, schema.name, f"the schema {schema.name}", error)
+        self._record_refused(self._refused_schemas, schema.name, f"the schema {schema.name}", error)
         return completion
 
     def _send(
         self, request: Request, body: bytes, call: Call[Completion]
     ) -> Coroutine[Any, Any, Answered[Completion]]:
-        """Have the body of a request answered, as `Http.post` does."""
+        """Send a request's body, as `Http.post` does."""
         if self._priced:
             tokens = max_answer_tokens(request.sampling, self._spec)
             reservation = self._admission.make_reservation(len(body), tokens, request.rank)
@@ -328,7 +324,7 @@ class HostedModel(Model):
     async def _send_at_reported_cost(
         self, rank: int, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
-        """As `_send`, of a model that is counted as free: a gateway may say what its answers cost."""
+        """Send with a reservation for what a gateway may report that the answers of a free model cost."""
         async with self._admission.reserve_reported_cost(rank) as reservation:
             if reservation is None:
                 answered = await self._http.post(self._endpoint, self._path, body, call)
@@ -340,11 +336,11 @@ class HostedModel(Model):
     async def _send_reserved(
         self, reservation: Reservation, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
-        """As `_send`, once the money is there that it may cost."""
+        """Send once the money it may cost is set aside."""
         admission = self._admission
         call = replace(
             call,
-            decode=partial(self._decode, reservation.settle),
+            decode=partial(self._decode_and_book, reservation.settle),
             permit=partial(admission.take_paid_permit, reservation),
             unsent=partial(admission.return_paid_permit, reservation),
             unbilled=reservation.release,
@@ -355,37 +351,37 @@ class HostedModel(Model):
         finally:
             reservation.close()
 
-    def _without_unknown(self, request: Request) -> tuple[Request, tuple[str, ...]]:
-        """The request without what the host refused and nobody asked for; the parameters among it."""
-        dropped = self._unknown & _droppable(request)
+    def _drop_refused(self, request: Request) -> tuple[Request, tuple[str, ...]]:
+        """Drop what the host refused and the user did not set; return the dropped parameters, too."""
+        dropped = self._refused_fields & _droppable(request)
         sent = request
         if dropped:
             seed = None if "seed" in dropped else request.seed
             sent = msgspec.structs.replace(request, sampling=request.sampling.without(dropped), seed=seed)
-        if request.labels and self._dialect.labels_field in self._unknown:
+        if request.labels and self._dialect.labels_field in self._refused_fields:
             sent = msgspec.structs.replace(sent, labels={})
         return sent, tuple(sorted(dropped))
 
-    def _uncached(self, request: Request) -> Request:
-        """The request with LiteLLM's word for no copy of an earlier answer; a gateway may refuse it."""
+    def _bypass_cache(self, request: Request) -> Request:
+        """Add LiteLLM's field against copies of earlier answers, which a gateway may refuse."""
         sampling = request.sampling | SamplingParameters(rest={"cache": {"no-cache": True}})
         return msgspec.structs.replace(request, sampling=sampling, droppable=(*request.droppable, "cache"))
 
-    def _learn(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
+    def _record_refused(self, refused: set[str], name: str, shown: str, error: ModelError) -> None:
         """Leave out from now on what the host refused."""
         if name not in refused:
             refused.add(name)
             _log.warning("%s is called without %s from now on: %s", self.name, shown, error)
 
-    def _tries_at_once(self, _: Request) -> bool:
-        """Whether a request that is sent on a suspicion is answered soon: not in a batch job of hours."""
+    def _answers_soon(self, _: Request) -> bool:
+        """Check whether a trial request would be answered soon: not in a batch job of hours."""
         return True
 
-    def _new_call(self, rank: int, is_probe: bool, goes_on: bool) -> Call[Completion]:
-        """How a request is sent; a probe waits less long than others."""
+    def _make_call(self, rank: int, is_probe: bool, goes_on: bool) -> Call[Completion]:
+        """Make the `Call` of a request; a probe waits less long than others."""
         timeout_s = self._spec.timeout_s
         return Call(
-            decode=partial(self._decode, self._admission.settle),
+            decode=partial(self._decode_and_book, self._admission.settle),
             explain=self._explain,
             timeout_s=min(PROBE_TIMEOUT_S, timeout_s) if is_probe else timeout_s,
             rank=rank,
@@ -399,9 +395,11 @@ class HostedModel(Model):
             goes_on=goes_on,
         )
 
-    def _decode(self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor) -> Completion:
-        """The answer in a reply, booked as it comes: one that fails has been paid for as well."""
-        self._is_behind_gateway = self._is_behind_gateway or is_of_gateway(reply.headers)
+    def _decode_and_book(
+        self, settle: Callable[[Usage], Usage], reply: HttpReply, redactor: Redactor
+    ) -> Completion:
+        """Decode a reply's answer and book its usage: one that fails has been paid as well."""
+        self._is_behind_gateway = self._is_behind_gateway or is_from_gateway(reply.headers)
         try:
             completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:
@@ -413,15 +411,15 @@ class HostedModel(Model):
         usage = settle(completion.usage)
         if usage is not completion.usage:
             completion = msgspec.structs.replace(completion, usage=usage)
-        if len(reply.body) * 2 <= self._most and len(completion.finish_reason) <= LONGEST_REASON:
+        if len(reply.body) * 2 <= self._max_bytes and len(completion.finish_reason) <= LONGEST_REASON:
             return completion  # as nearly all are; a text is no longer than its JSON
-        return cut_completion(completion, self._most)
+        return cut_completion(completion, self._max_bytes)
 
     def _read_body(self, reply: HttpReply, redactor: Redactor) -> Completion:
-        """Decode an answer, with what a gateway's headers say of it, and count what is odd in it."""
+        """Decode an answer, complete it by a gateway's headers, and count its odd features."""
         completion = self._dialect.decode(reply.body, redactor)
         self._http.odd_replies.update((self.name, note) for note in completion.notes)
-        return through_gateway(completion, reply.headers, self._spec.model, self._host, redactor)
+        return add_gateway_headers(completion, reply.headers, self._spec.model, self._host, redactor)
 
     def _explain(self, reply: HttpReply, redactor: Redactor) -> ModelError | None:
         return self._dialect.explain(reply, self._endpoint.url, redactor)

@@ -76,10 +76,8 @@ class Keys:
 
     @classmethod
     def load(cls, path: Path | None, *, env: Mapping[str, str], cwd: Path, home: Path) -> Keys:
-        """Read the key files that exist; ``path`` is the value of ``--keys``.
-
-        Raises UsageError: a named file does not exist, or is not a key file.
-        """
+        """Read the key files that exist; ``path`` is the value of ``--keys``. Raises UsageError: a named file
+        does not exist, or is not a key file."""
         return cls([_read_key_file(file) for file in _find_key_files(path, env, cwd, home)], env)
 
     def credential(
@@ -88,9 +86,7 @@ class Keys:
         """Return the credential for an interface's models, or None if none is configured.
 
         ``account`` names a key file's entry that replaces the interface's own, except for an address it
-        lacks.
-
-        Raises UsageError: no such account, or it belongs to another interface.
+        lacks. Raises UsageError: no such account, or it belongs to another interface.
         """
         host = HOSTS[interface]
         fields = {field: self._env[name].strip() for field, name in self._variable_by_field(host).items()}
@@ -196,10 +192,8 @@ def _describe_missing_file(path: Path, requested: Path) -> str:
 
 
 def _read_key_file(path: Path) -> _KeyFile:
-    """Read a key file; warn if every user can read it.
-
-    Raises UsageError: it cannot be read, or is no key file. The message quotes nothing of it.
-    """
+    """Read a key file; warn if every user can read it. Raises UsageError: it cannot be read, or is no key
+    file. The message quotes nothing of it."""
     try:
         if path.stat().st_mode & stat.S_IROTH:
             _log.warning("%s can be read by every user of this machine; `chmod 600` it.", path)

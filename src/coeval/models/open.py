@@ -1,4 +1,4 @@
-"""From the models an experiment names to models that answer: `Models`."""
+"""`Models`: opens the models that an experiment names."""
 
 from __future__ import annotations
 
@@ -33,44 +33,43 @@ from coeval.models.transport.http import Http, make_draining_error
 
 
 def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
-    """Open nothing, and raise the UsageError that opening these models would, as far as it shows yet:
+    """Raise the UsageError that opening these models would raise, without opening them, as far as it is
+    known.
 
-    a model without an address or a key, or one in this process without its folder, a library or the
-    device. Whether weights can be loaded shows when they are.
+    A model lacks an address or a key, or its folder, a library or the device. Whether weights can be
+    loaded shows only when they are.
     """
     read_throttle(os.environ)
-    _reach(_requested(specs), keys)
+    _resolve_addresses(_select_callable_specs(specs), keys)
 
 
 def find_interface_obstacle(interface: str, keys: Keys) -> str | None:
-    """Why an interface's models cannot be asked, as far as it shows; None where they can."""
+    """Return why an interface's models cannot be called, as far as is known; None if they can."""
     return find_model_obstacle(ModelSpec(name=interface, interface=interface, model=interface), keys)
 
 
 def find_model_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
-    """Why a model cannot be asked, as far as it shows: there is no credential, or no address. None where it
-    can."""
+    """Return why a model cannot be called (no credential, no address), as far as is known; None if it can."""
     try:
-        reached = _reach(_requested([spec]), keys)
+        addresses = _resolve_addresses(_select_callable_specs([spec]), keys)
     except UsageError as error:
         return str(error)
-    signers = (address.signer for address in reached.values())
+    signers = (address.signer for address in addresses.values())
     return next((signer.missing_credential for signer in signers if signer is not None), None)
 
 
 class Models(dict[str, Model]):
     """The models of a run by name, opened together: one HTTP session, one limiter per endpoint.
 
-    An endpoint is a base URL and a key. Models that share one share its limiter: with the largest
-    ``max_concurrency`` any of them sets (256 where none does) and the smallest rates. A simulated
-    model in this process is an endpoint of its own, unlimited where it sets none of them.
-    ``ledger`` keeps their accounts; ``http``, which is drained and closed with the models, is how hosts are
-    reached, on connections that it may share with others; ``batches``, closed with them too, where requests
-    are parked that go by batch jobs; ``store`` where runs share answers of hosted models with a price. Models
-    of the interface ``benchmark`` supply items and are not opened.
+    An endpoint is a base URL and a credential. Models that share one share its limiter: with the largest
+    ``max_concurrency`` that any of them sets (256 if none does) and the smallest rates. A simulated model
+    in this process is an endpoint of its own, unlimited if it sets no limits. ``ledger`` keeps their
+    accounts; ``http``, drained and closed with the models, reaches hosts, on connections that it may
+    share; ``batches``, closed with them too, parks requests for batch jobs; ``store`` shares answers of
+    priced models between runs. Models of the interface ``benchmark`` supply items and are not opened.
 
-    Use as an async context manager; entering raises UsageError, with a line for every model that
-    cannot be asked.
+    Use as an async context manager; entering raises UsageError, with a line for every model that cannot be
+    called.
     """
 
     def __init__(
@@ -84,7 +83,7 @@ class Models(dict[str, Model]):
         store: AnswerStore | None = None,
     ) -> None:
         super().__init__()
-        self._specs = _requested(specs)
+        self._specs = _select_callable_specs(specs)
         self._keys = keys
         self._ledger = ledger
         self._in_process: list[InProcess] = []
@@ -95,24 +94,24 @@ class Models(dict[str, Model]):
         self.http = http or Http()
 
     async def __aenter__(self) -> Self:
-        reached = _reach(self._specs, self._keys)
-        endpoints = self.http.hosts.open_endpoints(reached.values())
-        lists = _lists(reached, endpoints, self.http)
+        addresses = _resolve_addresses(self._specs, self._keys)
+        endpoints = self.http.hosts.open_endpoints(addresses.values())
+        lists = _make_host_lists(addresses, endpoints, self.http)
         async with AsyncExitStack() as opened:
             opened.push_async_callback(self.http.aclose)
             for spec in self._specs:
                 if _is_local(spec):
                     model = await self._open_local(spec, opened)
                 elif HOSTS[spec.interface].dialect == OWN_CODE:
-                    model = self._open_own(spec, opened)
-                elif (address := reached.get(spec.name)) is None:
+                    model = self._open_code(spec, opened)
+                elif (address := addresses.get(spec.name)) is None:
                     model = self._open_simulated(spec)
                 else:
                     model = self._open_hosted(address, endpoints[address.key], lists.get(address.key), opened)
                 self[spec.name] = model
             if self._batches is not None:
                 opened.push_async_callback(self._batches.aclose)
-                await self._batches.take_up()
+                await self._batches.resume_jobs()
             self._closing = opened.pop_all()
         return self
 
@@ -122,8 +121,7 @@ class Models(dict[str, Model]):
         await self._closing.aclose()
 
     def drain(self) -> None:
-        """From now on nothing new is asked: who waits for a slot or for money, or asks a host later, gets
-        Draining."""
+        """Call nothing new: waiting requests, and later ones, raise Draining."""
         self.http.drain()
         if self._ledger is not None:
             self._ledger.budget_gate.close(make_draining_error())
@@ -135,7 +133,7 @@ class Models(dict[str, Model]):
 
         limits = (spec.max_concurrency, spec.requests_per_minute, spec.tokens_per_minute)
         free = all(limit is None for limit in limits)
-        return self._here(
+        return self._wrap_in_process(
             spec, SimulatedModel(spec), None if free else Limiter(EndpointLimits.combine([spec]))
         )
 
@@ -147,54 +145,54 @@ class Models(dict[str, Model]):
         opened: AsyncExitStack,
     ) -> Model:
         name, batches, ledger = address.spec.name, self._batches, self._ledger
-        requested = (address, self.http, endpoint, self._admission(address.spec), host_models)
-        model = HostedModel(*requested)
+        arguments = (address, self.http, endpoint, self._make_admission(address.spec), host_models)
+        model = HostedModel(*arguments)
         if batches is not None and ledger is not None and name in batches:
-            model = batched = BatchedModel(*requested)
-            opened.push_async_callback(batched.join(batches, address, ledger.meter(name)).aclose)
-        if self._store is None or not requested[3].is_priced or name in self._store.without:
+            model = batched = BatchedModel(*arguments)
+            opened.push_async_callback(batched.join_batches(batches, address, ledger.meter(name)).aclose)
+        if self._store is None or not arguments[3].is_priced or name in self._store.without:
             return model
         return StoredModel(model, address, self._store)
 
-    def _here(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
-        here = InProcess(model, spec, self._admission(spec), limiter)
-        self._in_process.append(here)
-        return here
+    def _wrap_in_process(self, spec: ModelSpec, model: Model, limiter: Limiter | None = None) -> Model:
+        in_process = InProcess(model, spec, self._make_admission(spec), limiter)
+        self._in_process.append(in_process)
+        return in_process
 
-    def _admission(self, spec: ModelSpec) -> Admission:
+    def _make_admission(self, spec: ModelSpec) -> Admission:
         return Admission(spec.name, None if self._ledger is None else self._ledger.meter(spec.name))
 
-    def _open_own(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
-        """A function or program of the user's; it limits by itself how many calls run at once."""
+    def _open_code(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
+        """Open a function or program of the user's; it limits concurrent calls by itself."""
         model: FunctionModel | CommandModel
         if spec.interface == "python":
-            model = FunctionModel(spec, self._admission(spec))
+            model = FunctionModel(spec, self._make_admission(spec))
         else:
             if self._guard is None:
                 self._guard = CommandGuard()
                 opened.callback(self._guard.close)
-            model = CommandModel(spec, self._admission(spec), self._guard)
+            model = CommandModel(spec, self._make_admission(spec), self._guard)
         opened.push_async_callback(model.aclose)
         free = spec.requests_per_minute is None and spec.tokens_per_minute is None
-        return self._here(spec, model, None if free else Limiter(EndpointLimits.combine([spec])))
+        return self._wrap_in_process(spec, model, None if free else Limiter(EndpointLimits.combine([spec])))
 
     async def _open_local(self, spec: ModelSpec, opened: AsyncExitStack) -> Model:
-        """A model in this process, its weights loaded; freed with the others."""
+        """Load a model's weights into this process; they are freed with the other models."""
         credential = self._keys.credential(spec.interface, spec.access_key, spec.account)
         key = credential.api_key if credential is not None else None
         model = LocalModel(msgspec.structs.replace(spec, access_key=key))
         opened.push_async_callback(model.aclose)
         await model.open()
-        return self._here(spec, model)
+        return self._wrap_in_process(spec, model)
 
 
-def _requested(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+def _select_callable_specs(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     return [spec for spec in specs if HOSTS[spec.interface].dialect != "benchmark"]
 
 
-def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
-    """The address of every model that is asked over HTTP; UsageError names all that cannot be asked."""
-    reached: dict[str, ModelAddress] = {}
+def _resolve_addresses(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
+    """Resolve the address of every model called over HTTP; UsageError names all that cannot be called."""
+    addresses: dict[str, ModelAddress] = {}
     problems: list[str] = []
     for spec in specs:
         host = HOSTS[spec.interface]
@@ -202,22 +200,22 @@ def _reach(specs: Iterable[ModelSpec], keys: Keys) -> dict[str, ModelAddress]:
             if _is_local(spec):
                 find_runtime(spec)
             elif host.dialect == OWN_CODE:
-                _find_own(spec)
+                _check_code_exists(spec)
             elif host.dialect != "simulated" or spec.base_url is not None:
-                reached[spec.name] = resolve_address(spec, host, keys)
+                addresses[spec.name] = resolve_address(spec, host, keys)
         except UsageError as error:
             problems.append(f"{error}")
     if problems:
         raise UsageError("\n".join(dict.fromkeys(problems)))  # of a host once, not for each of its models
-    return reached
+    return addresses
 
 
 def _is_local(spec: ModelSpec) -> bool:
     return HOSTS[spec.interface].dialect == "local" and spec.base_url is None
 
 
-def _find_own(spec: ModelSpec) -> None:
-    """Check that a model's code is there; nothing of it is run."""
+def _check_code_exists(spec: ModelSpec) -> None:
+    """Check that a model's code exists; run nothing of it."""
     needed = "callable" if spec.interface == "python" else "argv"
     if needed not in spec.options:
         raise UsageError(f"interface {spec.interface} (model {spec.name}) needs parameters.{needed}")
@@ -227,20 +225,19 @@ def _find_own(spec: ModelSpec) -> None:
         find_program(spec)
 
 
-def _lists(
-    reached: Mapping[str, ModelAddress], endpoints: Mapping[EndpointKey, Endpoint], http: Http
+def _make_host_lists(
+    addresses: Mapping[str, ModelAddress], endpoints: Mapping[EndpointKey, Endpoint], http: Http
 ) -> dict[EndpointKey, HostModels]:
-    """The lists of models of those endpoints whose hosts show each key what it may ask."""
+    """Make the model lists of those endpoints whose hosts list what a key may call."""
     return {
         address.key: HostModels(http, endpoints[address.key], address.dialect)
-        for address in reached.values()
-        if _is_reported_by_a_list(address)
+        for address in addresses.values()
+        if _has_proving_list(address)
     }
 
 
-def _is_reported_by_a_list(address: ModelAddress) -> bool:
-    """Whether a host lists what a key may ask: by the row of the interface, and by those of the host that a
-    base URL leads to."""
-    there = URL(address.url).host
-    rows = (host for host in HOSTS.own.values() if "{" not in host.url and URL(host.url).host == there)
+def _has_proving_list(address: ModelAddress) -> bool:
+    """Check by the rows of interface and base URL whether a host lists what a key may call."""
+    host_name = URL(address.url).host
+    rows = (host for host in HOSTS.own.values() if "{" not in host.url and URL(host.url).host == host_name)
     return all(host.lists_models and host.listed_may_be_requested for host in (address.host, *rows))

@@ -44,8 +44,7 @@ class Signer:
 
     @property
     def missing_credential(self) -> str | None:
-        """Return what the user must do to get a credential, or None if nothing, as far as can be told
-        offline."""
+        """Return what the user must do to get a credential, as far as can be told offline; else None."""
         return None
 
 
@@ -55,10 +54,7 @@ class RequestSigner(Signer, ABC):
     @abstractmethod
     async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:
         """Return the headers that authenticate one request, besides the fixed ones; ``now`` in seconds since
-        1970. Wait for a new token if the old one has expired.
-
-        Raises ModelError: the credentials are gone.
-        """
+        1970. Wait for a new token if the old one has expired. Raises ModelError: the credentials are gone."""
 
     def discard_refused(self, headers: Mapping[str, str]) -> bool:  # noqa: ARG002
         """Discard headers that the host refused with 401; return True if the next ones will differ."""
@@ -73,8 +69,7 @@ SignerMaker: TypeAlias = Callable[[Credential | None], Signer | None]
 
 
 def make_header_signer(**prefixes: str) -> SignerMaker:
-    """Make a signer for a key in headers; ``prefixes`` is what precedes it in each (``_`` in a name is
-    ``-``)."""
+    """Make a signer for a key in headers, each with its prefix (``_`` in a name is ``-``)."""
 
     def make(credential: Credential | None) -> Signer | None:
         key = credential.api_key if credential is not None else None
@@ -98,10 +93,8 @@ SIGNERS: Mapping[str, SignerMaker] = MappingProxyType(
 
 
 def make_signer(host: Host, credential: Credential | None) -> Signer | None:
-    """Make the signer for a host's requests, or None without a credential.
-
-    Raises UsageError: another package's host names a signer that is missing or not one.
-    """
+    """Make the signer for a host's requests, or None without a credential. Raises UsageError: another
+    package's host names a signer that is missing or not one."""
     maker = SIGNERS[host.signer] if host.signer in SIGNERS else import_object(host.signer, host.name)
     signer = maker(credential) if callable(maker) else maker
     if signer is not None and not isinstance(signer, Signer):
@@ -140,10 +133,8 @@ class AwsSigner(RequestSigner):
 
 def make_aws_signer(credential: Credential | None) -> Signer | None:
     """Make the signer of Bedrock, or None without an API key or a pair of IAM keys. An API key goes first, as
-    in AWS's own clients.
-
-    Raises UsageError: half a pair, no region to sign for, or botocore is not installed.
-    """
+    in AWS's own clients. Raises UsageError: half a pair, no region to sign for, or botocore is not
+    installed."""
     if credential is None:
         return None
     fields = credential.fields
@@ -225,10 +216,7 @@ class AccessTokens:
 
     async def token(self, now: float) -> str:
         """Return a valid token. One that expires soon is renewed in the background, and its renewal may fail
-        as long as the old token is valid.
-
-        Raises ModelError: there is no valid token, and none can be had.
-        """
+        as long as the old token is valid. Raises ModelError: there is no valid token, and none can be had."""
         token = self._token
         if token is None or now >= token.expires_at:
             return (await self._await_renewal()).value
@@ -271,8 +259,7 @@ class AccessTokens:
         return self._token
 
     def _fetch(self) -> _AccessToken:
-        """Request a token, in a thread. Foreign errors become ours here and are dropped: they may hold what
-        was sent."""
+        """Request a token, in a thread. Foreign errors, which may hold what was sent, become ours."""
         import google.auth
         from google.auth.exceptions import DefaultCredentialsError, GoogleAuthError, TransportError
 
@@ -344,9 +331,7 @@ class GoogleSigner(RequestSigner):
 def make_google_signer(credential: Credential | None) -> Signer:
     """Make the signer of Vertex AI: with a given access token (the model's ``access_key``), else a service
     account's key, else the application default credentials. The account's project is the default project.
-
-    Raises UsageError: google-auth is not installed, or the key file holds no credentials.
-    """
+    Raises UsageError: google-auth is not installed, or the key file holds no credentials."""
     if credential is not None and credential.api_key is not None:
         return Signer({"Authorization": f"Bearer {credential.api_key}"})
     if not all(find_spec(name) is not None for name in ("google", "requests", "google.auth")):
@@ -365,8 +350,7 @@ def make_google_signer(credential: Credential | None) -> Signer:
 
 
 def _has_default_credentials() -> bool:
-    """Check whether google-auth will find application default credentials, without its network request: a
-    file of them, or a machine of Google's."""
+    """Check for application default credentials as google-auth does, but without its network request."""
     if os.environ.get(_VARIABLE):
         return True
     folder = Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser()

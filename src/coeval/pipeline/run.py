@@ -289,10 +289,10 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     summary.mixed = _describe_mixed_records(run_session, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
     if run_session.session.batches is not None:
-        summary.batches = run_session.session.batches.jobs()
+        summary.batches = run_session.session.batches.list_uncollected()
         # what other models' results are for was not walked over
         whole = not run_session.options.only_models and (
-            run_session.options.batches.asks or not summary.missing
+            run_session.options.batches.calls_models or not summary.missing
         )
         run_session.session.clears_batches = whole
     meta = start.meta

@@ -1,4 +1,4 @@
-"""What the report of a comparison says: who is better than whom in what, and how sure that is.
+"""The report of a comparison: who is better than whom in what, and whether that is significant.
 
 Every difference is there from either side, so that a reader may choose the baseline; a page only chooses
 among the rows.
@@ -44,8 +44,8 @@ from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
 
 _P = (
-    "Adjusted for all pairs: tasks are tested where overall is significant, parts where their task is, "
-    "labels by themselves"
+    "Adjusted for all pairs: tasks are tested if overall is significant, parts if their task is, labels by "
+    "themselves"
 )
 # Characters of a side's name on the page; the table of sides has the whole one.
 _LONGEST_SIDE = 28
@@ -55,159 +55,169 @@ _DIFFERENCES, _PAIRS, _SIDES = "differences", "pairs", "sides"
 _BY = {"overall": "overall", "task": "by task", "label": "by label", "part": "by factor or metric"}
 
 
-class _Shown(NamedTuple):
-    """Who is compared with whom: ``names`` by label, the best first; the ``groups`` within which every two
-    are; by label, what its ``baseline`` is called; ``usual``, the first baseline that is shown."""
+class _PageLayout(NamedTuple):
+    """Names and baselines of a page: ``names`` by label, the best first; the ``groups`` within which all
+    pairs are compared; by label, the name of its baseline; and the baseline chosen at first."""
 
     names: dict[str, str]
     groups: list[list[str]]
     baselines: dict[str, str]
-    usual: str
+    first_baseline: str
 
     @property
-    def few(self) -> bool:
-        """A single pair, so that a row needs no name of a side."""
+    def is_single_pair(self) -> bool:
+        """Check whether there is one pair, so that a row needs no name of a side."""
         return len(self.groups) == 1 and len(self.groups[0]) == 2
 
 
-def comparison_page(compared: ComparisonReport) -> Report:
-    shown = _shown(compared)
+def comparison_page(report: ComparisonReport) -> Report:
+    """Make the page of a comparison: differences from a baseline, all pairs, and the sides."""
+    layout = _lay_out(report)
+    names = list(layout.names.values())
     named = [
-        msgspec.structs.replace(one, a=shown.names[one.a], b=shown.names[one.b])
-        for one in compared.comparisons
+        msgspec.structs.replace(comparison, a=layout.names[comparison.a], b=layout.names[comparison.b])
+        for comparison in report.comparisons
     ]
-    place = {label: at for at, label in enumerate(shown.names)}
-    order = list(shown.names.values())
-    sections = [_differences_section(compared, shown, place)]
-    pairs = _pairs(compared, shown, place)
-    paired = [] if shown.few else [str(row[2]) for row in pairs.rows]
-    if paired:
-        sections.append(_pairs_section(pairs, shown, Sentence(significant_count_sentence(named))))
-    sections.append(_sides_section(compared, shown))
+    sections = [_differences_section(report, layout)]
+    pair_places: list[str] = []
+    if not layout.is_single_pair and (pairs := _pairs_table(report, layout)).rows:
+        pair_places = [str(row[2]) for row in pairs.rows]
+        sections.append(_pairs_section(pairs, names, Sentence(significant_count_sentence(named))))
+    sections.append(_sides_section(report, layout))
     return Report(
         kind="comparison",
-        title=f"Comparison of {join_names(order, _MOST_IN_TITLE if len(order) <= _MOST_IN_TITLE else 1)}",
-        facts=(pluralize(len(compared.sides), "side"), pluralize(len(compared.comparisons), "comparison")),
-        lead=(
-            *_leading(named, shown, paired),
-            *_cost_sentence(compared, shown),
-        ),
+        title=f"Comparison of {join_names(names, _MOST_IN_TITLE if len(names) <= _MOST_IN_TITLE else 1)}",
+        facts=(pluralize(len(report.sides), "side"), pluralize(len(report.comparisons), "comparison")),
+        lead=(*_lead_sentences(named, len(layout.groups), pair_places), *_cost_sentence(report, layout)),
         sections=tuple(sections),
-        alerts=tuple(_alerts(compared)),
-        labels={label: name for label, name in shown.names.items() if label != name},
+        alerts=tuple(_find_alerts(report)),
+        labels={label: name for label, name in layout.names.items() if label != name},
     )
 
 
-def _shown(compared: ComparisonReport) -> _Shown:
-    order = sort_best_first(compared.comparisons, list(compared.sides))
+def _lay_out(report: ComparisonReport) -> _PageLayout:
+    """Shorten names, group the sides that are compared, and choose the first baseline."""
+    order = sort_best_first(report.comparisons, list(report.sides))
     short = short_names(order)
     fitted = fit_names((short[label] for label in order), _LONGEST_SIDE)
     names = {label: fitted[short[label]] for label in order}
     groups: list[list[str]] = []
-    for label in compared.sides:
-        if label in compared.bases or not groups:
+    for label in report.sides:
+        if label in report.bases or not groups:
             groups.append([])
         groups[-1].append(label)
-    folders = [side.folder for side in compared.sides.values()]
+    folders = [side.folder for side in report.sides.values()]
     if len(groups) > 1:  # each student against itself in another folder: the folder is the baseline
         tails = short_paths(folders)
-        baselines = {label: tails[side.folder] for label, side in compared.sides.items()}
-        return _Shown(names, groups, baselines, baselines[compared.bases[0]])
-    usual = compared.bases[0] if len(set(folders)) > 1 else order[0]
-    return _Shown(names, groups, names, names[usual])
+        baselines = {label: tails[side.folder] for label, side in report.sides.items()}
+        return _PageLayout(names, groups, baselines, baselines[report.bases[0]])
+    first = report.bases[0] if len(set(folders)) > 1 else order[0]
+    return _PageLayout(names, groups, names, names[first])
 
 
 # --- Above the first picture
 
 
-def _alerts(compared: ComparisonReport) -> Iterator[Alert]:
-    """What speaks against the figures as a whole; the last section has the reasons."""
-    if compared.simulated:
+def _find_alerts(report: ComparisonReport) -> Iterator[Alert]:
+    """Yield warnings on the numbers as a whole; the last section has the reasons."""
+    if report.simulated:
         yield Alert(warning_to_sentence(SIMULATED))
-    apart = [found for note in compared.notes if (found := Incomparable.of(note)) is not None]
-    if apart:
-        pairs = (f"{one.task} with {one.with_what}" for one in apart)
-        yield Alert(escape_line(f"Not comparable: {join_names(pairs, 3)}."))
-    for doubt in compared.doubts[:1]:
+    incomparable = [pair for note in report.notes if (pair := Incomparable.of(note)) is not None]
+    if incomparable:
+        pairs = (f"{pair.task} with {pair.with_what}" for pair in incomparable)
+        yield Alert(escape_line(f"Do not compare {join_names(pairs, 3)}."))
+    for doubt in report.doubts[:1]:
         yield Alert(escape_line(doubt))
 
 
-def _leading(named: Sequence[Comparison], shown: _Shown, paired: Sequence[str]) -> Iterator[Sentence]:
-    """``paired``: the places of the pairs' table, the first of which is shown at first."""
-    for said in leading_sentences(named, len(shown.groups)):
-        anchor = "" if not said.place else _DIFFERENCES
-        if said.place in paired:
-            anchor = _PAIRS if said.place == paired[0] else f"{_PAIRS}?{urlencode({'of': said.place})}"
-        yield Sentence(said.text, anchor) if anchor else Sentence(said.text)
+def _lead_sentences(
+    comparisons: Sequence[Comparison], n_groups: int, pair_places: Sequence[str]
+) -> Iterator[Sentence]:
+    """Yield who leads. ``pair_places``: the places in the table of pairs, which shows the first one."""
+    for sentence in leading_sentences(comparisons, n_groups):
+        anchor = _DIFFERENCES if sentence.place else ""
+        if sentence.place in pair_places:
+            is_first = sentence.place == pair_places[0]
+            anchor = _PAIRS if is_first else f"{_PAIRS}?{urlencode({'of': sentence.place})}"
+        yield Sentence(sentence.text, anchor)
 
 
-def _cost_sentence(compared: ComparisonReport, shown: _Shown) -> Iterator[Sentence]:
-    """What answers of the leader and the next cost and how long they took, where that is on record."""
-    leading = list(shown.names)[:2]
-    sides = [compared.sides[label] for label in leading]
-    if len(shown.groups) > 1 or not all(side.usd_per_1000 for side in sides):
+def _cost_sentence(report: ComparisonReport, layout: _PageLayout) -> Iterator[Sentence]:
+    """Say what answers of the leader and the next cost and how long they took, if that is recorded."""
+    leading = list(layout.names)[:2]
+    sides = [report.sides[label] for label in leading]
+    if len(layout.groups) > 1 or not all(side.usd_per_1000 for side in sides):
         return
-    one, other = (shown.names[label] for label in leading)
+    first, second = (layout.names[label] for label in leading)
     prices = [format_cell(side.usd_per_1000, "usd") for side in sides]
-    said = f"1,000 answers of {one} cost {prices[0]}, of {other} {prices[1]}"
+    text = f"1,000 answers of {first} cost {prices[0]}, of {second} {prices[1]}"
     if all(side.seconds for side in sides):
         seconds = [format_cell(side.seconds, "seconds") for side in sides]
-        said += f"; the median answer takes {' and '.join(dict.fromkeys(seconds))}"
-    yield Sentence(f"{said}.", _SIDES)
+        text += f"; the median answer takes {' and '.join(dict.fromkeys(seconds))}"
+    yield Sentence(f"{text}.", _SIDES)
 
 
 # --- Differences from a baseline
 
 
-def _differences_section(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> ReportSection:
-    table = _differences(compared, shown, place)
-    others = dict.fromkeys(dict.fromkeys(str(row[1]) for row in table.rows), "the side of the row")
-    if shown.few:
-        one, other = shown.groups[0]
-        others = {shown.names[one]: shown.names[other], shown.names[other]: shown.names[one]}
-    baselines = dict.fromkeys([shown.usual, *(shown.baselines[label] for label in shown.names)])
+def _differences_section(report: ComparisonReport, layout: _PageLayout) -> ReportSection:
+    """Make the section of differences from a baseline that a reader chooses."""
+    table = _differences_table(report, layout)
+    better_by_baseline = dict.fromkeys(dict.fromkeys(str(row[1]) for row in table.rows), "the row's side")
+    if layout.is_single_pair:
+        a, b = (layout.names[label] for label in layout.groups[0])
+        better_by_baseline = {a: b, b: a}
+    baselines = dict.fromkeys([layout.first_baseline, *(layout.baselines[label] for label in layout.names)])
     choices = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
-    plot = difference_forest(table, others)
     title = (
-        "Differences from the baseline, paired by item; intervals allow for all pairs. Filled: significant. "
-        "Right of zero the side of the row is better, left of it the baseline."
+        "Differences from the baseline, paired by item, with intervals adjusted for all pairs. Filled: "
+        "significant. Right: the row's side is better. Left: the baseline."
     )
     toggles = [PictureToggle("baseline", tuple(baselines))]
     if len(choices) > 1:
         toggles.append(PictureToggle("by", choices))
+    plot = difference_forest(table, better_by_baseline)
     picture = Picture(f"{_DIFFERENCES}-plot", title, table.name, plot, tuple(toggles))
-    question = "Is one better, and where?" if shown.few else "Who is better than the baseline?"
+    question = "Is one better, and where?" if layout.is_single_pair else "Who is better than the baseline?"
     return ReportSection(_DIFFERENCES, question, (), (picture,), (table,))
 
 
-def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> ReportTable:
-    """A row for each difference and each of its sides as the baseline; the usual baseline first."""
+def _differences_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
+    """Make a row for each difference and each of its sides as the baseline."""
     families = ["overall", "task", "label", "part"]
-    found = [(one, base) for one in compared.comparisons for base in (one.a, one.b)]
-    usual = shown.usual
-    tasks = list(dict.fromkeys(one.task for one in compared.comparisons))
-    found.sort(
-        key=lambda each: (
-            shown.baselines[each[1]] != usual,
-            place[each[1]] if len(shown.groups) == 1 else 0,
-            families.index(each[0].family),
-            tasks.index(each[0].task),
-            place[_other(*each)],
+    rank = {label: at for at, label in enumerate(layout.names)}
+    tasks = list(dict.fromkeys(comparison.task for comparison in report.comparisons))
+    from_base = [
+        (orient_to_base(comparison, base), base)
+        for comparison in report.comparisons
+        for base in (comparison.a, comparison.b)
+    ]
+    from_base.sort(
+        key=lambda turned: (
+            layout.baselines[turned[1]] != layout.first_baseline,
+            rank[turned[1]] if len(layout.groups) == 1 else 0,
+            families.index(turned[0].family),
+            tasks.index(turned[0].task),
+            rank[turned[0].b],
         )
     )
-    places = {(one.family, one.task, one.metric) for one in compared.comparisons}
-    several = {family for family, times in Counter(family for family, *_ in places).items() if times > 1}
+    places = {(comparison.family, comparison.task, comparison.metric) for comparison in report.comparisons}
+    times_by_family = Counter(family for family, *_ in places)
     rows: list[tuple[Cell, ...]] = []
-    for one, base in found:
-        side = shown.names[_other(one, base)]
-        where = one.place if shown.few or one.family in several else ""
-        row = where if shown.few else f"{where} · {side}" if where else side
-        by = _BY["task"] if shown.few and one.family == "overall" else _BY[one.family]
-        rows.append((row, shown.baselines[base], by))
+    for comparison, base in from_base:
+        family, side = comparison.family, layout.names[comparison.b]
+        level = comparison.place if layout.is_single_pair or times_by_family[family] > 1 else ""
+        row = level if layout.is_single_pair else f"{level} · {side}" if level else side
+        by = _BY["task"] if layout.is_single_pair and family == "overall" else _BY[family]
+        rows.append((row, layout.baselines[base], by))
     names = ReportTable(
         _DIFFERENCES,
         "Differences from the baseline",
-        (ReportColumn("row", "Of"), *make_columns("Baseline", "By")),
+        (
+            ReportColumn("row", "Comparison"),
+            ReportColumn("baseline", "Baseline"),
+            ReportColumn("by", "Level"),
+        ),
         tuple(rows),
         chosen={"baseline": str(rows[0][1]), "by": str(rows[0][2])},
     )
@@ -215,9 +225,12 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
         *("mean", "mean_baseline", "difference", "over_judges", "p", "p_over_judges", "sure"),
         *("n", "missing", "could_be_seen", "agreeing", "test"),
     )
-    pairs = [orient_to_base(one, base) for one, base in found]
-    table = add_difference_columns(names, pairs, fields, _P, only_used=True)
-    titles = dict(zip(("mean", "mean_baseline"), compared.mean_headings("Score", "Baseline's"), strict=False))
+    table = add_difference_columns(
+        names, [comparison for comparison, _ in from_base], fields, _P, only_used=True
+    )
+    titles = dict(
+        zip(("mean", "mean_baseline"), report.mean_headings("Score", "Baseline score"), strict=False)
+    )
     columns = (
         msgspec.structs.replace(column, title=titles.get(column.name, column.title))
         for column in table.columns
@@ -225,38 +238,35 @@ def _differences(compared: ComparisonReport, shown: _Shown, place: dict[str, int
     return msgspec.structs.replace(table, columns=tuple(columns))
 
 
-def _other(one: Comparison, base: str) -> str:
-    return one.a if base == one.b else one.b
-
-
 # --- Every pair
 
 
-def _pairs(compared: ComparisonReport, shown: _Shown, place: dict[str, int]) -> ReportTable:
-    """Overall and by task; no rows where nothing but parts and labels is compared."""
-    found = [
-        orient_to_base(one, max(one.a, one.b, key=place.__getitem__))
-        for one in compared.comparisons
-        if one.family in ("overall", "task")
+def _pairs_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
+    """Make a row for each pair overall and by task, the better-ranked side first."""
+    rank = {label: at for at, label in enumerate(layout.names)}
+    comparisons = [
+        orient_to_base(comparison, max(comparison.a, comparison.b, key=rank.__getitem__))
+        for comparison in report.comparisons
+        if comparison.family in ("overall", "task")
     ]
     names = ReportTable(
         _PAIRS,
         "Pairs",
-        (ReportColumn("ahead", "Row"), ReportColumn("behind", "Column"), ReportColumn("of", "Of")),
-        tuple((shown.names[one.b], shown.names[one.a], one.place) for one in found),
-        chosen={"of": found[0].place} if found else {},
+        (ReportColumn("ahead", "Row"), ReportColumn("behind", "Column"), ReportColumn("of", "Task")),
+        tuple((layout.names[pair.b], layout.names[pair.a], pair.place) for pair in comparisons),
+        chosen={"of": comparisons[0].place} if comparisons else {},
     )
-    return add_difference_columns(names, found, ("difference", "p", "sure", "n", "could_be_seen"), _P)
+    return add_difference_columns(names, comparisons, ("difference", "p", "sure", "n", "could_be_seen"), _P)
 
 
-def _pairs_section(table: ReportTable, shown: _Shown, counted: Sentence) -> ReportSection:
+def _pairs_section(table: ReportTable, names: list[str], counted: Sentence) -> ReportSection:
+    """Make the section of all pairs as a heat map."""
     places = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
-    title = "Every pair: row less column, in points. A dot: significant after adjustment for all pairs."
-    sides = list(shown.names.values())
+    title = "Every pair: row − column, in points. Dot: significant after adjustment for all pairs."
     grid = HeatMap(
         table,
         *("ahead", "behind", "difference"),
-        *(sides[:-1], sides[1:]),
+        *(names[:-1], names[1:]),
         least=NOTEWORTHY,
         format="+.1f",
         dot="sure",
@@ -270,19 +280,19 @@ def _pairs_section(table: ReportTable, shown: _Shown, counted: Sentence) -> Repo
 # --- What was compared
 
 
-def _sides_section(compared: ComparisonReport, shown: _Shown) -> ReportSection:
-    tails = short_paths(side.folder for side in compared.sides.values())
+def _sides_section(report: ComparisonReport, layout: _PageLayout) -> ReportSection:
+    """Make the section of what was compared, with its doubts, gaps and notes."""
+    tails = short_paths(side.folder for side in report.sides.values())
     rows = tuple(
-        (shown.names[label], escape_line(side.model), tails[side.folder], side.usd_per_1000, side.seconds)
-        for label, side in compared.sides.items()
+        (layout.names[label], escape_line(side.model), tails[side.folder], side.usd_per_1000, side.seconds)
+        for label, side in report.sides.items()
     )
     columns = (
         *make_columns("Side", "Model", "Folder"),
         ReportColumn("usd", "$ per 1,000 answers", "usd", "Mean over answers whose price is known"),
         ReportColumn("seconds", "Seconds", "seconds", "Median over answers"),
     )
-    notes = (*compared.doubts, *compared.missing, *compared.notes)
+    notes = (*report.doubts, *report.missing, *report.notes)
     sentences = tuple(Sentence(escape_line(note)) for note in notes)
-    return ReportSection(
-        _SIDES, "What was compared?", sentences, (), (ReportTable(_SIDES, "Sides", columns, rows),)
-    )
+    table = ReportTable(_SIDES, "Sides", columns, rows)
+    return ReportSection(_SIDES, "What was compared?", sentences, (), (table,))

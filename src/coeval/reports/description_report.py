@@ -1,4 +1,4 @@
-"""An experiment before it runs, as a report: its design, its prompts, what its items cover, what it takes."""
+"""The report of an experiment before it runs: design, prompts, coverage of its items, and estimate."""
 
 from __future__ import annotations
 
@@ -41,140 +41,153 @@ from coeval.reports.content import (
     make_section,
     warning_to_sentence,
 )
-from coeval.reports.planned_prompts import MOST_DRAWN, PlannedPrompt, planned_prompts, planned_values
+from coeval.reports.planned_prompts import (
+    MOST_DRAWN,
+    PlannedPrompt,
+    count_planned_values,
+    list_planned_prompts,
+)
 
 # --- Experiment description as tables
 
 PROPOSED = "teachers will propose"
 
 
-def models_table(config: Config, opened: Sequence[ModelConfig]) -> ReportTable:
+def models_table(config: Config, models: Sequence[ModelConfig]) -> ReportTable:
+    """Make a row for each model, and one for each student whose answers exist."""
     rows = [
         (
             model.name,
             model.interface,
-            _identifier(model),
+            _provider_identifier(model),
             model.roles_text,
             ", ".join(sorted(config.batched_phases(model))) or None,
         )
-        for model in opened
+        for model in models
     ]
-    rows += [(name, "answers that exist", None, "student", None) for name in _answered(config)]
+    rows += [(name, "existing answers", None, "student", None) for name in _students_with_answers(config)]
     columns = (
         ReportColumn("model", "Model"),
-        ReportColumn("interface", "Interface", meaning="Who serves it."),
-        ReportColumn(
-            "identifier", "Asked as", meaning="The provider's identifier, where it is not the name."
-        ),
+        ReportColumn("interface", "Interface", meaning="The service that runs it."),
+        ReportColumn("identifier", "Identifier", meaning="The provider's name of it, if different."),
         ReportColumn("roles", "Roles", meaning="Teachers write items, students answer, judges score."),
-        ReportColumn("batched", "In batch jobs", meaning="Phases that go by the provider's Batch API."),
+        ReportColumn("batched", "In batch jobs", meaning="Phases that use the provider's Batch API."),
     )
     return ReportTable("models", "Models", columns, tuple(rows))
 
 
-def _identifier(model: ModelConfig) -> str | None:
-    """None: the name itself."""
+def _provider_identifier(model: ModelConfig) -> str | None:
+    """Return the provider's identifier of a model, or None if it is the name."""
     host = HOSTS.get(model.interface)  # None: auto, not resolved
     own_code = host is not None and host.dialect == OWN_CODE
-    asked = model_id_or_code(model) if own_code else str(model.parameters.get("model", model.name))
-    return None if asked == model.name else asked
+    identifier = model_id_or_code(model) if own_code else str(model.parameters.get("model", model.name))
+    return None if identifier == model.name else identifier
 
 
-def _answered(config: Config) -> list[str]:
-    """The students whom nobody asks."""
+def _students_with_answers(config: Config) -> list[str]:
+    """List the students whose answers are supplied, so that no model is called."""
     return list(dict.fromkeys(name for task in config.tasks for name in config.students_with_answers(task)))
 
 
-def _judged(setup: TaskSetup) -> str:
+def _describe_judging(setup: TaskSetup) -> str:
     if setup.judges:
         return setup.task.judging_mode
-    scored = {"labels are compared": setup.labels, "checks are computed": setup.checks}
-    return ", ".join([*(what for what, of in scored.items() if of), "no judge is asked"])
+    methods = ["labels"] * bool(setup.labels) + ["checks"] * bool(setup.checks)
+    return ", ".join([*methods, "no judge"])
 
 
-def tasks_table(foreseen: Forecast) -> ReportTable:
+def tasks_table(forecast: Forecast) -> ReportTable:
+    """Make a row for each task: who makes its items, how they are judged, and the calls it takes."""
     rows = []
-    for setup in foreseen.preview.plan.setups:
+    for setup in forecast.preview.plan.setups:
         task = setup.task
         makers = [*setup.sources, *(teacher.name for teacher in setup.teachers)]
-        items = foreseen.preview.plan_count.total("data_generation", task=task.name).planned
+        items = forecast.preview.plan_count.total("data_generation", task=task.name).planned
         labels = ", ".join(task.label_attributes) or None
-        design = (", ".join(makers), _judged(setup), labels, _counted(foreseen.sum_task_calls(task.name)))
+        design = (
+            ", ".join(makers),
+            _describe_judging(setup),
+            labels,
+            _calls_cell(forecast.sum_task_calls(task.name)),
+        )
         rows.append((task.name, items, *design, " ".join(task.description.split())))
     columns = (
         ReportColumn("task", "Task"),
         ReportColumn("items", "Items", "count"),
         ReportColumn(
-            "makers", "Items by", meaning="Teachers that write them, or who supplies them.", spare=True
+            "makers", "Items by", meaning="Teachers that write them, or whoever supplies them.", spare=True
         ),
         ReportColumn(
             "evaluation", "Judged", meaning="In one call for all factors, in one for each, or pairwise."
         ),
-        ReportColumn("labels", "Labels", meaning="Attributes of which the value is the right answer."),
+        ReportColumn("labels", "Labels", meaning="Attributes whose value is the right answer."),
         ReportColumn("calls", "Calls", "count", "Without retries"),
-        ReportColumn("description", "What has to be done", spare=True),
+        ReportColumn("description", "Description", spare=True),
     )
     return ReportTable("tasks", "Tasks", columns, tuple(rows))
 
 
 def attributes_table(preview: Preview) -> ReportTable:
-    """One row for each attribute, with its values."""
-    rows = tuple(row for setup in preview.plan.setups for row in _attributes(setup.task, preview))
+    """Make a row for each attribute, with its values."""
+    rows = tuple(row for setup in preview.plan.setups for row in _attribute_rows(setup.task, preview))
     columns = (
         *make_columns("Task", "Attribute"),
         ReportColumn("kind", "Kind", meaning="Target: must be covered. Nuanced: keeps items varied."),
         ReportColumn("values", "Values"),
     )
-    return ReportTable("attributes", "What items vary in", columns, rows)
+    return ReportTable("attributes", "Attributes of items", columns, rows)
 
 
-def _attributes(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
+def _attribute_rows(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        known: Mapping[str, list[str]] | None = preview.blueprint.read_part(task, kind)
-        if known is None:
+        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part(task, kind)
+        if declared is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
-            known = seeds
-        for name, values in known.items():
+            declared = seeds
+        for name, values in declared.items():
             yield task.name, name, kind, ", ".join(values)
 
 
 def rubric_table(preview: Preview) -> ReportTable:
+    """Make a row for each factor, with what its best level means."""
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        known: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
-        if known is None:
+        declared: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
+        if declared is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
-            known = preview.blueprint.read_rubric_so_far(task)
-        for factor, criterion in known.items():
+            declared = preview.blueprint.read_rubric_so_far(task)
+        for factor, criterion in declared.items():
             compared = factor in task.label_attributes
-            said = "compared with the item's value, without a judge" if compared else criterion
+            meaning = "equal to the item's value, without a judge" if compared else criterion
             judged = not compared and factor not in task.checks
             levels = task.scale_of(factor).describe_levels() if judged else None
             weight = None if compared else task.weights.get(factor)
-            rows.append((task.name, factor, " ".join(said.split()), levels, weight))
+            rows.append((task.name, factor, " ".join(meaning.split()), levels, weight))
     columns = (
         *make_columns("Task", "Factor"),
         ReportColumn("criterion", "What the best level means"),
-        ReportColumn("levels", "Levels", meaning="From worst to best, with what each counts."),
-        ReportColumn("weight", "Weight", "number", "In an item's score; 1 where none is given"),
+        ReportColumn("levels", "Levels", meaning="From worst to best, with their values."),
+        ReportColumn("weight", "Weight", "number", "In an item's score; 1 by default"),
     )
-    return ReportTable("rubric", "What answers are judged by", columns, tuple(rows))
+    return ReportTable("rubric", "Rubric", columns, tuple(rows))
 
 
-def phases_table(config: Config, foreseen: Forecast, options: RunOptions) -> ReportTable:
-    """Records planned and owed by phase; of phases 1–2 a record is a teacher's proposal."""
+def phases_table(config: Config, forecast: Forecast, options: RunOptions) -> ReportTable:
+    """Count planned and missing records and calls by phase; those of phases 1–2 are teachers' proposals."""
     rows: list[tuple[Cell, ...]] = []
     for phase in PHASES:
-        counts = map(_counted, (foreseen.sum_phase_owed(phase), foreseen.sum_phase_calls(phase)))
-        rows.append((phase, _mode(config, options, phase), foreseen.sum_phase_planned(phase), *counts))
-    counts = map(_counted, (foreseen.total_owed, foreseen.total))
-    rows.append(("total", "", sum(foreseen.planned.values()), *counts))
+        counts = map(_calls_cell, (forecast.sum_phase_owed(phase), forecast.sum_phase_calls(phase)))
+        rows.append(
+            (phase, _describe_mode(config, options, phase), forecast.sum_phase_planned(phase), *counts)
+        )
+    counts = map(_calls_cell, (forecast.total_owed, forecast.total))
+    rows.append(("total", "", sum(forecast.planned.values()), *counts))
     columns = (
         ReportColumn("phase", "Phase"),
-        ReportColumn("mode", "Mode", meaning="What it does with work that exists."),
+        ReportColumn("mode", "Mode", meaning="How the phase treats existing work."),
         ReportColumn("records", "Records", "count"),
         ReportColumn("owed", "Missing", "count"),
         ReportColumn("calls", "Calls", "count", "Without retries"),
@@ -183,19 +196,19 @@ def phases_table(config: Config, foreseen: Forecast, options: RunOptions) -> Rep
     return ReportTable("phases", "The five phases", columns, tuple(rows), bold=bold)
 
 
-def _counted(format_calls: Calls) -> int | str:
-    return format_calls.low if format_calls.low == format_calls.high else str(format_calls)
+def _calls_cell(calls: Calls) -> int | str:
+    return calls.low if calls.low == calls.high else str(calls)
 
 
-def _mode(config: Config, options: RunOptions, phase: Phase) -> str:
-    """A phase's mode in words: with ``resume_from``, phases 1–2 are New only where the file says so."""
+def _describe_mode(config: Config, options: RunOptions, phase: Phase) -> str:
+    """Name a phase's mode; with ``resume_from``, phases 1–2 are New only if the file says so."""
     mode = options.mode(config, phase)
-    takes_over = config.experiment.resume_from is not None and not options.continue_run
-    return "taken over" if mode == "New" and takes_over and phase in list_inherited_phases(config) else mode
+    inherits = config.experiment.resume_from is not None and not options.continue_run
+    return "inherited" if mode == "New" and inherits and phase in list_inherited_phases(config) else mode
 
 
 class DescribedExperiment(NamedTuple):
-    """``config`` has no ``auto`` any more; ``warnings`` are sentences on what of it is not as it seems."""
+    """An experiment to describe. ``config`` has no ``auto`` left; ``warnings`` are sentences."""
 
     config: Config
     preview: Preview
@@ -205,49 +218,56 @@ class DescribedExperiment(NamedTuple):
 
 
 def description_report(described: DescribedExperiment) -> Report:
-    """Everything is worked out of the file, the run's folder and the estimate; nobody is asked."""
+    """Describe an experiment from its file, its folder and the estimate, without calling a model."""
     config, preview = described.config, described.preview
-    values = _values(preview)
-    prompts = [prompt for setup in preview.plan.setups for prompt in planned_prompts(setup, preview)]
+    values = _items_by_value_table(preview)
+    prompts = [prompt for setup in preview.plan.setups for prompt in list_planned_prompts(setup, preview)]
     estimate = described.estimate
-    told = (*summarise_estimate(estimate), *describe_sources(estimate))
+    sentences = (*summarise_estimate(estimate), *describe_sources(estimate))
     sections = (
-        _design(described),
-        _prompts(prompts),
-        _coverage(values, preview),
+        _design_section(described),
+        _prompts_section(prompts),
+        _coverage_section(values, preview),
         make_section(
-            "takes", "What will it take?", tuple(map(Sentence, told)), (), tuple(estimate_tables(estimate))
+            "takes",
+            "What will it take?",
+            tuple(map(Sentence, sentences)),
+            (),
+            tuple(estimate_tables(estimate)),
         ),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
     return Report(
         kind="description",
         title=config.experiment.id,
-        facts=tuple(_facts(described)),
-        lead=tuple(_lead(described, values)),
+        facts=tuple(_list_facts(described)),
+        lead=tuple(_lead_sentences(described, values)),
         sections=sections,
         alerts=(Alert(warning_to_sentence(SIMULATED)),) if simulated else (),
-        labels=_shown_names(described),
+        labels=_short_model_names(described),
     )
 
 
-def _shown_names(described: DescribedExperiment) -> dict[str, str]:
-    """By model and variant, what people read in place of its name."""
+def _short_model_names(described: DescribedExperiment) -> dict[str, str]:
+    """Return by model and variant what people read in place of its name."""
     models = described.config.models
-    names = [name for model in models for name in (model.name, *(one.name for one in model.students()))]
+    names = [
+        name for model in models for name in (model.name, *(variant.name for variant in model.students()))
+    ]
     return short_names(names, labels={model.name: model.label for model in models if model.label is not None})
 
 
-def _facts(described: DescribedExperiment) -> Iterator[str]:
+def _list_facts(described: DescribedExperiment) -> Iterator[str]:
     config, estimate = described.config, described.estimate
-    yield "not run yet" if not described.options.continue_run else "what is left of a run that has begun"
+    yield "not run yet" if not described.options.continue_run else "the rest of a started run"
     yield pluralize(len(config.models), "model")
     yield pluralize(len(config.tasks), "task")
     yield f"{format_calls(estimate.total.calls)} calls"
     yield format_hours(estimate.hours)
 
 
-def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
+def _lead_sentences(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
+    """Yield the size of the run, what is missing of it or of its design, its estimate, and the warnings."""
     count = described.preview.plan_count
     items, answers, judgments = (count.total(phase).planned for phase in FLOWING)
     tasks = pluralize(len(described.config.tasks), "task")
@@ -258,22 +278,23 @@ def _lead(described: DescribedExperiment, values: ReportTable) -> Iterator[Sente
     )
     if described.options.continue_run:
         owed = count.total().owed
-        yield Sentence(f"Of these, {owed:,} records are missing; calls and cost are theirs.", "takes")
+        yield Sentence(f"Of these, {owed:,} records are missing; calls and cost cover only them.", "takes")
     for task in sorted(described.preview.unsettled):
-        yield Sentence(f"{task}: teachers have yet to propose what is missing of its design.", "design")
+        yield Sentence(f"{task}: teachers still have to propose parts of its design.", "design")
     for sentence in summarise_estimate(described.estimate):
         yield Sentence(sentence, "takes")
-    for sentence in _absent(values, described.preview):
+    for sentence in _absent_value_sentences(values, described.preview):
         yield Sentence(sentence, "coverage")
     for warning in described.warnings:
         yield Sentence(warning)
 
 
-def _design(described: DescribedExperiment) -> ReportSection:
+def _design_section(described: DescribedExperiment) -> ReportSection:
+    """Make the section of models, tasks, attributes, rubric and phases."""
     config, preview = described.config, described.preview
-    foreseen = build_forecast(config, preview)
+    forecast = build_forecast(config, preview)
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
-    roles["student"] += len(_answered(config))
+    roles["student"] += len(_students_with_answers(config))
     cast = ", ".join(pluralize(count, role) for role, count in roles.items())
     return ReportSection(
         "design",
@@ -281,10 +302,10 @@ def _design(described: DescribedExperiment) -> ReportSection:
         (Sentence(f"{cast}; a model may play several roles."),),
         tables=(
             models_table(config, config.models),
-            tasks_table(foreseen),
+            tasks_table(forecast),
             attributes_table(preview),
             rubric_table(preview),
-            phases_table(config, foreseen, described.options),
+            phases_table(config, forecast, described.options),
         ),
     )
 
@@ -293,13 +314,13 @@ def _design(described: DescribedExperiment) -> ReportSection:
 _MOST_NAMED = 3
 
 
-def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
-    """A row and a passage for each prompt; what stands in for an unwritten text is marked in these."""
+def _prompts_section(prompts: list[PlannedPrompt]) -> ReportSection:
+    """Make a row and a passage for each prompt; unwritten texts are marked in the passages."""
     passages = [
         Passage(
             f"prompt-{number}",
             " · ".join(
-                (f"{prompt.task} · {prompt.phase}: {prompt.what}", ", ".join(prompt.models), prompt.item)
+                (f"{prompt.task} · {prompt.phase}: {prompt.output}", ", ".join(prompt.models), prompt.item)
             ).removesuffix(" · "),
             prompt.parts,
         )
@@ -309,9 +330,9 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
         (
             prompt.task,
             prompt.phase,
-            prompt.what,
+            prompt.output,
             join_names(prompt.models, _MOST_NAMED),
-            prompt.characters,
+            prompt.known_characters,
             sum(part.stand_in for part in prompt.parts),
             prompt.structured,
         )
@@ -319,47 +340,50 @@ def _prompts(prompts: list[PlannedPrompt]) -> ReportSection:
     )
     columns = (
         *make_columns("Task", "Phase"),
-        ReportColumn("what", "Asked for"),
-        ReportColumn("models", "Sent to", meaning="All of these are sent the same words."),
+        ReportColumn("what", "Output"),
+        ReportColumn("models", "Sent to", meaning="All of these get the same text."),
         ReportColumn("characters", "Characters known", "count"),
-        ReportColumn(
-            "unwritten", "Unwritten parts", "count", "Marked texts in it: a model is yet to write them."
-        ),
-        ReportColumn("structured", "By schema", meaning="The answer's shape is set where the host can."),
+        ReportColumn("unwritten", "Unwritten parts", "count", "Marked texts that a model will write."),
+        ReportColumn("structured", "By schema", meaning="A schema sets the answer's shape if the host can."),
     )
-    said = (
-        f"{pluralize(len(prompts), 'prompt')}, as models will be sent them; the attributes are those of an "
-        "item of the plan, and what a model is yet to write is marked."
+    summary = (
+        f"{pluralize(len(prompts), 'prompt')} as sent to models, with the attributes of one planned item; "
+        "texts that a model will write are marked."
     )
     table = ReportTable("prompts", "Prompts", columns, rows)
     return ReportSection(
         "prompts",
-        "What are the models asked?",
-        (Sentence(said),),
+        "What will the prompts be?",
+        (Sentence(summary),),
         tables=(table,),
         passages=tuple(passages),
     )
 
 
-def _coverage(values: ReportTable, preview: Preview) -> ReportSection:
-    """What occurs, and what the items of one teacher cannot hold."""
-    said = [*_absent(values, preview)]
-    said += [f"{task}: every declared value ({n:,}) occurs." for task, n in _present(values, preview).items()]
-    said += [
+def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
+    """Make the section of which declared values items have, and which they cannot have."""
+    sentences = [*_absent_value_sentences(values, preview)]
+    sentences += [
+        f"{task}: every declared value ({n:,}) occurs."
+        for task, n in _count_occurring_values(values, preview).items()
+    ]
+    sentences += [
         f"{setup.task.name}: {sentence}"
         for setup in preview.plan.setups
         for sentence in setup.describe_shortfalls()
     ]
-    return make_section("coverage", "What will the items cover?", tuple(map(Sentence, said)), (), (values,))
+    return make_section(
+        "coverage", "What will the items cover?", tuple(map(Sentence, sentences)), (), (values,)
+    )
 
 
-def _values(preview: Preview) -> ReportTable:
+def _items_by_value_table(preview: Preview) -> ReportTable:
     rows = [
-        (setup.task.name, *place, items)
+        (setup.task.name, *value, items)
         for setup in preview.plan.setups
-        for place, items in planned_values(setup, preview).items()
+        for value, items in count_planned_values(setup, preview).items()
     ]
-    counted = f"Of a teacher's first {MOST_DRAWN:,}, and of those that exist"
+    counted = f"Among a teacher's first {MOST_DRAWN:,} and the existing ones"
     columns = (
         *make_columns("Task", "Kind", "Attribute", "Value"),
         ReportColumn("items", "Items", "count", counted),
@@ -367,8 +391,8 @@ def _values(preview: Preview) -> ReportTable:
     return ReportTable("values", "Items by value", columns, tuple(rows))
 
 
-def _absent(values: ReportTable, preview: Preview) -> Iterator[str]:
-    """Which declared values of target attributes no item of a settled task has."""
+def _absent_value_sentences(values: ReportTable, preview: Preview) -> Iterator[str]:
+    """Name the declared values of target attributes that no item of a settled task has."""
     absent: dict[Cell, list[str]] = {}
     for task, kind, attribute, value, items in values.rows:
         if kind == "target" and not items and task not in preview.unsettled:
@@ -376,60 +400,61 @@ def _absent(values: ReportTable, preview: Preview) -> Iterator[str]:
     yield from (f"{task}: no item has {join_names(lacking)}." for task, lacking in absent.items())
 
 
-def _present(values: ReportTable, preview: Preview) -> Counter[Cell]:
-    """By settled task whose items have every value, how many there are."""
+def _count_occurring_values(values: ReportTable, preview: Preview) -> Counter[Cell]:
+    """Count the values of each settled task whose items have all of them."""
     targets = [row for row in values.rows if row[1] == "target" and row[0] not in preview.unsettled]
     lacking = {row[0] for row in targets if not row[-1]}
     return Counter(row[0] for row in targets if row[0] not in lacking)
 
 
 def estimate_tables(estimate: Estimate) -> Iterator[ReportTable]:
-    """By phase, with the total, by model, and by provider where there are several; last, what would cost
-    less."""
+    """Yield the estimate by phase, with the total, by model, and by provider if there are several; then
+    savings."""
     yield _estimate_table("phase", estimate.by_phase, estimate.total)
     yield _estimate_table("model", estimate.by_model)
     if len(estimate.by_provider) > 1:
         yield _estimate_table("provider", estimate.by_provider)
     before = 0.0 if estimate.total.cost_usd is None else estimate.total.cost_usd.central
     rows = tuple(
-        (one.change, _ranged(one.cost_usd), 1 - one.cost_usd.central / before if before else None)
-        for one in estimate.savings
+        (saving.change, _span_cell(saving.cost_usd), 1 - saving.cost_usd.central / before if before else None)
+        for saving in estimate.savings
     )
     columns = (
         ReportColumn("change", "Change"),
-        ReportColumn("cost", "Cost then", "usd"),
+        ReportColumn("cost", "New cost", "usd"),
         ReportColumn("saves", "Saves", "share"),
     )
-    yield ReportTable("savings", "What would cost less", columns, rows)
+    yield ReportTable("savings", "Ways to save", columns, rows)
 
 
 def _estimate_table(
-    of: str, lines: Mapping[str, EstimateLine], total: EstimateLine | None = None
+    dimension: str, lines: Mapping[str, EstimateLine], total: EstimateLine | None = None
 ) -> ReportTable:
-    rows = [_line(key, line) for key, line in lines.items()]
+    """Make a table of calls, tokens and cost by a dimension such as ``phase``."""
+    rows = [_estimate_row(key, line) for key, line in lines.items()]
     if total is not None:
-        rows.append(_line("total", total))
+        rows.append(_estimate_row("total", total))
     return ReportTable(
-        f"cost_by_{of}",
-        f"By {of}",
+        f"cost_by_{dimension}",
+        f"By {dimension}",
         (
-            ReportColumn(of, of.capitalize()),
+            ReportColumn(dimension, dimension.capitalize()),
             ReportColumn("calls", "Calls", "count"),
             ReportColumn("input", "Input tokens", "count", terminal="input"),
             ReportColumn("output", "Output tokens", "count", terminal="output"),
-            ReportColumn("cost", "Cost", "usd", "[low, high] holds it in 95 of 100 cases"),
+            ReportColumn("cost", "Cost", "usd", "With its 95% interval"),
         ),
         tuple(rows),
         bold=frozenset({(len(lines), 0)}),
     )
 
 
-def _line(name: str, line: EstimateLine) -> tuple[Cell, ...]:
+def _estimate_row(name: str, line: EstimateLine) -> tuple[Cell, ...]:
     low, high = round(line.calls.low), round(line.calls.high)
-    format_calls = Measured(line.calls.central, low, high, None, None) if low < high else low
+    calls = Measured(line.calls.central, low, high, None, None) if low < high else low
     tokens = (round(line.input_tokens.central), round(line.output_tokens.central))
-    return (name, format_calls, *tokens, None if line.cost_usd is None else _ranged(line.cost_usd))
+    return (name, calls, *tokens, None if line.cost_usd is None else _span_cell(line.cost_usd))
 
 
-def _ranged(span: Span) -> Measured:
+def _span_cell(span: Span) -> Measured:
     return Measured(span.central, span.low, span.high, None, None)

@@ -7,15 +7,20 @@ from typing import Any
 
 import msgspec
 
+from coeval.analysis.comparison.comparison_report import spans_scale
 from coeval.analysis.comparison.family import PairDifference
-from coeval.core.figures import share_of_scale
+from coeval.core.figures import NOT_KNOWN, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable
 from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_gap_in_points
 
 
 def _gap_over_judges(pair: PairDifference, unit: str) -> Cell:
     interval = pair.ci95_over_judges_adjusted
-    return None if interval is None else metric_gap_in_points(pair.difference, interval, unit, pair.n)
+    if interval is None:
+        return None
+    if spans_scale(interval, unit):
+        return NOT_KNOWN
+    return metric_gap_in_points(pair.difference, interval, unit, pair.n)
 
 
 _ColumnReader = tuple[ReportColumn, Callable[[Any, str], Cell]]
@@ -31,7 +36,10 @@ _FIELDS: Mapping[str, _ColumnReader] = {
         lambda pair, unit: metric_gap_in_points(pair.difference, pair.ci95_adjusted, unit, pair.n),
     ),
     "over_judges": (
-        column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+        msgspec.structs.replace(
+            column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
+            terminal="other judges",
+        ),
         _gap_over_judges,
     ),
     "p": (
@@ -39,7 +47,9 @@ _FIELDS: Mapping[str, _ColumnReader] = {
         lambda pair, _: pair.p_adjusted,
     ),
     "p_over_judges": (
-        column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
+        msgspec.structs.replace(
+            column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"), terminal="p"
+        ),
         lambda pair, _: pair.p_over_judges_adjusted,
     ),
     "sure": (
@@ -48,6 +58,7 @@ _FIELDS: Mapping[str, _ColumnReader] = {
     ),
     "agreeing": (column_of_field(PairDifference, "agreeing"), lambda pair, _: pair.agreeing),
     "n": (ReportColumn("n", "Items", "count", terminal="n"), lambda pair, _: pair.n),
+    "shared": (ReportColumn("shared", "Shared items", "count", terminal="shared"), lambda pair, _: pair.n),
     "missing": (
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
         lambda pair, _: pair.missing,
@@ -92,3 +103,14 @@ def add_difference_columns(
         for row, cell in zip(rows, cells, strict=True):
             row.append(cell)
     return msgspec.structs.replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)))
+
+
+def leader_table(gaps: Mapping[str, PairDifference], where: str = "") -> ReportTable:
+    """Tabulate by how much the first student leads each of the others; ``gaps`` as `Ranking.leader_gaps`,
+    ``where``: in which task and label."""
+    columns = (ReportColumn("student", "Student", terminal="student"),)
+    names = ReportTable(
+        "leader", f"Lead of the first student{where}", columns, tuple((name,) for name in gaps)
+    )
+    fields = ("difference", "p", "over_judges", "p_over_judges", "shared")
+    return add_difference_columns(names, [*gaps.values()], fields, only_used=True)

@@ -1,4 +1,4 @@
-"""One person's labelling of a run: what is drawn, what is asked, what is given."""
+"""One person's labelling of a run: which answers are drawn, what is asked of them, and the levels given."""
 
 from __future__ import annotations
 
@@ -34,10 +34,13 @@ USUAL_N = 200
 
 
 class LabelRequest(NamedTuple):
-    """What a person asks for: ``n`` answers (None: those drawn before, else `USUAL_N`), some ``factors``
-    (empty: all), and who else labels them (``among``) with which ``overlap``. ``draws``: whether something
-    is drawn where ``n`` says nothing, and only those ``n`` are asked for where it says something. ``items``:
-    in place of a draw, all answers to these, picked by hand."""
+    """Which answers a person wants to label.
+
+    ``n``: how many (None: those drawn before, else `USUAL_N`); ``factors``: empty for all; ``among``: who
+    else labels them, with which ``overlap``. ``draws``: False neither draws anything new without ``n``,
+    nor limits the questions to these ``n``. ``items``: in place of a draw, all answers to these, picked by
+    hand.
+    """
 
     by: str
     n: int | None = None
@@ -52,78 +55,85 @@ class LabelRequest(NamedTuple):
 class LabelSession:
     """The questions of one person, in the order of the draw, and the levels given so far.
 
-    Raises UsageError: nothing can be labelled, or what is asked for is unknown; StoreError: the run cannot
-    be read, or its labels not be written.
+    Raises UsageError: nothing can be labelled, or the request names something unknown; StoreError: the run
+    cannot be read, or its labels not be written.
     """
 
     def __init__(self, folder: RunDir, request: LabelRequest) -> None:
+        """Draw what the request adds, record it, and read the person's questions and levels."""
         self.path: Path = folder.path
         self.by = request.by
         judge = person_judge_id(request.by)
         with open_run_reader(folder) as (reader, _):
             grid = read_score_grid(reader)
-            _refuse_compared(reader, grid)
+            _refuse_pairwise_only(reader, grid)
             factors = judged_factors(grid, request.factors)
-            known = of_person(read_labels(self.path), judge)
-            drawn = [label for label in known if label.drawn is not None and _asks(label, factors)]
-            part = _part(grid, factors, request, begun=bool(drawn))
-            answers = {key.answer for key, _ in part} | {one.response_id for one in drawn}
+            recorded = of_person(read_labels(self.path), judge)
+            drawn = [label for label in recorded if label.drawn is not None and _is_wanted(label, factors)]
+            part = _draw_answers(grid, factors, request, has_drawn=bool(drawn))
+            answers = {key.answer for key, _ in part} | {label.response_id for label in drawn}
             texts = ShownTexts(reader, answers, grid)
-            asked_for = list(_current(texts, to_label(texts, part, factors, judge), known))
+            asked_for = list(_keep_current_labels(texts, to_label(texts, part, factors, judge), recorded))
             if not request.items:
-                there = frozenset(known)
-                if new := [label for label in asked_for if label not in there]:
+                existing = frozenset(recorded)
+                if new := [label for label in asked_for if label not in existing]:
                     add_labels(self.path, new)
-                every = of_person(read_labels(self.path), judge)
-                asked_for = [label for label in every if label.drawn is not None and _asks(label, factors)]
+                labels = of_person(read_labels(self.path), judge)
+                asked_for = [
+                    label for label in labels if label.drawn is not None and _is_wanted(label, factors)
+                ]
                 if request.n is not None and request.draws:
                     first = {key.answer for key, _ in part}
                     asked_for = [label for label in asked_for if label.response_id in first]
             self.questions = tuple(questions(grid, texts, asked_for))
         if not self.questions:
             raise UsageError(f"{self.path}: no answer to label; judge some first")
-        self._by_id = {one.id: one for one in self.questions}
+        self._by_id = {question.id: question for question in self.questions}
         self._lock = Lock()
-        labelled = [one for one in self.questions if one.label.level is not None]
-        self._given = {one.id: one.label.level for one in labelled if one.label.level is not None}
-        self._order = [one.id for one in sorted(labelled, key=lambda one: one.label.labeled_at)]
+        labelled = [question for question in self.questions if question.label.level is not None]
+        self._levels = {
+            question.id: question.label.level for question in labelled if question.label.level is not None
+        }
+        self._order = [
+            question.id for question in sorted(labelled, key=lambda question: question.label.labeled_at)
+        ]
 
     @property
-    def given(self) -> dict[str, str]:
-        """Level by question."""
-        return dict(self._given)
+    def levels(self) -> dict[str, str]:
+        """Return the level by question."""
+        return dict(self._levels)
 
     @property
     def next(self) -> LabelQuestion | None:
-        """The first question without a level."""
-        return next((one for one in self.questions if one.id not in self._given), None)
+        """Return the first question without a level."""
+        return next((question for question in self.questions if question.id not in self._levels), None)
 
     def give(self, name: str, level: str) -> None:
-        """Keep a level.
+        """Record a level.
 
         Raises UsageError: there is no such question, or level of its scale.
         """
         question = self._by_id.get(name)
-        found = question.scale.level(level) if question is not None else None
-        if question is None or found is None:
+        known_level = question.scale.level(level) if question is not None else None
+        if question is None or known_level is None:
             raise UsageError("there is no such question, or its scale has no such level")
-        self.keep([question.at(found)])
+        self.keep([question.at(known_level)])
 
     def keep(self, labels: Iterable[HumanLabel]) -> None:
         """Append labels of the session's questions, such as those of a sheet."""
-        ids = {one.label.key: one.id for one in self.questions}
+        ids = {question.label.key: question.id for question in self.questions}
         with self._lock:
             for label in add_labels(self.path, labels):
                 name = ids[label.key]
-                self._given.pop(name, None)
+                self._levels.pop(name, None)
                 if name in self._order:
                     self._order.remove(name)
                 if label.level is not None:
-                    self._given[name] = label.level
+                    self._levels[name] = label.level
                     self._order.append(name)
 
     def undo(self) -> LabelQuestion | None:
-        """Take the last label back and return its question; None: there is none."""
+        """Withdraw the last label and return its question, or None if there is none."""
         if not self._order:
             return None
         question = self._by_id[self._order[-1]]
@@ -131,11 +141,9 @@ class LabelSession:
         return question
 
 
-def _refuse_compared(reader: RunReader, grid: ScoreGrid) -> None:
-    """
-    Raises UsageError: judges only compare answers, so that no level of a single one can be held against
-    people's.
-    """
+def _refuse_pairwise_only(reader: RunReader, grid: ScoreGrid) -> None:
+    """Raise UsageError if judges only compare answers, so that people's levels have nothing to be compared
+    with."""
     plans = reader.planned.tasks.values() if reader.planned is not None else ()
     if any(plan.compares for plan in plans) and not any(design.judged_factors for design in grid.designs):
         raise UsageError(
@@ -154,14 +162,14 @@ def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
     }
 
 
-def _part(
-    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], request: LabelRequest, *, begun: bool
+def _draw_answers(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], request: LabelRequest, *, has_drawn: bool
 ) -> list[DrawnAnswer]:
-    """The answers that a person's request adds; ``begun``: some were drawn before."""
+    """Draw the answers that a person's request adds; ``has_drawn``: some were drawn before."""
     if request.items:
         return picked(grid, factors, request.items)
     n = request.n
-    if n is None and not begun:
+    if n is None and not has_drawn:
         if not request.draws:
             raise UsageError(f"nothing was drawn for {request.by}; --by names who the sheet was for")
         n = USUAL_N
@@ -169,12 +177,12 @@ def _part(
     return share_out(part, request.among, request.by, request.overlap)
 
 
-def _current(
-    texts: ShownTexts, needed: Iterable[HumanLabel], known: Iterable[HumanLabel]
+def _keep_current_labels(
+    texts: ShownTexts, needed: Iterable[HumanLabel], recorded: Iterable[HumanLabel]
 ) -> Iterator[HumanLabel]:
-    """The labels that are needed, as they are known already unless the texts have changed. What was picked by
-    hand and is drawn now keeps its level."""
-    by_key = {label.key: label for label in known}
+    """Yield the needed labels, with recorded levels unless the texts have changed. A label picked by hand
+    that is drawn now keeps its level."""
+    by_key = {label.key: label for label in recorded}
     for label in needed:
         before = by_key.get(label.key)
         if before is None or not texts.shows(before):
@@ -185,5 +193,5 @@ def _current(
             yield before
 
 
-def _asks(label: HumanLabel, factors: dict[str, tuple[str, ...]]) -> bool:
+def _is_wanted(label: HumanLabel, factors: dict[str, tuple[str, ...]]) -> bool:
     return label.factor in factors.get(label.task_id, ())

@@ -33,8 +33,8 @@ _REWRITTEN = re.compile(
 _WHOLE = re.compile(r"(-?[0-9]+)[.,]0+")
 
 
-class ReadSheet(NamedTuple):
-    """Labels of a sheet, and what is wrong with other rows: a sentence each; ``empty`` rows have no level,
+class LabelSheet(NamedTuple):
+    """Labels read from a sheet, and problems of other rows, a sentence each; ``empty`` rows have no level,
     ``kept`` of them had one before."""
 
     labels: list[HumanLabel]
@@ -44,15 +44,15 @@ class ReadSheet(NamedTuple):
 
 
 def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
-    """Check that a sheet can be written there without loss.
+    """Check that writing a sheet to ``path`` loses nothing.
 
     Parameters
     ----------
-    path : where; a sheet that is there already is written over if all its levels are ``recorded``
+    path : an existing sheet may be replaced if all its levels are ``recorded``
     recorded : level by the id of its question
 
-    Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds levels that are
-    not recorded, or is no sheet of labels.
+    Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds levels that
+    are not recorded, or is no sheet of labels.
     """
     if path.suffix.lower() != ".csv":
         raise UsageError(f"{path}: name a sheet of labels with .csv, which Excel opens")
@@ -61,13 +61,13 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
     if not path.exists():
         return
     try:
-        levels = [(name, level) for _, name, level, _ in _cells(path) if level]
+        levels = [(name, level) for _, name, level, _ in _read_rows(path) if level]
     except UsageError as error:
         raise UsageError(f"{path} exists and is no sheet of labels; name another file") from error
     unread = [
         name
         for name, level in levels
-        if recorded.get(name, "").casefold() not in (level.casefold(), _whole(level))
+        if recorded.get(name, "").casefold() not in (level.casefold(), _whole_number(level))
     ]
     if unread:
         raise UsageError(
@@ -76,17 +76,25 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
         )
 
 
-def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[str, str]) -> None:
-    """Write a row for each question, with the levels that are ``given`` already by its id.
+def write_label_sheet(
+    path: Path, questions: Sequence[LabelQuestion], levels_by_id: Mapping[str, str]
+) -> None:
+    """Write a row for each question, with the levels recorded so far.
 
     Raises StoreError: it cannot be written.
     """
-    headings = [name for name in _COLUMNS if name != "reference" or any(one.reference for one in questions)]
-    shown = (
-        {**one._asdict(), "levels": one.scale.levels_text(), "level": given.get(one.id, "")}
-        for one in questions
+    headings = [
+        name for name in _COLUMNS if name != "reference" or any(question.reference for question in questions)
+    ]
+    cells_by_heading = (
+        {
+            **question._asdict(),
+            "levels": question.scale.levels_text(),
+            "level": levels_by_id.get(question.id, ""),
+        }
+        for question in questions
     )
-    rows = [[clean_sheet_text(texts[name]) for name in headings] for texts in shown]
+    rows = [[clean_sheet_text(texts[name]) for name in headings] for texts in cells_by_heading]
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     safe = ([f"'{cell}" if looks_like_formula(cell) else cell for cell in row] for row in rows)
@@ -95,67 +103,67 @@ def write_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[s
         file.write(text.getvalue().encode("utf-8-sig"))  # the mark tells Excel that it is UTF-8
 
 
-def read_sheet(path: Path, questions: Sequence[LabelQuestion], given: Mapping[str, str]) -> ReadSheet:
-    """Read the levels of a sheet: each row is one of the ``questions``, by its id, and has one of its levels.
-    A row without one takes nothing back: the level that is ``given`` already stays.
+def read_label_sheet(
+    path: Path, questions: Sequence[LabelQuestion], levels_by_id: Mapping[str, str]
+) -> LabelSheet:
+    """Read the levels of a sheet: each row is one of the ``questions``, by its id. A row without a level
+    keeps the recorded one.
 
-    Unknown and repeated ids, ids beside other texts, other levels and formulas are told by row, and give no
-    label.
+    Unknown and repeated ids, ids beside other texts, unknown levels and formulas are reported by row, and
+    give no label.
 
     Raises UsageError: there is no such file, it is no sheet, or lacks the columns ``id`` and ``level``.
     """
-    known = {one.id: one for one in questions}
+    questions_by_id = {question.id: question for question in questions}
     by = questions[0].label.person if questions else "anybody"
     labels: dict[str, HumanLabel] = {}
     problems: list[str] = []
     empty = kept = 0
-    for number, name, level, texts in _cells(path):
+    for number, name, level, texts in _read_rows(path):
         if not (name or level):
             continue
-        if (question := known.get(name)) is None:
-            problems.append(
-                f"row {number}: id {escape_line(name)[:40]!r} is none of the labels asked of {by}"
-            )
+        if (question := questions_by_id.get(name)) is None:
+            problems.append(f"row {number}: id {escape_line(name)[:40]!r} is no label requested from {by}")
         elif name in labels:
             problems.append(f"row {number}: id {name} has a row above; the first one counts")
-        elif level and (other := _misplaced(question, texts)):
-            said = f"row {number}: its {other} is not the one of id {name}"
-            problems.append(f"{said}; keep each id beside its own texts")
+        elif level and (other := _find_misplaced_text(question, texts)):
+            problem = f"row {number}: its {other} is not the one of id {name}"
+            problems.append(f"{problem}; keep each id beside its own texts")
         elif level.startswith("="):
             problems.append(f"row {number}: the level is a formula; write the level itself")
         elif not level:
             empty += 1
-            kept += name in given
-        elif (found := question.scale.level(level) or question.scale.level(_whole(level))) is None:
-            said = f"row {number}: {escape_line(level)[:40]!r} is no level of {question.factor}"
-            problems.append(f"{said}; write one of {join_names(question.scale.levels)}")
+            kept += name in levels_by_id
+        elif (new_level := question.scale.level(level) or question.scale.level(_whole_number(level))) is None:
+            problem = f"row {number}: {escape_line(level)[:40]!r} is no level of {question.factor}"
+            problems.append(f"{problem}; write one of {join_names(question.scale.levels)}")
         else:
-            labels[name] = question.at(found)
-    return ReadSheet(list(labels.values()), problems, empty, kept)
+            labels[name] = question.at(new_level)
+    return LabelSheet(list(labels.values()), problems, empty, kept)
 
 
-def _whole(level: str) -> str:
-    """``5`` for ``5.0`` or ``5,00``, as a spreadsheet may show a number; else the text itself."""
-    found = _WHOLE.fullmatch(level)
-    return level.casefold() if found is None else found[1]
+def _whole_number(level: str) -> str:
+    """Return ``5`` for ``5.0`` or ``5,00``, as a spreadsheet may show a number; else the text itself."""
+    match = _WHOLE.fullmatch(level)
+    return level.casefold() if match is None else match[1]
 
 
-def _misplaced(question: LabelQuestion, texts: Mapping[str, str]) -> str:
-    """Which text of a row is another question's; empty where all are this one's."""
+def _find_misplaced_text(question: LabelQuestion, texts: Mapping[str, str]) -> str:
+    """Return which text of a row belongs to another question, or '' if none does."""
     for name, text in texts.items():
-        asked = _plainly(getattr(question, name))
-        if not _REWRITTEN.fullmatch(asked) and _plainly(text) != asked:
+        expected = _normalise_text(getattr(question, name))
+        if not _REWRITTEN.fullmatch(expected) and _normalise_text(text) != expected:
             return name
     return ""
 
 
-def _plainly(text: str) -> str:
-    """Without what a spreadsheet may change: white space, and the letter case of true and false."""
+def _normalise_text(text: str) -> str:
+    """Remove what a spreadsheet may change: white space, and the letter case of true and false."""
     return "".join(clean_sheet_text(text).removeprefix("'").split()).casefold()
 
 
-def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
-    """Row number, id, level and texts of each row below the headings; a formula keeps its sign."""
+def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
+    """Yield row number, id, level and texts of each row below the headings; a formula keeps its sign."""
     try:
         data = read_file_bytes(path)
     except FileNotFoundError:
@@ -169,7 +177,7 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
             f"{path} is a workbook; save its worksheet of labels as CSV UTF-8, and read that file"
         )
     try:
-        rows = _csv_rows(data)
+        rows = _parse_csv(data)
     except (ValueError, csv.Error) as error:
         raise UsageError(
             f"{path} cannot be read as a sheet: {escape_line(str(error))[:200]}; save it as CSV UTF-8"
@@ -178,12 +186,17 @@ def _cells(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
     if not {"id", "level"} <= headings.keys():
         raise UsageError(f"{path} lacks the columns id and level; write one with --sheet")
     for number, row in enumerate(rows[1:], 2):
-        cells = {of: row[column] for of, column in headings.items() if column < len(row)}
-        name, level = (cells.get(of, "").strip().removeprefix("'") for of in ("id", "level"))
-        yield number, name, level, {of: cells.get(of, "") for of in _TEXTS if of in headings}
+        cells = {heading: row[column] for heading, column in headings.items() if column < len(row)}
+        name, level = (cells.get(heading, "").strip().removeprefix("'") for heading in ("id", "level"))
+        yield (
+            number,
+            name,
+            level,
+            {heading: cells.get(heading, "") for heading in _TEXTS if heading in headings},
+        )
 
 
-def _csv_rows(data: bytes) -> list[list[str]]:
+def _parse_csv(data: bytes) -> list[list[str]]:
     text = data.decode("utf-8-sig")  # UnicodeError is a ValueError
     first = text.partition("\n")[0]
     mark = max(",;\t", key=first.count)  # Excel saves with semicolons in many countries

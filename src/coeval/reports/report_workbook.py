@@ -35,31 +35,31 @@ def write_workbook(path: Path, report: Report) -> None:
     """
     with open_workbook(path, report.title) as book:
         summary = book.add_sheet(SUMMARY)
-        report = _named(report)
-        places = {}
+        report = _shorten_names(report)
+        links = {}
         for number, section in enumerate(report.sections):
             colour = LIGHT.categories[number % len(LIGHT.categories)]
             for table in section.tables:
                 quoted = write_sheet(book, table, colour).sheet.get_name().replace("'", "''")
-                places[table.name] = f"internal:'{quoted}'!A1"
-        _summarise(book, summary, report, places)
+                links[table.name] = f"internal:'{quoted}'!A1"
+        _write_summary(book, summary, report, links)
 
 
-def _named(report: Report) -> Report:
-    """The report with short names of models, and a table of them in its first section; items keep their ids,
-    which tables of records have too."""
-    shown = ShownNames(report.labels)
-    if not shown.key or not report.sections:
+def _shorten_names(report: Report) -> Report:
+    """Shorten the names of models, and add a table of them to the first section. Items keep their ids, which
+    tables of records have too."""
+    shown_names = ShownNames(report.labels)
+    if not shown_names.key or not report.sections:
         return report
-    rows = tuple((short, name) for name, short in shown.key.items())
+    rows = tuple((short, name) for name, short in shown_names.key.items())
     key = ReportTable("names", "Names", make_columns("Short", "Name"), rows)
-    report = shown.shorten_in(report)
+    report = shown_names.shorten_in(report)
     first = msgspec.structs.replace(report.sections[0], tables=(*report.sections[0].tables, key))
     return msgspec.structs.replace(report, sections=(first, *report.sections[1:]))
 
 
-def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, places: Mapping[str, str]) -> None:
-    """The answer in a few sentences, its table, and links to the sheets; ``places``: of tables."""
+def _write_summary(book: WorkbookFile, sheet: Worksheet, report: Report, links: Mapping[str, str]) -> None:
+    """Write the answer in a few sentences, its table, and links to the sheets; ``links``: by table."""
     lines = _SummaryLines(book, sheet)
     lines.write(report.title, bold=True, font_size=16)
     lines.write(" · ".join(report.facts), font_color=LIGHT.faint)
@@ -68,16 +68,16 @@ def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, places: Map
     lines.row += 1
     for sentence in report.lead:
         lines.write(sentence.text)
-    if (table := _first_table(report)) is not None:
+    if (table := _summary_table(report)) is not None:
         lines.row += 1
-        lines.table(table)
+        lines.write_table(table)
     for section in report.sections:
         lines.row += 1
         lines.write(section.question, bold=True, font_size=13)
         for sentence in section.sentences:
             lines.write(sentence.text)
-        for one in section.tables:
-            lines.link(one.title, places[one.name])
+        for table in section.tables:
+            lines.write_link(table.title, links[table.name])
     sheet.set_column(0, 0, _FIRST)
     sheet.set_column(1, _LAST, _OTHER)
     sheet.hide_gridlines(2)
@@ -86,14 +86,14 @@ def _summarise(book: WorkbookFile, sheet: Worksheet, report: Report, places: Map
     sheet.activate()
 
 
-def _first_table(report: Report) -> ReportTable | None:
-    """The table of the answer, with as many rows and columns as a page has room for."""
-    table = report.front or next((one for section in report.sections for one in section.tables), None)
+def _summary_table(report: Report) -> ReportTable | None:
+    """Return the front table, or else the first one, cut to the rows and columns that a page has room for."""
+    table = report.front or next((table for section in report.sections for table in section.tables), None)
     if table is None:
         return None
-    places = [column.column_index for column in sheet_columns(table)]
-    many = len(places) > _SUMMARY_COLUMNS
-    columns = table.columns[: places[_SUMMARY_COLUMNS]] if many else table.columns
+    links = [column.column_index for column in sheet_columns(table)]
+    many = len(links) > _SUMMARY_COLUMNS
+    columns = table.columns[: links[_SUMMARY_COLUMNS]] if many else table.columns
     rows = tuple(row[: len(columns)] for row in table.rows[:_SUMMARY_ROWS])
     return ReportTable(table.name, table.title, columns, rows)
 
@@ -105,7 +105,7 @@ class _SummaryLines:
         self._book, self._sheet, self.row = book, sheet, 0
 
     def write(self, text: str, **properties: object) -> None:
-        """A text over all columns; a merged cell has no height by itself."""
+        """Write a text over all columns; Excel does not fit the height of a merged cell."""
         size = properties.get("font_size", 11)
         points = _LINE_POINTS * (size if isinstance(size, int) else 11) / 11
         self._sheet.set_row(self.row, points * (1 + len(text) // _LINE))
@@ -115,11 +115,11 @@ class _SummaryLines:
         self._book.write_text(self._sheet, self.row, 0, text, text_wrap=True, **properties)
         self.row += 1
 
-    def table(self, table: ReportTable) -> None:
+    def write_table(self, table: ReportTable) -> None:
         self.write(table.title, bold=True, font_size=13)
         self.row = write_table(self._book, self._sheet, table, self.row).last + 1
 
-    def link(self, title: str, place: str) -> None:
+    def write_link(self, title: str, target: str) -> None:
         style = self._book.cell_format(font_color=LIGHT.categories[0], underline=1, indent=1)
-        self._sheet.write_url(self.row, 0, place, style, f"→ {title}")
+        self._sheet.write_url(self.row, 0, target, style, f"→ {title}")
         self.row += 1

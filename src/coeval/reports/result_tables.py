@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
+from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
 from coeval.analysis.measures.leaders import leader_sentences
@@ -42,6 +43,7 @@ from coeval.core.html_table import Columns, MeasureRow, html_lines, record_colum
 from coeval.core.records import CHECK
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
+from coeval.reports.difference_table import leader_table
 from coeval.reports.measure_table import (
     TableHeading,
     benchmark_metrics_table,
@@ -75,7 +77,8 @@ class Results(msgspec.Struct, frozen=True):
     each. ``metrics`` are those of an output folder of ``eval-framework``, which has no students or labels.
     ``pairs``: students by comparisons of their answers, the strongest first; ``people``: by human labels.
     ``costs``: requests, tokens and cost by model over the life of the folder, dearest first. ``leads``:
-    who leads, with items alone and with judges too as a sample, in sentences. ``sampled``: by task, factor
+    who leads, with items alone and with judges too as a sample, in sentences. ``gaps``: by each other
+    student, by how much the first leads it. ``sampled``: by task, factor
     and student, figures of several answers to an item, if there are any. ``checks_alone``: whether all
     scores are those of checks. ``served``: the models behind the names of students and judges, if these
     differ or are several.
@@ -95,6 +98,7 @@ class Results(msgspec.Struct, frozen=True):
     people: tuple[MeasureRow, ...] = ()
     checks_alone: bool = False
     leads: tuple[str, ...] = ()
+    gaps: dict[str, PairDifference] = {}
     served: tuple[ServedModel, ...] = ()
 
     @property
@@ -166,6 +170,8 @@ class Results(msgspec.Struct, frozen=True):
             yield pair_table({row.student: row_record(row, PairStudent) for row in self.pairs})
         if self.scored:
             yield score_table(self)
+        if self.gaps:
+            yield leader_table(self.gaps)
         if self.people:
             people = {(row.scale, row.student): row_record(row, CalibratedStudent) for row in self.people}
             yield people_table(people)
@@ -520,6 +526,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         sampled=tuple(sample_rows(measures.samples)),
         pairs=pair_rows(pairs),
         people=people_rows(measures.people),
+        gaps=ranks.leader_gaps,
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),

@@ -1,4 +1,4 @@
-"""Training curves as files: a picture of each task, one of all, and a page with the items behind them."""
+"""Files of training curves: a picture of each task, one of all, and a page with the items behind them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.whole_items import ItemDetail, ShownAnswer
+from coeval.analysis.readers.whole_items import ItemDetail
 from coeval.analysis.training.aggregate import (
     CheckpointAggregate,
     TaskAggregate,
@@ -25,9 +25,9 @@ from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, bui
 from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemFacets, ItemRow
-from coeval.reports.items.item_selection import ItemSelection, shortened
+from coeval.reports.items.item_selection import ItemSelection, shorten_detail
 from coeval.reports.site.page import write_page
-from coeval.reports.training_report import ErrorBar, checkpoint_name, overview_report, training_report
+from coeval.reports.training_report import ErrorBar, all_tasks_report, checkpoint_name, training_report
 from coeval.store.jsonl import write_bytes_atomic
 
 # --- Items behind a training curve
@@ -38,56 +38,56 @@ MOST_CHECKPOINTS = 8
 _MOST_ITEMS = 60
 
 
-class ShownCheckpoint(NamedTuple):
-    """A checkpoint whose answers a page holds; ``name`` is what they stand under."""
+class ChosenCheckpoint(NamedTuple):
+    """A checkpoint whose answers a page holds, under ``name``."""
 
     name: str
     task: str
     folder: Path
 
 
-def shown_checkpoints(runs: Sequence[TrainingRun]) -> list[ShownCheckpoint]:
-    """The first, the last and the highest of each run and task, and others spread over the rest."""
+def choose_checkpoints(runs: Sequence[TrainingRun]) -> list[ChosenCheckpoint]:
+    """Choose the first, last and highest checkpoint of each run and task, and others evenly between."""
     labels = [run.label for run in runs]
     return [
-        ShownCheckpoint(checkpoint_name(run.label, point.step, labels), task, run.folders[point.step])
+        ChosenCheckpoint(checkpoint_name(run.label, point.step, labels), task, run.folders[point.step])
         for run in runs
         for task, curve in run.curves.items()
-        for point in _spread(curve.points)
+        for point in _choose_points(curve.points)
     ]
 
 
-def _spread(points: Sequence[TaskAggregate]) -> list[TaskAggregate]:
+def _choose_points(points: Sequence[TaskAggregate]) -> list[TaskAggregate]:
     if len(points) <= MOST_CHECKPOINTS:
         return list(points)
-    highest = max(range(len(points)), key=lambda place: points[place].mean)
+    highest = max(range(len(points)), key=lambda index: points[index].mean)
     evenly = np.linspace(0, len(points) - 1, MOST_CHECKPOINTS - 1).round().astype(int)
-    return [points[place] for place in sorted({*evenly.tolist(), highest})]
+    return [points[index] for index in sorted({*evenly.tolist(), highest})]
 
 
 def select_checkpoint_items(
-    runs: Sequence[TrainingRun], checkpoints: Sequence[ShownCheckpoint]
+    runs: Sequence[TrainingRun], checkpoints: Sequence[ChosenCheckpoint]
 ) -> ItemSelection | None:
-    """The items that changed most, until they take `_ITEM_BYTES`, each compressed by itself; of several
-    samples the first. None: no checkpoint has scores by item.
+    """Select the items that changed most, up to `_ITEM_BYTES` when each is compressed by itself, with the
+    first of several samples. None: no checkpoint has scores by item.
 
     Raises StoreError: a file cannot be read.
     """
-    tasks = list(dict.fromkeys(shown.task for shown in checkpoints))
-    by_task = [[(task, item) for item in _most_changed(task, runs)] for task in tasks]
+    tasks = list(dict.fromkeys(checkpoint.task for checkpoint in checkpoints))
+    by_task = [[(task, item) for item in _most_changed_items(task, runs)] for task in tasks]
     turns = (key for turn in zip_longest(*by_task) for key in turn if key is not None)
     rows: list[ItemRow] = []
     details: list[ItemDetail] = []
-    left = _ITEM_BYTES
+    bytes_left = _ITEM_BYTES
     with ExitStack() as stack:
-        browsers = _browsers(checkpoints, stack)
+        browsers = _open_browsers(checkpoints, stack)
         for task, item in turns:
-            detail = _detail(item, task, browsers.get(task, {}))
+            detail = _merge_details(item, task, browsers.get(task, {}))
             if detail is None:
                 continue
-            row = _row(len(rows), detail)
-            left -= len(zlib.compress(msgspec.json.encode([row, detail]), 1))
-            if left < 0:
+            row = _item_row(len(rows), detail)
+            bytes_left -= len(zlib.compress(msgspec.json.encode([row, detail]), 1))
+            if bytes_left < 0:
                 break
             rows.append(row)
             details.append(detail)
@@ -95,26 +95,30 @@ def select_checkpoint_items(
         return None
     curves = [(task, curve) for run in runs for task, curve in run.curves.items()]
     total = len(
-        {(task, key[0]) for task, curve in curves for one in curve.columns.values() for key in one.keys}
+        {(task, key[0]) for task, curve in curves for column in curve.columns.values() for key in column.keys}
     )
-    return ItemSelection(rows, details, total, _facets(total, tasks, checkpoints, details))
+    return ItemSelection(rows, details, total, _make_facets(total, tasks, checkpoints, details))
 
 
-def _browsers(checkpoints: Sequence[ShownCheckpoint], stack: ExitStack) -> dict[str, dict[str, ItemBrowser]]:
-    """By task and by checkpoint's name."""
-    found: dict[str, dict[str, ItemBrowser]] = {}
-    for shown in checkpoints:
-        folders = sorted(shown.folder.glob(f"run_*/{shown.task}")) or [shown.folder / shown.task]
+def _open_browsers(
+    checkpoints: Sequence[ChosenCheckpoint], stack: ExitStack
+) -> dict[str, dict[str, ItemBrowser]]:
+    """Open an item browser for each task and checkpoint name."""
+    browsers: dict[str, dict[str, ItemBrowser]] = {}
+    for checkpoint in checkpoints:
+        folders = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}")) or [
+            checkpoint.folder / checkpoint.task
+        ]
         reader = stack.enter_context(OutputReader(folders[0]))
-        found.setdefault(shown.task, {})[shown.name] = ItemBrowser(reader)
-    return found
+        browsers.setdefault(checkpoint.task, {})[checkpoint.name] = ItemBrowser(reader)
+    return browsers
 
 
-def _most_changed(task: str, runs: Sequence[TrainingRun]) -> list[str]:
-    """Items that were lost and items that were gained, in turn, the largest changes first."""
+def _most_changed_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
+    """Return lost and gained items in turn, the largest changes first."""
     changes: dict[str, float] = {}
     for curve in (run.curves[task] for run in runs if task in run.curves):
-        for item, change in _changes(curve).items():
+        for item, change in _score_changes(curve).items():
             if abs(change) > abs(changes.get(item, 0.0)) or item not in changes:
                 changes[item] = change
     order = sorted(changes, key=changes.__getitem__)
@@ -122,9 +126,11 @@ def _most_changed(task: str, runs: Sequence[TrainingRun]) -> list[str]:
     return list(dict.fromkeys(item for turn in turns for item in turn))[:_MOST_ITEMS]
 
 
-def _changes(curve: TaskCurve) -> dict[str, float]:
-    """Of each item, from the first checkpoint to the last; 0 where one of them lacks it."""
-    columns = [dict(zip(one.keys, one.values.tolist(), strict=True)) for one in curve.columns.values()]
+def _score_changes(curve: TaskCurve) -> dict[str, float]:
+    """Return each item's change from the first checkpoint to the last; 0 if one of them lacks it."""
+    columns = [
+        dict(zip(column.keys, column.values.tolist(), strict=True)) for column in curve.columns.values()
+    ]
     if not columns:
         return {}
     keys = dict.fromkeys(key for column in columns for key in column)
@@ -132,21 +138,20 @@ def _changes(curve: TaskCurve) -> dict[str, float]:
     return {key[0]: last[key] - first[key] if key in first and key in last else 0.0 for key in keys}
 
 
-def _detail(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
-    answers: list[ShownAnswer] = []
-    whole: ItemDetail | None = None
-    for name, browser in browsers.items():
-        found = browser.detail(item)
-        if found is None or not found.answers:
-            continue
-        whole = whole or found
-        answers.append(msgspec.structs.replace(found.answers[0], student=name))
-    if whole is None:
+def _merge_details(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
+    """Join the first answers of all checkpoints to an item under the checkpoints' names; None without any."""
+    details = {
+        name: detail for name, browser in browsers.items() if (detail := browser.detail(item)) is not None
+    }
+    answered = {name: detail for name, detail in details.items() if detail.answers}
+    if not answered:
         return None
-    return shortened(msgspec.structs.replace(whole, task=task, answers=answers))
+    answers = [msgspec.structs.replace(detail.answers[0], student=name) for name, detail in answered.items()]
+    first = next(iter(answered.values()))
+    return shorten_detail(msgspec.structs.replace(first, task=task, answers=answers))
 
 
-def _row(number: int, detail: ItemDetail) -> ItemRow:
+def _item_row(number: int, detail: ItemDetail) -> ItemRow:
     return ItemRow(
         row=number,
         item=detail.item,
@@ -161,13 +166,13 @@ def _row(number: int, detail: ItemDetail) -> ItemRow:
     )
 
 
-def _facets(
-    total: int, tasks: list[str], checkpoints: Sequence[ShownCheckpoint], details: Sequence[ItemDetail]
+def _make_facets(
+    total: int, tasks: list[str], checkpoints: Sequence[ChosenCheckpoint], details: Sequence[ItemDetail]
 ) -> ItemFacets:
     judges = {
         judgment.judge for detail in details for answer in detail.answers for judgment in answer.judgments
     }
-    students = list(dict.fromkeys(shown.name for shown in checkpoints))
+    students = list(dict.fromkeys(checkpoint.name for checkpoint in checkpoints))
     return ItemFacets(total, students, tasks, [], sorted(judges), [], {})
 
 
@@ -177,51 +182,54 @@ _ITEM_BYTES = 900_000
 
 
 def write_curves(
-    runs: Sequence[TrainingRun], found: SweepComparison, out: Path, error_bar: ErrorBar = "ci95"
+    runs: Sequence[TrainingRun], comparison: SweepComparison, out: Path, error_bar: ErrorBar = "ci95"
 ) -> Iterator[Path]:
-    """Write ``<task>.png`` and ``.svg``, ``all_tasks.png`` and ``.svg``, and ``curves.html``; each file as
-    it is written, in place of an older one.
+    """Write ``<task>.png`` and ``.svg``, ``all_tasks.png`` and ``.svg``, and ``curves.html``, replacing older
+    files; yield each path once written.
 
     Raises StoreError: results cannot be read, or a file not be written.
     """
-    for drawn in (training_report(runs, found, error_bar), overview_report(runs, error_bar)):
-        yield from write_figures(drawn, out)
-    write_sweep_page(runs, found, out / PAGE, error_bar)
+    for report in (training_report(runs, comparison, error_bar), all_tasks_report(runs, error_bar)):
+        yield from write_figures(report, out)
+    write_sweep_page(runs, comparison, out / PAGE, error_bar)
     yield out / PAGE
 
 
 def write_sweep_page(
-    runs: Sequence[TrainingRun], found: SweepComparison, file: Path, error_bar: ErrorBar = "ci95"
+    runs: Sequence[TrainingRun], comparison: SweepComparison, file: Path, error_bar: ErrorBar = "ci95"
 ) -> None:
-    """Write the page of the runs alone, with the items behind it.
+    """Write the page of runs, with the items behind it.
 
     Raises StoreError: results cannot be read, or the file not be written.
     """
-    checkpoints = shown_checkpoints(runs)
-    held = {(shown.task, shown.name) for shown in checkpoints}
+    checkpoints = choose_checkpoints(runs)
+    with_items = {(checkpoint.task, checkpoint.name) for checkpoint in checkpoints}
     items = select_checkpoint_items(runs, checkpoints)
-    write_bytes_atomic(file, write_page(training_report(runs, found, error_bar, held), items=items))
+    write_bytes_atomic(
+        file, write_page(training_report(runs, comparison, error_bar, with_items), items=items)
+    )
 
 
 class TrainingFiles(NamedTuple):
-    """The samples of each checkpoint put together, and their curves with what they say and the files that
-    show them; None where nothing is scored yet."""
+    """Aggregated samples of each checkpoint, their curves and comparison, and the files that show them; None
+    without scores."""
 
-    found: list[CheckpointAggregate]
+    aggregates: list[CheckpointAggregate]
     run: TrainingRun | None
-    compared: SweepComparison | None
-    written: list[Path]
+    comparison: SweepComparison | None
+    paths: list[Path]
 
 
-def put_together(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
-    """Write the aggregates and the curves of all checkpoints in a sweep's folder, for the tasks of which so
-    many samples were ``expected``.
+def aggregate_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
+    """Aggregate the samples of all checkpoints in a sweep's folder, and write aggregates and curves.
 
-    Raises StoreError: results cannot be read, or a file not be written.
+    ``expected``: number of samples by task. Raises StoreError: results cannot be read, or a file not be
+    written.
     """
-    found = aggregate_all_checkpoints(out, expected)
-    if not sum(len(write_aggregates(one)) for one in found):
-        return TrainingFiles(found, None, None, [])
-    run = build_training_run(out.absolute().name or "run", out, found, list(expected))
-    compared = compare_runs([run])
-    return TrainingFiles(found, run, compared, list(write_curves([run], compared, out / "plots")))
+    aggregates = aggregate_all_checkpoints(out, expected)
+    if not sum(len(write_aggregates(aggregate)) for aggregate in aggregates):
+        return TrainingFiles(aggregates, None, None, [])
+    run = build_training_run(out.absolute().name or "run", out, aggregates, list(expected))
+    comparison = compare_runs([run])
+    paths = list(write_curves([run], comparison, out / "plots"))
+    return TrainingFiles(aggregates, run, comparison, paths)

@@ -1,4 +1,4 @@
-"""What the report of training runs says: what training gained, task by task, and how sure that is."""
+"""The report of training runs: what training gained, task by task, and whether that is significant."""
 
 from __future__ import annotations
 
@@ -62,33 +62,37 @@ _LONGEST_RUN = 24
 
 
 def shipping_section(
-    found: SweepComparison, runs: Sequence[str], held: Collection[tuple[str, str]]
+    comparison: SweepComparison, runs: Sequence[str], with_items: Collection[tuple[str, str]]
 ) -> ReportSection:
-    """The best checkpoint of each task with those tied with it; over several tasks, their mean as a curve."""
-    pictures, tables = [], [choice_table(found, held)]
-    if found.changes:
-        tables.append(last_steps(found))
-    if found.overall:
-        means = _overall(found)
+    """Make the section of each task's best checkpoint and those tied with it, with the mean over tasks as a
+    curve."""
+    pictures, tables = [], [best_checkpoints_table(comparison, with_items)]
+    if comparison.changes:
+        tables.append(last_steps_table(comparison))
+    if comparison.overall:
+        means = _overall_means_table(comparison)
         title = "Mean over tasks, equally weighted, by step. Shaded: 95% interval of each checkpoint."
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
         tables.append(means)
-    notes = tuple(Sentence(escape_line(f"{note[:1].upper()}{note[1:]}.")) for note in found.notes)
+    notes = tuple(Sentence(escape_line(f"{note[:1].upper()}{note[1:]}.")) for note in comparison.notes)
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
-def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ()) -> ReportTable:
-    several = len(found.folders) > 1
+def best_checkpoints_table(
+    comparison: SweepComparison, with_items: Collection[tuple[str, str]] = ()
+) -> ReportTable:
+    """Make a row for each task, and one overall; tasks with items link to them."""
+    several = len(comparison.folders) > 1
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
-    for one in found.choices:
-        if one.task is not None and any(task == one.task for task, _ in held):
-            links[len(rows)] = urlencode({"task": one.task})
-        best = escape_line(checkpoint_label(one.best, several=several))
-        tied = escape_line(list_peers(one, several=several)) if one.peers else "none"
-        score = share_of_scale(one.mean, one.unit)
-        rows.append((_place(one.task), best, score, tied, one.n_items, one.of))
+    for choice in comparison.choices:
+        if choice.task is not None and any(task == choice.task for task, _ in with_items):
+            links[len(rows)] = urlencode({"task": choice.task})
+        best = escape_line(checkpoint_label(choice.best, several=several))
+        tied = escape_line(list_peers(choice, several=several)) if choice.peers else "none"
+        score = share_of_scale(choice.mean, choice.unit)
+        rows.append((_task_name(choice.task), best, score, tied, choice.n_items, choice.of))
     return ReportTable(
         "ship-table",
         "Best checkpoints",
@@ -105,25 +109,27 @@ def choice_table(found: SweepComparison, held: Collection[tuple[str, str]] = ())
     )
 
 
-def _place(task: str | None) -> str:
+def _task_name(task: str | None) -> str:
     return OVERALL if task is None else escape_line(task)
 
 
-def last_steps(found: SweepComparison) -> ReportTable:
-    """Each run's last step against the one before, by task."""
+def last_steps_table(comparison: SweepComparison) -> ReportTable:
+    """Compare each run's last step with the one before, by task."""
     names = [
-        (escape_line(one.b.run), _place(one.task), f"{one.b.step} − {one.a.step}") for one in found.changes
+        (escape_line(change.b.run), _task_name(change.task), f"{change.b.step} − {change.a.step}")
+        for change in comparison.changes
     ]
     table = ReportTable("last-table", "Last steps", make_columns("Run", "Task", "Steps"), tuple(names))
     adjusted = "Adjusted for all tasks and runs"
-    return add_difference_columns(table, found.changes, ("difference", "p", "trend"), adjusted)
+    return add_difference_columns(table, comparison.changes, ("difference", "p", "trend"), adjusted)
 
 
-def _overall(found: SweepComparison) -> ReportTable:
+def _overall_means_table(comparison: SweepComparison) -> ReportTable:
+    """Make a row for each checkpoint with its mean over the tasks."""
     rows: list[tuple[Cell, ...]] = []
-    for one in found.overall:
-        mean = Measured(one.mean, *one.ci95, one.n_items, None)
-        rows.append((escape_line(one.run), one.step, OVERALL, mean, one.n_items, True))
+    for point in comparison.overall:
+        mean = Measured(point.mean, *point.ci95, point.n_items, None)
+        rows.append((escape_line(point.run), point.step, OVERALL, mean, point.n_items, True))
     return ReportTable(
         "overall-means",
         "Means over the tasks",
@@ -131,11 +137,9 @@ def _overall(found: SweepComparison) -> ReportTable:
             ReportColumn("run", "Run"),
             ReportColumn("step", "Step", "count"),
             ReportColumn("task", "Task"),
-            ReportColumn(
-                "mean", "Mean", "points", "Over the tasks, each counting alike, as shares of scales"
-            ),
+            ReportColumn("mean", "Mean", "points", "Over the tasks, equally weighted"),
             ReportColumn("n_items", "Items", "count"),
-            ReportColumn("comparable", "Like the others"),
+            ReportColumn("comparable", "Comparable"),
         ),
         tuple(rows),
     )
@@ -144,48 +148,53 @@ def _overall(found: SweepComparison) -> ReportTable:
 # --- Run against run
 
 
-def runs_sections(found: SweepComparison) -> Iterator[ReportSection]:
-    """The differences of runs at equal steps, from the one that a reader chooses; none of a single run."""
-    if not found.differences:
+def runs_sections(comparison: SweepComparison) -> Iterator[ReportSection]:
+    """Yield the section of runs' differences at equal steps from a chosen baseline; none for a single run."""
+    if not comparison.differences:
         return
-    table = run_table(found)
-    runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
-    short = fit_names(map(escape_line, runs), _LONGEST_RUN)
-    others = dict.fromkeys(short.values(), "the run of the row")
-    if len(others) == 2:
-        one, other = others
-        others = {one: other, other: one}
-    plot = difference_forest(table, others)
+    table = run_table(comparison)
+    names = _short_run_names(comparison).values()
+    better_by_baseline = dict.fromkeys(names, "the row's run")
+    if len(better_by_baseline) == 2:
+        a, b = better_by_baseline
+        better_by_baseline = {a: b, b: a}
     title = (
-        "Run against run at equal steps: differences, paired by item; p-values and intervals are adjusted "
-        "for all steps and tasks. Filled: significant."
+        "Differences between runs at equal steps, paired by item; p-values and intervals are adjusted for "
+        "all steps and tasks. Filled: significant."
     )
-    places = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
-    toggles = [PictureToggle("baseline", tuple(others))]
-    if len(places) > 1:
-        toggles.append(PictureToggle("of", places))
+    tasks = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
+    toggles = [PictureToggle("baseline", tuple(better_by_baseline))]
+    if len(tasks) > 1:
+        toggles.append(PictureToggle("of", tasks))
+    plot = difference_forest(table, better_by_baseline)
     picture = Picture("runs-plot", title, table.name, plot, tuple(toggles))
     yield ReportSection("runs", "Which run is better, at equal steps?", (), (picture,), (table,))
 
 
-def run_table(found: SweepComparison) -> ReportTable:
-    """Run against run at equal steps, from either side."""
-    runs = dict.fromkeys(run for one in found.differences for run in (one.a.run, one.b.run))
+def _short_run_names(comparison: SweepComparison) -> dict[str, str]:
+    """Return the short name of each run that takes part in a difference."""
+    runs = dict.fromkeys(run for pair in comparison.differences for run in (pair.a.run, pair.b.run))
     short = fit_names(map(escape_line, runs), _LONGEST_RUN)
+    return {run: short[escape_line(run)] for run in runs}
+
+
+def run_table(comparison: SweepComparison) -> ReportTable:
+    """Make a row for each difference of runs at equal steps and each of the two as the baseline."""
+    short = _short_run_names(comparison)
     rows: list[tuple[Cell, ...]] = []
     turned = []
-    for base in runs:
-        for one in found.differences:
-            if base in (one.a.run, one.b.run):
-                side = short[escape_line(one.b.run if base == one.a.run else one.a.run)]
-                row = f"step {one.b.step}" if len(runs) == 2 else f"step {one.b.step} · {side}"
-                rows.append((row, short[escape_line(base)], _place(one.task)))
-                turned.append(one if base == one.a.run else one.swapped)
+    for base in short:
+        for pair in comparison.differences:
+            if base in (pair.a.run, pair.b.run):
+                other = short[pair.b.run if base == pair.a.run else pair.a.run]
+                row = f"step {pair.b.step}" if len(short) == 2 else f"step {pair.b.step} · {other}"
+                rows.append((row, short[base], _task_name(pair.task)))
+                turned.append(pair if base == pair.a.run else pair.swapped)
     names = ReportTable(
         "runs-table",
         "Run against run",
         (
-            ReportColumn("row", "Of"),
+            ReportColumn("row", "Step"),
             ReportColumn("baseline", "Baseline", terminal=""),
             ReportColumn("of", "Task"),
         ),
@@ -198,7 +207,7 @@ def run_table(found: SweepComparison) -> ReportTable:
 
 # --- Training report
 
-_HOLLOW = " Hollow: not made or judged as the others."
+_HOLLOW_MARKS = " Hollow: made or judged unlike the others."
 
 
 ErrorBar: TypeAlias = Literal["ci95", "sem", "std", "none"]
@@ -210,22 +219,24 @@ _MEANINGS: dict[ErrorBar, str] = {
 }
 _ALL = "all_tasks"
 # Sentences above the first picture.
-_MOST_TOLD = 3
+_MOST_SENTENCES = 3
 
 
 def checkpoint_name(run: str, step: int, runs: Sequence[str]) -> str:
-    """What a checkpoint is called among the items."""
+    """Name a checkpoint in the item browser."""
     return f"step {step}" if len(runs) == 1 else escape_line(f"{run} · step {step}")
 
 
 def training_report(
     runs: Sequence[TrainingRun],
-    found: SweepComparison,
+    comparison: SweepComparison,
     error_bar: ErrorBar = "ci95",
-    held: Collection[tuple[str, str]] = (),
+    with_items: Collection[tuple[str, str]] = (),
 ) -> Report:
-    """Which checkpoint to ship and which run is better, then a section for each task. ``held``: task and
-    name of the checkpoints whose items can be read."""
+    """Make the report on checkpoints to ship and on runs, with a section for each task.
+
+    ``with_items``: task and name of the checkpoints whose items can be read.
+    """
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     steps = {
@@ -238,24 +249,25 @@ def training_report(
             pluralize(len(labels), "run"),
             pluralize(len(steps), "checkpoint"),
             pluralize(len(tasks), "task"),
-            *_spent(runs),
+            *_describe_cost(runs),
         ),
-        lead=tuple(_lead(found))[:_MOST_TOLD] or (Sentence("No checkpoints can be compared yet."),),
+        lead=tuple(_lead_sentences(comparison))[:_MOST_SENTENCES]
+        or (Sentence("No checkpoints can be compared yet."),),
         sections=(
-            *([shipping_section(found, labels, held)] if found.choices else []),
-            *runs_sections(found),
-            *(_of_task(task, runs, labels, error_bar, held) for task in tasks),
-            *_notes(runs),
+            *([shipping_section(comparison, labels, with_items)] if comparison.choices else []),
+            *runs_sections(comparison),
+            *(_task_section(task, runs, labels, error_bar, with_items) for task in tasks),
+            *_notes_section(runs),
         ),
     )
 
 
-def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -> Report:
-    """One picture of all tasks, as a file takes it."""
+def all_tasks_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -> Report:
+    """Make a report of one picture of all tasks, for a file."""
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
-    rows = tuple(row for task in tasks for row in _rows(task, runs, labels, error_bar))
-    table = ReportTable(_ALL, "All tasks", _columns(error_bar), rows)
+    rows = tuple(row for task in tasks for row in _checkpoint_rows(task, runs, labels, error_bar))
+    table = ReportTable(_ALL, "All tasks", _checkpoint_columns(error_bar), rows)
     grid = curve_grid(table, tasks, labels)
     picture = Picture(_ALL, "All tasks over training steps", _ALL, grid)
     section = ReportSection("all", "How did training go?", (), (picture,), (table,))
@@ -264,8 +276,8 @@ def overview_report(runs: Sequence[TrainingRun], error_bar: ErrorBar = "ci95") -
     )
 
 
-def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
-    """What answers and judgments have cost; nothing where all models are local.
+def _describe_cost(runs: Sequence[TrainingRun]) -> Iterator[str]:
+    """Yield the cost of answers and judgments, or nothing if all models are local.
 
     Raises StoreError: an account cannot be read.
     """
@@ -274,64 +286,65 @@ def _spent(runs: Sequence[TrainingRun]) -> Iterator[str]:
         yield escape_line(str(reported))
 
 
-def _lead(found: SweepComparison) -> Iterator[Sentence]:
-    """What to ship, then what else was found."""
-    of_runs = {run_difference_sentence(rows) for rows in found.group_by_task()}
-    below = "last-table" if found.changes else "ship-table"
-    for at, said in enumerate(found.sentences):
-        yield Sentence(escape_line(said), "ship" if at == 0 else "runs" if said in of_runs else below)
+def _lead_sentences(comparison: SweepComparison) -> Iterator[Sentence]:
+    """Yield which checkpoint to ship, then the other findings."""
+    of_runs = {run_difference_sentence(rows) for rows in comparison.group_by_task()}
+    below = "last-table" if comparison.changes else "ship-table"
+    for at, text in enumerate(comparison.sentences):
+        yield Sentence(escape_line(text), "ship" if at == 0 else "runs" if text in of_runs else below)
 
 
-def _of_task(
+def _task_section(
     task: str,
     runs: Sequence[TrainingRun],
     labels: Sequence[str],
     error_bar: ErrorBar,
-    held: Collection[tuple[str, str]],
+    with_items: Collection[tuple[str, str]],
 ) -> ReportSection:
+    """Make a task's section: its curve, its findings by run, its checkpoints and their gain over the base."""
     curves = [(run, run.curves[task]) for run in runs if task in run.curves]
     [first, *_] = [curve for _, curve in curves]
-    rows, points = _rows(task, runs, labels, error_bar), _points(task, runs)
+    rows, points = _checkpoint_rows(task, runs, labels, error_bar), _task_points(task, runs)
     names = [checkpoint_name(run.label, point.step, labels) for run, point in points]
     links = {
-        place: urlencode({"task": task, "student": name})
-        for place, name in enumerate(names)
-        if (task, name) in held
+        index: urlencode({"task": task, "student": name})
+        for index, name in enumerate(names)
+        if (task, name) in with_items
     }
     name = f"points-{task}"
-    table = ReportTable(name, "Checkpoints", _columns(error_bar), tuple(rows), links=links)
+    table = ReportTable(name, "Checkpoints", _checkpoint_columns(error_bar), tuple(rows), links=links)
     several = len(runs) > 1
     sentences = [
-        Sentence(escape_line(f"{run.label}: {said}" if several else f"{said[:1].upper()}{said[1:]}"), name)
+        Sentence(escape_line(f"{run.label}: {text}" if several else f"{text[:1].upper()}{text[1:]}"), name)
         for run, curve in curves
-        for said in (*curve.conclusions, *curve.notes)
+        for text in (*curve.conclusions, *curve.notes)
     ]
     shaded = f"; shaded: {_MEANINGS[error_bar]}" if _MEANINGS[error_bar] else ""
     odd = any(not curve.alike.issuperset(curve.steps) for _, curve in curves)
     picture = Picture(
         task,
-        f"{first.metric} over training steps{shaded}.{_HOLLOW if odd else ''}",
+        f"{first.metric} over training steps{shaded}.{_HOLLOW_MARKS if odd else ''}",
         name,
         curve_plot(table, labels, f"{first.metric}, points"),
     )
     question = f"{escape_line(task)}: how did it change?"
     anchor = f"task-{urlencode({'': task})[1:]}"
-    tables = (table, _since_base(task, [(run.label, curve) for run, curve in curves]))
+    tables = (table, _base_gaps_table(task, [(run.label, curve) for run, curve in curves]))
     return ReportSection(anchor, question, tuple(sentences), (picture,), tables)
 
 
-def _since_base(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
-    """Each checkpoint against the base of its run."""
-    better = [(label, one) for label, curve in curves if (one := curve.first_better) is not None]
-    names = [(escape_line(label), f"{step} − {one.base}") for label, one in better for step in one.gaps]
+def _base_gaps_table(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
+    """Compare each checkpoint with the base of its run."""
+    better = [(label, gain) for label, curve in curves if (gain := curve.first_better) is not None]
+    names = [(escape_line(label), f"{step} − {gain.base}") for label, gain in better for step in gain.gaps]
     table = ReportTable(f"since-{task}", "Since the base", make_columns("Run", "Steps"), tuple(names))
-    gaps = [gap for _, one in better for gap in one.gaps.values()]
+    gaps = [gap for _, gain in better for gap in gain.gaps.values()]
     fields = ("difference", "p", "n", "could_be_seen")
     unit = better[0][1].unit if better else "share"
     return add_difference_columns(table, gaps, fields, "Adjusted for all checkpoints of the run", unit=unit)
 
 
-def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
+def _checkpoint_columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
     return (
         *make_columns("Checkpoint", "Run", "Task"),
         ReportColumn("step", "Step", "count"),
@@ -342,22 +355,22 @@ def _columns(error_bar: ErrorBar) -> tuple[ReportColumn, ...]:
         ReportColumn("std", "Std", "points", _MEANINGS["std"]),
         ReportColumn("missing", "Missing", "count"),
         ReportColumn("judge", "Judge"),
-        ReportColumn("comparable", "Like the others", "text", "Made and judged like most checkpoints"),
+        ReportColumn("comparable", "Comparable", "text", "Made and judged like most checkpoints"),
     )
 
 
-def _points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, TaskAggregate]]:
+def _task_points(task: str, runs: Sequence[TrainingRun]) -> list[tuple[TrainingRun, TaskAggregate]]:
     return [(run, point) for run in runs if task in run.curves for point in run.curves[task].points]
 
 
-def _rows(
+def _checkpoint_rows(
     task: str, runs: Sequence[TrainingRun], labels: Sequence[str], error_bar: ErrorBar
 ) -> list[tuple[Cell, ...]]:
-    """A row for each checkpoint; scores are shares of the metric's scale."""
+    """Make a row for each checkpoint; scores are shares of the metric's scale."""
     rows: list[tuple[Cell, ...]] = []
-    for run, point in _points(task, runs):
+    for run, point in _task_points(task, runs):
         figures = (
-            *sample_cells(point, _bar(point, error_bar)),
+            *sample_cells(point, _error_interval(point, error_bar)),
             metric_error_in_points(point.std, point.unit),
         )
         name = checkpoint_name(run.label, point.step, labels)
@@ -367,7 +380,7 @@ def _rows(
     return rows
 
 
-def _bar(point: TaskAggregate, error_bar: ErrorBar) -> tuple[float, float] | None:
+def _error_interval(point: TaskAggregate, error_bar: ErrorBar) -> tuple[float, float] | None:
     match error_bar:
         case "ci95":
             return point.ci95
@@ -378,12 +391,10 @@ def _bar(point: TaskAggregate, error_bar: ErrorBar) -> tuple[float, float] | Non
             return None if half is None else (point.mean - half, point.mean + half)
 
 
-def _notes(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:
+def _notes_section(runs: Sequence[TrainingRun]) -> Iterator[ReportSection]:
     notes = [f"{run.label}: {note}" if len(runs) > 1 else note for run in runs for note in run.notes]
     if notes:
-        yield ReportSection(
-            "notes", "What else is to be known?", tuple(Sentence(escape_line(note)) for note in notes)
-        )
+        yield ReportSection("notes", "Notes", tuple(Sentence(escape_line(note)) for note in notes))
 
 
 # --- Curves
@@ -408,8 +419,8 @@ _MARGIN = 0.05
 
 
 class _LineEnds(NamedTuple):
-    """What is drawn of a table: by task and run, the ``last`` step and where its name stands; by task, the
-    ends of the axis; ``shaded``: some mean has an interval."""
+    """Where lines and their names end: by task and run, the ``last`` step and the height of the name; by
+    task, the ends of the axis; ``shaded``: some mean has an interval."""
 
     last: Mapping[tuple[str, str], int]
     names: Mapping[tuple[str, str], float]
@@ -419,17 +430,17 @@ class _LineEnds(NamedTuple):
 
 
 def curve_plot(table: ReportTable, runs: Sequence[str], title: str) -> Spec:
-    """Of the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
-    mark; ``title`` is that of the axis."""
-    lines = _lines(table, _HEIGHT)
-    layers = _curves(runs, lines, title, next(iter(lines.ends.values()), None))
+    """Draw the columns ``run``, ``task``, ``step``, ``mean`` (a measure) and ``comparable``, which fills the
+    mark. ``title`` is that of the axis."""
+    lines = _lay_out_lines(table, _HEIGHT)
+    layers = _curve_layers(runs, lines, title, next(iter(lines.ends.values()), None))
     return chart_spec(table.name, layers, _HEIGHT, *_POINTS, width=860)
 
 
 def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) -> Spec:
-    """A small plot for each ``task``, each with its own scale."""
+    """Draw a small plot for each task, each with its own scale."""
     header = {"labelFontSize": 13, "labelExpr": short_name_expression(tasks, 40), "labelLimit": 0}
-    layers = _curves(runs, _lines(table, _CELL["height"]))
+    layers = _curve_layers(runs, _lay_out_lines(table, _CELL["height"]))
     return {
         "data": {"name": table.name},
         "transform": [*_POINTS],
@@ -440,8 +451,8 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
     }
 
 
-def _lines(table: ReportTable, height: float) -> _LineEnds:
-    """Where lines end, and where their names stand without touching."""
+def _lay_out_lines(table: ReportTable, height: float) -> _LineEnds:
+    """Compute where lines end, and where their names go without touching."""
     rows = [row for row in table.to_dicts() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
     at_end: dict[tuple[str, str], float] = {}
@@ -449,7 +460,7 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
     for row in rows:
         key = (row["task"], row["run"])
         figures = (row["mean"], row["mean_low"], row["mean_high"])
-        reach.setdefault(row["task"], []).extend(100 * each for each in figures if each is not None)
+        reach.setdefault(row["task"], []).extend(100 * number for number in figures if number is not None)
         if row["step"] >= last.get(key, row["step"]):
             last[key], at_end[key] = row["step"], 100 * row["mean"]
     ends: dict[str, tuple[float, float]] = {}
@@ -458,54 +469,55 @@ def _lines(table: ReportTable, height: float) -> _LineEnds:
         low, high = min(values), max(values)
         margin = _MARGIN * ((high - low) or 1.0)
         ends[task] = (low - margin, high + margin)
-        mine = {key: value for key, value in at_end.items() if key[0] == task}
+        end_values = {key: value for key, value in at_end.items() if key[0] == task}
         gap = _APART * (ends[task][1] - ends[task][0]) / height
-        names |= dict(zip(mine, spread(list(mine.values()), gap), strict=True))
+        names |= dict(zip(end_values, spread_apart(list(end_values.values()), gap), strict=True))
     shaded = any(row["mean_low"] is not None for row in rows)
     return _LineEnds(last, names, ends, sorted({row["step"] for row in rows}), shaded)
 
 
-def spread(values: Sequence[float], gap: float) -> list[float]:
-    """The places nearest to the values, in their order, that are ``gap`` apart."""
+def spread_apart(values: Sequence[float], gap: float) -> list[float]:
+    """Move values as little as possible, in their order, until they are ``gap`` apart."""
     groups: list[list[int]] = []
 
     def centre(group: Collection[int]) -> float:
-        return sum(values[at] for at in group) / len(group)
+        return sum(values[index] for index in group) / len(group)
 
-    for at in sorted(range(len(values)), key=lambda each: values[each]):
-        groups.append([at])
+    for index in sorted(range(len(values)), key=lambda index: values[index]):
+        groups.append([index])
         while len(groups) > 1:
             below, above = groups[-2:]
             if centre(above) - centre(below) >= gap * (len(above) + len(below)) / 2:
                 break
             groups[-2:] = [below + above]
-    found = [0.0] * len(values)
+    spread_values = [0.0] * len(values)
     for group in groups:
-        for place, at in enumerate(group):
-            found[at] = centre(group) + (place - (len(group) - 1) / 2) * gap
-    return found
+        for rank, index in enumerate(group):
+            spread_values[index] = centre(group) + (rank - (len(group) - 1) / 2) * gap
+    return spread_values
 
 
 # Of all layers.
 _POINTS = (*scale_to_points("mean"), filter_rows("isValid(datum.mean)"))
 
 
-def _curves(
+def _curve_layers(
     runs: Sequence[str],
     lines: _LineEnds,
     title: str | None = None,
     ends: tuple[float, float] | None = None,
 ) -> list[Spec]:
-    """``title`` is that of the axis of means, which ``ends`` there; None: by the rows."""
+    """Return the layers of the curves; ``title`` and ``ends`` are those of the axis of means, by default from
+    the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = encode_column("run:N", scale={"domain": list(runs)}, legend=legend)
-    dashed, marked = _run_looks(runs, legend)
+    dashed, marked = _run_channels(runs, legend)
     ticks = {"values": lines.steps, "format": "d", "labelOverlap": "greedy", "labelFlush": False}
     fitted = {"zero": False, "nice": False}
     x = encode_column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
     scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
     y = encode_column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
-    reported = [
+    tooltip = [
         *encode_columns("run:N", "step:Q"),
         encode_column("mean:Q", format=".1f"),
         encode_column("mean_low:Q", title="from", format=".1f"),
@@ -514,7 +526,7 @@ def _curves(
     ]
     low = encode_column("mean_low:Q", title=title, scale=scale)
     interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
-    point = {"x": x, "y": y, "color": colour, **marked, "tooltip": reported}
+    point = {"x": x, "y": y, "color": colour, **marked, "tooltip": tooltip}
     shaded = [make_layer("area", interval, filter_rows("isValid(datum.mean_low)"), opacity=0.13)]
     layers = [
         *(shaded if lines.shaded else []),  # Vega warns of an empty layer
@@ -523,12 +535,12 @@ def _curves(
         make_layer("point", point | {"opacity": fill_opacity("datum.comparable")}, filled=True),
     ]
     if len(runs) > 1:
-        step, place = _at_end(lines, runs)
-        called = short_name_expression(runs, _LONGEST, name_expression="datum.run", narrow=_LONGEST_NARROW)
+        step, name_position = _line_end_expressions(lines, runs)
+        name_text = short_name_expression(runs, _LONGEST, name_expression="datum.run", narrow=_LONGEST_NARROW)
         ended = (
-            *add_columns(end=step, name_at=place),
+            *add_columns(end=step, name_at=name_position),
             filter_rows("datum.step === datum.end"),
-            *add_columns(called=called),
+            *add_columns(name_text=name_text),
         )
         beside = {"x": x, "y": encode_column("name_at:Q", scale=scale, title=title), "color": colour}
         layers.append(
@@ -537,8 +549,8 @@ def _curves(
     return layers
 
 
-def _run_looks(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
-    """Channels of lines, and of the marks on them."""
+def _run_channels(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
+    """Return channels that tell runs apart: of lines, and of the marks on them."""
     if legend is None:
         return {}, {"size": {"value": _SIZES[1]}}
 
@@ -551,12 +563,12 @@ def _run_looks(runs: Sequence[str], legend: Spec | None) -> tuple[Spec, Spec]:
     return {"strokeDash": by_run("N", _DASHES)}, marked
 
 
-def _at_end(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
-    """Expressions of a row: the last step of its line, and where the name of it stands."""
+def _line_end_expressions(lines: _LineEnds, runs: Sequence[str]) -> tuple[str, str]:
+    """Return expressions of a row's line: its last step, and the height of its name."""
     tasks = list(lines.ends)
     keys = [(task, escape_line(run)) for task in tasks for run in runs]
-    place = (
+    index_expression = (
         f"[indexof({quote_names(tasks)}, datum.task) * {len(runs)} + indexof({quote_names(runs)}, datum.run)]"
     )
-    steps, places = ([of.get(key) for key in keys] for of in (lines.last, lines.names))
-    return f"{json.dumps(steps)}{place}", f"{json.dumps(places)}{place}"
+    steps, places = ([by_key.get(key) for key in keys] for by_key in (lines.last, lines.names))
+    return f"{json.dumps(steps)}{index_expression}", f"{json.dumps(places)}{index_expression}"

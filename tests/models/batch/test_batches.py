@@ -26,8 +26,8 @@ from coeval.core.errors import (
     UsageError,
 )
 from coeval.models.batch.anthropic_batches import MessageBatches
-from coeval.models.batch.batch_api import BATCH_APIS, BatchState, batch_maker, cancel_job
-from coeval.models.batch.batch_index import ID_BYTES, BatchIndex, ids_file
+from coeval.models.batch.batch_api import BATCH_APIS, BatchState, cancel_job, load_batch_maker
+from coeval.models.batch.batch_index import ID_BYTES, BatchIndex, ids_path
 from coeval.models.catalog import HOSTS, Host
 
 
@@ -167,14 +167,16 @@ async def test_a_job_that_is_gone_is_not_found(at: At) -> None:
 
 def test_every_interface_with_batches_is_tried() -> None:
     made: set[object] = {batching.made for batching in BATCHING.values()}
-    assert made | {MessageBatches} == {batch_maker(HOSTS[name]) for name in HOSTS.own if HOSTS[name].batch}
+    assert made | {MessageBatches} == {
+        load_batch_maker(HOSTS[name]) for name in HOSTS.own if HOSTS[name].batch
+    }
     assert {HOSTS[name].batch for name in HOSTS.own} - {""} == BATCH_APIS.keys()
 
 
 def test_another_packages_host_that_names_nothing_is_told() -> None:
     host = Host(name="theirs", dialect="openai_chat", batch="coeval.models.batch:nothing")
     with pytest.raises(UsageError, match="theirs"):
-        batch_maker(host)
+        load_batch_maker(host)
 
 
 async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path: Path) -> None:
@@ -182,8 +184,8 @@ async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path
     index = BatchIndex(tmp_path, tmp_path / "pending_batches.json")
     ids = [os.urandom(ID_BYTES) for _ in range(20_000)]
     for tag, keys in (("a", ids[:10_000]), ("b", ids[10_000:])):
-        ids_file(tmp_path, tag).write_bytes(b"".join(keys))
-        index.wait_for(tag)
+        ids_path(tmp_path, tag).write_bytes(b"".join(keys))
+        index.mark_job_waiting(tag)
     turns = 0
 
     async def others() -> None:
@@ -191,19 +193,19 @@ async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path
         while True:
             turns += 1
             with suppress(Pending):
-                if index.outcome(ids[0]) is None:
-                    index.park(ids[0])
+                if index.find_outcome(ids[0]) is None:
+                    index.mark_waiting(ids[0])
             await asyncio.sleep(0)
 
     meanwhile = asyncio.create_task(others())
-    assert await index.waiting_of("a") == {key.hex() for key in ids[:10_000]}
+    assert await index.list_waiting("a") == {key.hex() for key in ids[:10_000]}
     assert turns > 1
-    await index.lose("b", "its job is gone")
-    await index.release("a")
+    await index.mark_lost("b", "its job is gone")
+    await index.release_waiting("a")
     meanwhile.cancel()
     with pytest.raises(Pending):
-        index.outcome(ids[0])
-    assert index.outcome(ids[9_999]) is None
+        index.find_outcome(ids[0])
+    assert index.find_outcome(ids[9_999]) is None
     with pytest.raises(BatchLost, match="its job is gone"):
-        index.outcome(ids[10_000])
-    assert await index.waiting_of("b") == set()
+        index.find_outcome(ids[10_000])
+    assert await index.list_waiting("b") == set()

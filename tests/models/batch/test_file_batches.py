@@ -19,7 +19,7 @@ from mistralai.client import Mistral
 
 from coeval.core.errors import BadRequest, RateLimited, ServerFault
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_api import BatchReply, DamagedResult, readable, result_lines
+from coeval.models.batch.batch_api import BatchReply, DamagedResult, parse_results, read_result_lines
 from coeval.models.batch.openai_files import TAG, AzureBatches, read_result
 
 MODEL = "some-model"
@@ -197,7 +197,7 @@ def test_what_has_no_answer_was_not_asked_or_failed_or_says_nothing(
 ) -> None:
     results = tmp_path / "results.jsonl"
     results.write_bytes(json.dumps({"custom_id": "a", "response": None, "error": error}).encode())
-    (line,) = readable(result_lines(results), read_result)
+    (line,) = parse_results(read_result_lines(results), read_result)
     if status == "damaged":
         assert isinstance(line, DamagedResult)
         return
@@ -329,4 +329,4 @@ def test_azures_paths_follow_the_version(settings: Mapping[str, str], below: str
     url = None if "endpoint" in settings else "https://r.openai.azure.com"
     spec = ModelSpec(name="m", interface="azure_openai", model=MODEL, base_url=url)
     paths = AzureBatches.paths(AzureBatches.__new__(AzureBatches), spec, settings)
-    assert paths.to("/batches", "limit=1") == below
+    assert paths.make_path("/batches", "limit=1") == below

@@ -24,7 +24,7 @@ from coeval.core.errors import (
 )
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import Unmade
-from coeval.models.batch.gemini_batches import GoogleError, failed_reply, job_error, state_of
+from coeval.models.batch.gemini_batches import GoogleError, make_failed_reply, make_job_error, map_state
 from coeval.models.dialects.dialect import FieldRejected
 from coeval.models.dialects.gemini import GEMINI
 from coeval.models.transport.connection import HttpReply
@@ -197,12 +197,12 @@ async def test_what_is_too_large_or_not_allowed_is_refused_as_live(at: At) -> No
 
 
 def test_a_request_that_was_cancelled_was_never_carried_out() -> None:
-    assert failed_reply("id", GoogleError(1, "The operation was cancelled.")).status is None
+    assert make_failed_reply("id", GoogleError(1, "The operation was cancelled.")).status is None
 
 
 def test_details_are_kept_as_the_dialect_reads_them() -> None:
     reported = b'{"code": 8, "message": "busy", "details": [{"retryDelay": "7s"}]}'
-    reply = failed_reply("id", msgspec.json.decode(reported, type=GoogleError))
+    reply = make_failed_reply("id", msgspec.json.decode(reported, type=GoogleError))
     assert msgspec.json.decode(reply.body)["error"]["details"] == [{"retryDelay": "7s"}]
 
 
@@ -210,14 +210,14 @@ def test_details_are_kept_as_the_dialect_reads_them() -> None:
     ("code", "kind"), [(3, BadRequest), (8, RateLimited), (13, ServerFault), (99, ServerFault)]
 )
 def test_why_a_job_failed_is_in_the_one_tree(code: int, kind: type[Exception]) -> None:
-    error = job_error(GoogleError(code, "because"), Redactor())
+    error = make_job_error(GoogleError(code, "because"), Redactor())
     assert type(error) is kind
     assert str(error) == "because"
 
 
 def test_a_job_that_failed_for_its_key_was_denied_access() -> None:
     reported = b'{"code": 3, "message": "bad key", "details": [{"reason": "API_KEY_INVALID"}]}'
-    error = job_error(msgspec.json.decode(reported, type=GoogleError), Redactor())
+    error = make_job_error(msgspec.json.decode(reported, type=GoogleError), Redactor())
     assert (type(error), str(error), error.status) == (AccessDenied, "bad key", None)
 
 
@@ -233,4 +233,4 @@ def test_a_job_that_failed_for_its_key_was_denied_access() -> None:
     ],
 )
 def test_states_have_one_word(word: str, state: str) -> None:
-    assert state_of(word) == state
+    assert map_state(word) == state

@@ -16,7 +16,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage, without_secrets
+from coeval.models.dialects.dialect import Dialect, ListedModel, ModelList, ModelPage, redact_completion
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 
@@ -76,7 +76,7 @@ class ParleyDialect(Dialect):
             finish_reason="length" if cut else "stop",
             truncated=cut,
         )
-        return without_secrets(completion, redactor)
+        return redact_completion(completion, redactor)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:  # noqa: ARG002
         """Why a token was refused; of everything else the status tells enough."""

@@ -10,7 +10,7 @@ import msgspec
 
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
-from coeval.analysis.intervals import ALPHA
+from coeval.analysis.intervals import ALPHA, scale_of
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import NOT_KNOWN, gap_text, metric_difference_text, metric_text
 from coeval.core.html_table import Columns, html_lines, html_table, record_columns
@@ -128,7 +128,7 @@ def _judges_clause(comparison: Comparison) -> str:
         return ""
     if comparison.ci95_over_judges_adjusted is None:
         return "; no item has scores from two judges for both"
-    if (by := interval_over_judges_text(comparison, comparison.unit, comparison.scale)) == NOT_KNOWN:
+    if (by := interval_over_judges_text(comparison, comparison.unit)) == NOT_KNOWN:
         return f"; allowing for other judges it is {by}"
     if comparison.judges == 2:
         return f"; allowing for other judges {by}, a rough guess from two"
@@ -280,13 +280,19 @@ def comparison_cells(pair: Comparison) -> tuple[str, ...]:
     )
 
 
-def interval_over_judges_text(comparison: PairDifference, unit: str = "share", scale: float = 1.0) -> str:
+def spans_scale(interval: tuple[float, float], unit: str = "share") -> bool:
+    """Check whether the interval of a difference is as wide as its scale, and so says nothing."""
+    width = scale_of(unit).width
+    return interval[0] <= -width and interval[1] >= width
+
+
+def interval_over_judges_text(comparison: PairDifference, unit: str = "share") -> str:
     """Write the adjusted interval over items and judges: ``± 9.7``, or ``[−4.1, 12.5]`` if it is lopsided; as
     wide as the scale, it is called unknown."""
     wide = comparison.ci95_over_judges_adjusted
     if wide is None:
         return _NONE
-    if wide[0] <= -scale and wide[1] >= scale:
+    if spans_scale(wide, unit):
         return NOT_KNOWN
     return interval_text(comparison.difference, *wide, unit)
 

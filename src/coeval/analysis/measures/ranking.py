@@ -86,7 +86,19 @@ class Ranking(Record, frozen=True):
 
     def difference(self, better: str, worse: str) -> PairDifference | None:
         """Return how two students differ, in either order; None where they share no scores."""
-        return self.differences.get((min(better, worse), max(better, worse)))
+        return self.differences.get((better, worse)) or self.differences.get((worse, better))
+
+    @property
+    def leader_gaps(self) -> dict[str, PairDifference]:
+        """Return by how much the first leads each of the others, in their order: first − other."""
+        first, *others = self.order or ("",)
+        gaps = {}
+        for name in others:
+            if (first, name) in self.differences:
+                gaps[name] = self.differences[first, name].swapped
+            elif (name, first) in self.differences:
+                gaps[name] = self.differences[name, first]
+        return gaps
 
     def verdict(self, better: str, worse: str) -> LeadVerdict:
         gap = self.difference(better, worse)

@@ -46,11 +46,11 @@ from coeval.core.text import fill_template
 from coeval.judging.verdict import (
     ORDERS,
     Order,
-    Shown,
+    OrderedAnswers,
     answer_logprobs,
     is_lost_in_reasoning,
+    order_answers,
     parse_identifier,
-    shown,
 )
 from coeval.models.dialects.openai_answer import FROM_REASONING
 from coeval.models.transport.network import SourceFailed
@@ -163,7 +163,7 @@ class AlpacaEval(Benchmark):
         """Decide for the whole task how preferences are read, by one test comparison. A host without
         log-probabilities answers 400, or leaves them out. Any other failure is raised: every judgment would
         meet it too."""
-        request = self._make_request("Greet me.", Shown("Hello!", "Goodbye."))
+        request = self._make_request("Greet me.", OrderedAnswers("Hello!", "Goodbye."))
         requested = msgspec.structs.replace(
             request,
             sampling=self.effective_judge_sampling(),
@@ -208,9 +208,12 @@ class AlpacaEval(Benchmark):
         if answer.response == baseline:
             return ()
         if self.manner == "words":
-            return [self._make_verdict_ask(item, order, shown(order, response, baseline)) for order in ORDERS]
+            return [
+                self._make_verdict_ask(item, order, order_answers(order, response, baseline))
+                for order in ORDERS
+            ]
         switched = switched_order(item.fields["instruction"])
-        pair = shown("model-first" if switched else "baseline-first", response, baseline)
+        pair = order_answers("model-first" if switched else "baseline-first", response, baseline)
 
         def parse(completion: Completion) -> dict[str, Any]:
             top = answer_logprobs(completion, reasons_first=self._reasons_first)
@@ -224,7 +227,7 @@ class AlpacaEval(Benchmark):
             )
         ]
 
-    def _make_verdict_ask(self, item: Item, order: Order, pair: Shown) -> Ask:
+    def _make_verdict_ask(self, item: Item, order: Order, pair: OrderedAnswers) -> Ask:
         def parse(completion: Completion) -> dict[str, Any]:
             named = parse_identifier(completion.text)
             model = "M" if order == "baseline-first" else "m"
@@ -233,7 +236,7 @@ class AlpacaEval(Benchmark):
         key = judgment_id(item.id, f"words-{order}")
         return Ask(key, lambda: self._make_request(item.fields["instruction"], pair), parse)
 
-    def _make_request(self, instruction: str, pair: Shown) -> Request:
+    def _make_request(self, instruction: str, pair: OrderedAnswers) -> Request:
         values = {"instruction": instruction, "output_1": pair.first, "output_2": pair.second}
         return Request(
             tuple(

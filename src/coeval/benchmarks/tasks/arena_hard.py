@@ -41,7 +41,7 @@ from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
 from coeval.core.text import fill_template
-from coeval.judging.verdict import ORDERS, Order, parse_label, shown
+from coeval.judging.verdict import ORDERS, Order, order_answers, parse_label
 
 O3_MINI, GEMINI = "o3-mini-2025-01-31", "gemini-2.0-flash-001"
 BASELINES = {"hard_prompt": O3_MINI, "coding": O3_MINI, "math": O3_MINI, "creative_writing": GEMINI}
@@ -134,7 +134,7 @@ class ArenaHard(Benchmark):
         return [self._make_game_ask(item, order, answer.response or "") for order in ORDERS]
 
     def _make_game_ask(self, item: Item, order: Order, response: str) -> Ask:
-        first, second = shown(order, response, item.fields["baseline_answer"])
+        first, second = order_answers(order, response, item.fields["baseline_answer"])
         system = self._creative if item.fields["category"] == _CREATIVE else self._system
 
         def request() -> Request:

@@ -53,7 +53,7 @@ from coeval.core.records import (
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import canonical_json, fill_template, join_names
 from coeval.judging.checks.check_options import read_check
-from coeval.judging.checks.rubric_check import RubricCheck, checked_answer
+from coeval.judging.checks.rubric_check import RubricCheck, build_checked_answer
 from coeval.judging.labels import score_labels
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import TaskConfig
@@ -104,7 +104,7 @@ class RunTask(NamedTuple):
         reason = why_missing(answer)
         if answer is None or reason is not None:
             return CheckedItem({}, Counter({reason or "missing": len(self.computed)}))
-        outcome, checked = CheckedItem({}, Counter()), checked_answer(item, answer)
+        outcome, checked = CheckedItem({}, Counter()), build_checked_answer(item, answer)
         for factor, check in self.computed.items():
             try:
                 outcome.scores[factor] = check.score(checked).value

@@ -14,7 +14,7 @@ from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
 from coeval.reports.label_session import LabelRequest, LabelSession, recorded_levels
-from coeval.reports.label_sheet import check_new_sheet, read_sheet, write_sheet
+from coeval.reports.label_sheet import check_new_sheet, read_label_sheet, write_label_sheet
 from coeval.reports.view.label_app import make_label_app
 from coeval.reports.view.view_app import ViewToken
 from coeval.store.output_folder import list_output_tasks, require_run
@@ -98,7 +98,7 @@ def label(
 
 def _serve_labelling(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
     token = None if no_token else ViewToken()
-    done, total = len(session.given), len(session.questions)
+    done, total = len(session.levels), len(session.questions)
 
     def announce() -> None:
         streams.say(
@@ -106,12 +106,12 @@ def _serve_labelling(session: LabelSession, port: int, *, open_it: bool, no_toke
         )
 
     serve_pages(make_label_app(session, token), token, port, announce, open_it=open_it)
-    if session.given:
+    if session.levels:
         streams.say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
 def _write_sheet(session: LabelSession, path: Path) -> None:
-    write_sheet(path, session.questions, session.given)
+    write_label_sheet(path, session.questions, session.levels)
     streams.say(
         streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
     )
@@ -121,7 +121,7 @@ def _write_sheet(session: LabelSession, path: Path) -> None:
 
 def _read_sheet(session: LabelSession, path: Path) -> None:
     """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
-    sheet = read_sheet(path, session.questions, session.given)
+    sheet = read_label_sheet(path, session.questions, session.levels)
     session.keep(sheet.labels)
     for problem in sheet.problems[:_MOST_PROBLEMS]:
         streams.warn(streams.messages(), problem)
@@ -131,7 +131,7 @@ def _read_sheet(session: LabelSession, path: Path) -> None:
         streams.messages(),
         f"kept {pluralize(len(sheet.labels), 'label')} of {session.by}; "
         f"{pluralize(sheet.empty, 'row')} without a level; "
-        f"{len(session.given):,} of {len(session.questions):,} are labelled",
+        f"{len(session.levels):,} of {len(session.questions):,} are labelled",
     )
     if sheet.kept:
         streams.say(

@@ -47,13 +47,13 @@ _LEGEND = (
 
 
 def print_sweeps(found: SweepComparison, console: Console) -> None:
-    from coeval.reports.training_report import choice_table, last_steps, run_table
+    from coeval.reports.training_report import best_checkpoints_table, last_steps_table, run_table
 
     for said in found.sentences:
         say(console, said)
-    show_each(console, [choice_table(found).reorder_columns("task", "best", last="tied")])
+    show_each(console, [best_checkpoints_table(found).reorder_columns("task", "best", last="tied")])
     if found.changes:
-        show_each(console, [last_steps(found).reorder_columns("run", "task")])
+        show_each(console, [last_steps_table(found).reorder_columns("run", "task")])
     table = run_table(found)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
@@ -143,7 +143,7 @@ def _table(
     rows = []
     for name, one in zip(names, found, strict=True):
         a, b, difference, *others = comparison_cells(one)
-        over = [interval_over_judges_text(one, one.unit, one.scale)] if judged else []
+        over = [interval_over_judges_text(one, one.unit)] if judged else []
         rows.append((name, a, b, difference, *over, *others))
     return ReportTable("", title, columns, tuple(rows))
 

@@ -21,9 +21,9 @@ from coeval.judging.checks.rubric_check import (
     PythonCheck,
     RubricCheck,
     TextCheck,
-    compiled,
-    quoted,
-    search,
+    compile_pattern,
+    quote_line,
+    search_within_limit,
 )
 from coeval.judging.checks.value_checks import (
     CostCheck,
@@ -64,8 +64,8 @@ _FEWEST_LETTERS = 20
 class ExactCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="exact", dict=True):
     """The answer is the text, or one of the texts."""
 
-    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
-        return PASSED if said in targets else CheckScore(0.0, f"is {quoted(said)}")
+    def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
+        return PASSED if answer_text in targets else CheckScore(0.0, f"is {quote_line(answer_text)}")
 
 
 class OneOfCheck(ExactCheck, frozen=True, kw_only=True, tag_field="check", tag="one_of", dict=True):
@@ -83,22 +83,22 @@ class ContainsCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
     require: Literal["all", "any", "share"] = "all"
     at: Literal["anywhere", "start", "end"] = "anywhere"
 
-    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+    def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
         _refuse_empty(targets)
-        lacking = [target for target in targets if not self._holds(said, target)]
+        lacking = [target for target in targets if not self._holds(answer_text, target)]
         if not lacking or (self.require == "any" and len(lacking) < len(targets)):
             return PASSED
         value = 1.0 - len(lacking) / len(targets) if self.require == "share" else 0.0
-        return CheckScore(value, f"lacks {quoted(', '.join(lacking))}")
+        return CheckScore(value, f"lacks {quote_line(', '.join(lacking))}")
 
-    def _holds(self, said: str, target: str) -> bool:
+    def _holds(self, answer_text: str, target: str) -> bool:
         match self.at:
             case "start":
-                return said.startswith(target)
+                return answer_text.startswith(target)
             case "end":
-                return said.endswith(target)
+                return answer_text.endswith(target)
             case _:
-                return target in said
+                return target in answer_text
 
 
 class NotContainsCheck(
@@ -111,14 +111,14 @@ class NotContainsCheck(
         if not (self.constants or self.attribute):
             raise ValueError("needs value, values or attribute: what the answer must not hold")
 
-    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+    def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
         _refuse_empty(targets)
-        held = [target for target in targets if target in said]
-        return CheckScore(0.0, f"holds {quoted(', '.join(held))}") if held else PASSED
+        occurring = [target for target in targets if target in answer_text]
+        return CheckScore(0.0, f"holds {quote_line(', '.join(occurring))}") if occurring else PASSED
 
 
 def _refuse_empty(targets: tuple[str, ...]) -> None:
-    """Every answer holds nothing: that would be no check."""
+    """Raise CheckFailed for an empty target, which every answer contains."""
     if "" in targets:
         raise CheckFailed("the text that answers are held against is empty")
 
@@ -135,13 +135,13 @@ class RegexCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag=
 
     @cached_property
     def _compiled(self) -> Any:
-        return compiled(self.pattern)
+        return compile_pattern(self.pattern)
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        found = search(self._compiled, answer.response, full=self.full) is not None
-        if found is not self.negate:
+        matches = search_within_limit(self._compiled, answer.response, full=self.full) is not None
+        if matches is not self.negate:
             return PASSED
-        return CheckScore(0.0, f"{'matches' if found else 'does not match'} {quoted(self.pattern)}")
+        return CheckScore(0.0, f"{'matches' if matches else 'does not match'} {quote_line(self.pattern)}")
 
 
 class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="length", dict=True):
@@ -175,9 +175,9 @@ class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag
 _LONGEST_DETECTED = 300_000
 
 
-def detected_language(text: str) -> str | None:
+def detect_language(text: str) -> str | None:
     """Return the code of the most probable language by ``langdetect`` with seed 0, as official checks do;
-    "unknown" where none is likely, None without letters."""
+    "unknown" if none is likely, None without letters."""
     from langdetect import DetectorFactory, LangDetectException, detect
 
     DetectorFactory.seed = 0
@@ -196,17 +196,17 @@ class LanguageCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
             raise ValueError("needs value, values or attribute: a language such as de")
         unknown = [code for code in self.constants if code not in LANGUAGES]
         if unknown:
-            raise ValueError(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
+            raise ValueError(f"{quote_line(unknown[0])} is not one of {', '.join(LANGUAGES)}")
 
-    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
-        if sum(map(str.isalpha, said)) < _FEWEST_LETTERS and said.isascii():
+    def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
+        if sum(map(str.isalpha, answer_text)) < _FEWEST_LETTERS and answer_text.isascii():
             raise CheckFailed(f"fewer than {_FEWEST_LETTERS} letters: the language cannot be detected")
         if unknown := [code for code in targets if code not in LANGUAGES]:
-            raise CheckFailed(f"{quoted(unknown[0])} is not one of {', '.join(LANGUAGES)}")
-        found = detected_language(said)
-        if found in targets:
+            raise CheckFailed(f"{quote_line(unknown[0])} is not one of {', '.join(LANGUAGES)}")
+        language = detect_language(answer_text)
+        if language in targets:
             return PASSED
-        name = f"{LANGUAGES.get(found, 'a language')} ('{found}')" if found else "no known language"
+        name = f"{LANGUAGES.get(language, 'a language')} ('{language}')" if language else "no known language"
         return CheckScore(0.0, f"is written in {name}")
 
 
@@ -216,37 +216,38 @@ Metric: TypeAlias = Literal[
 
 
 class SimilarityCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="similarity", dict=True):
-    """How alike the answer and the text are, the likest of several; with ``least``, whether that much."""
+    """The similarity of the answer and the text, the most similar of several; with ``least``, whether it is
+    that high."""
 
     metric: Metric = "ratio"
     least: Share | None = None
 
-    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
-        if len(said) > _LONGEST_COMPARED or max(map(len, targets)) > _LONGEST_COMPARED:
+    def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
+        if len(answer_text) > _LONGEST_COMPARED or max(map(len, targets)) > _LONGEST_COMPARED:
             raise CheckFailed(f"texts of more than {_LONGEST_COMPARED:,} characters are not compared")
-        alike = max(self._likeness(said, target) for target in targets)
+        alike = max(self._likeness(answer_text, target) for target in targets)
         if self.least is None:
             return CheckScore(alike)
         return PASSED if alike >= self.least else CheckScore(0.0, f"is {alike:.2f} alike")
 
-    def _likeness(self, said: str, target: str) -> float:
+    def _likeness(self, answer_text: str, target: str) -> float:
         if self.metric == "f1":
-            return _f1(said.split(), target.split())
+            return _f1(answer_text.split(), target.split())
         from rapidfuzz import distance, fuzz
 
         match self.metric:
             case "levenshtein":
-                return float(distance.Levenshtein.normalized_similarity(said, target))
+                return float(distance.Levenshtein.normalized_similarity(answer_text, target))
             case "jaro_winkler":
-                return float(distance.JaroWinkler.normalized_similarity(said, target))
+                return float(distance.JaroWinkler.normalized_similarity(answer_text, target))
             case _:
-                return float(getattr(fuzz, self.metric)(said, target)) / 100
+                return float(getattr(fuzz, self.metric)(answer_text, target)) / 100
 
 
-def _f1(said: list[str], target: list[str]) -> float:
+def _f1(words: list[str], target: list[str]) -> float:
     """Return the harmonic mean of precision and recall over words, repeated ones counted (SQuAD, 2016)."""
-    shared = (Counter(said) & Counter(target)).total()
-    return 2 * shared / (len(said) + len(target)) if shared else float(said == target)
+    shared = (Counter(words) & Counter(target)).total()
+    return 2 * shared / (len(words) + len(target)) if shared else float(words == target)
 
 
 # --- Options of checks
@@ -263,8 +264,8 @@ KINDS: Mapping[str, type[RubricCheck]] = {str(kind.__struct_config__.tag): kind 
 
 
 class CheckProblem(NamedTuple):
-    """A mistake in the options of a check: its key and the place in its list, what is wrong, what
-    ``word`` may have been meant for."""
+    """A mistake in the options of a check: its key and index in its list, the message, and the ``word`` that
+    may be a misspelling of one of ``known``."""
 
     key: str
     what: str
@@ -273,12 +274,12 @@ class CheckProblem(NamedTuple):
     entry: tuple[int, ...] = ()
 
 
-def check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
-    """Return every mistake in a check's options; the file that a function is in is not opened."""
+def find_check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
+    """Return every mistake in a check's options, without opening the file of a function."""
     kind = options.get(CHECK_KEY)
     if not isinstance(kind, str) or kind not in KINDS:
         return [CheckProblem(CHECK_KEY, f"'{kind}' is not a kind of check", str(kind), tuple(KINDS))]
-    problems = list(_problems_of_keys(KINDS[kind], options))
+    problems = list(_find_key_problems(KINDS[kind], options))
     if problems:
         return problems
     try:
@@ -288,8 +289,8 @@ def check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
     return []
 
 
-def code_of(options: Mapping[str, Any]) -> str:
-    """Return the code that a check runs, as the file names it; empty where it runs none."""
+def code_location(options: Mapping[str, Any]) -> str:
+    """Return the code that a check runs, as the file names it; empty if it runs none."""
     match options:
         case {"check": "python", "function": str(function)}:
             return function
@@ -298,7 +299,7 @@ def code_of(options: Mapping[str, Any]) -> str:
     return ""
 
 
-def _problems_of_keys(kind: type[RubricCheck], options: Mapping[str, Any]) -> Iterator[CheckProblem]:
+def _find_key_problems(kind: type[RubricCheck], options: Mapping[str, Any]) -> Iterator[CheckProblem]:
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for key, value in options.items():
         if key == CHECK_KEY:
@@ -309,34 +310,38 @@ def _problems_of_keys(kind: type[RubricCheck], options: Mapping[str, Any]) -> It
         try:
             convert(value, fields[key].type)
         except Misshapen:
-            yield from _unfit(key, value, fields[key].type)
+            yield from _find_value_problems(key, value, fields[key].type)
     for name, field in fields.items():
         if field.required and name not in options:
             yield CheckProblem(name, f"the required key '{name}' is missing")
 
 
-def _unfit(key: str, value: Any, kind: Any) -> Iterator[CheckProblem]:
-    """Name the entries of a list that do not fit; else the value as a whole."""
+def _find_value_problems(key: str, value: Any, kind: Any) -> Iterator[CheckProblem]:
+    """Name the entries of a list that do not fit, else the value as a whole."""
     schema = msgspec.json.schema(kind)
     whole = True
     for number, entry in enumerate(value if isinstance(value, list) and "items" in schema else ()):
         try:
             convert([entry], kind)
         except Misshapen:
-            shown = cut_middle(msgspec.json.encode(entry).decode(), 40)
+            entry_text = cut_middle(msgspec.json.encode(entry).decode(), 40)
             quotes = "; put it in quotes" if entry is None or isinstance(entry, bool) else ""
             whole = False
-            yield CheckProblem(key, f"is {shown}, not {_needed(schema['items'])}{quotes}", entry=(number,))
+            yield CheckProblem(
+                key, f"is {entry_text}, not {_describe_schema(schema['items'])}{quotes}", entry=(number,)
+            )
     if whole:
-        yield CheckProblem(key, f"is not {_needed(schema)}", str(value), tuple(schema.get("enum", ())))
+        yield CheckProblem(
+            key, f"is not {_describe_schema(schema)}", str(value), tuple(schema.get("enum", ()))
+        )
 
 
-def _needed(schema: Mapping[str, Any]) -> str:
-    """What a value of this JSON schema is called, with its bounds."""
+def _describe_schema(schema: Mapping[str, Any]) -> str:
+    """Describe a value of this JSON schema in words, with its bounds."""
     if "enum" in schema:
         return " | ".join(map(str, schema["enum"]))
     if "anyOf" in schema:
-        parts = (_needed(part) for part in schema["anyOf"] if part.get("type") != "null")
+        parts = (_describe_schema(part) for part in schema["anyOf"] if part.get("type") != "null")
         return " or ".join(dict.fromkeys(parts))
     bounds = [f" {words} {schema[key]:g}" for key, words in _BOUNDS.items() if key in schema]
     return _WORDS[schema["type"]] + " and".join(bounds)
@@ -351,7 +356,7 @@ _BOUNDS = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "of
 
 def read_check(options: Mapping[str, Any]) -> RubricCheck:
     """Build the check of these options; raises ConfigError with all that is wrong with them."""
-    problems = check_problems(options)
+    problems = find_check_problems(options)
     if problems:
         raise ConfigError([f"{problem.key}: {problem.what}" for problem in problems])
     return convert(dict(options), KINDS[options[CHECK_KEY]])

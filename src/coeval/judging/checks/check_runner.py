@@ -29,9 +29,9 @@ from coeval.judging.checks.rubric_check import (
     CheckScore,
     CodeCheck,
     CommandCheck,
-    Reply,
     RubricCheck,
-    time_limit,
+    WorkerReply,
+    time_limit_s,
     written_options,
 )
 
@@ -52,7 +52,7 @@ _NIXOS = "/run/current-system"
 # Seconds for bubblewrap to run ``true``.
 _LONGEST_TRIAL_S = 20.0
 
-_read_reply = make_decoder(Reply)
+_read_reply = make_decoder(WorkerReply)
 
 
 class CheckRunner:
@@ -65,12 +65,12 @@ class CheckRunner:
         self._programs = asyncio.Semaphore(_MOST_WORKERS)
 
     async def score(self, check: RubricCheck, answer: CheckedAnswer) -> CheckScore:
-        """Score one answer, wherever the check runs; raises CheckFailed."""
+        """Score one answer, here, in a worker or in a sandbox; raises CheckFailed."""
         if check.runs == "here":
             return check.score(answer)
         if isinstance(check, CommandCheck):
             async with self._programs:
-                sandbox = _sandbox(self._home) if self._sandboxed else []
+                sandbox = _sandbox_command(self._home) if self._sandboxed else []
                 return await _run_program(check, answer, sandbox, self._home)
         pool = self._pools.get(id(check))
         if pool is None:
@@ -86,7 +86,7 @@ class CheckRunner:
 
 
 class _WorkerLost(Exception):
-    """The worker ended, or has to be: it took too long, or wrote what is no reply."""
+    """A worker ended, or has to be: it took too long, or wrote something other than a reply."""
 
 
 class _WorkerPool:
@@ -104,8 +104,8 @@ class _WorkerPool:
             worker = self._idle.pop() if self._idle else None
             try:
                 if worker is None:
-                    worker = await self._started()
-                reply = await worker.exchange(answer, time_limit(self._check))
+                    worker = await self._start_worker()
+                reply = await worker.exchange(answer, time_limit_s(self._check))
             except _WorkerLost as lost:
                 raise CheckFailed(str(lost)) from lost
             self._idle.append(worker)
@@ -113,7 +113,9 @@ class _WorkerPool:
             raise CheckFailed(reply.reason)
         return CheckScore(reply.value, reply.reason)
 
-    async def _started(self) -> _WorkerProcess:
+    async def _start_worker(self) -> _WorkerProcess:
+        """Start a worker that has loaded the check's file; raises CheckFailed, for good if the file cannot be
+        loaded."""
         if self._broken:
             raise CheckFailed(self._broken)
         memory_mb, passed = _OWN_MEMORY_MB, tuple[str, ...]()
@@ -147,6 +149,7 @@ class _WorkerProcess:
 
     @classmethod
     async def start(cls, memory_mb: int, environment: dict[str, str], home: Path) -> _WorkerProcess:
+        """Start a guard and its worker; raises CheckFailed if the system refuses."""
         theirs, ours = os.pipe()
         module = "coeval.judging.checks.check_worker"
         try:
@@ -162,7 +165,7 @@ class _WorkerProcess:
             os.close(theirs)
         return cls(process, ours)
 
-    async def exchange(self, line: object, limit_s: float) -> Reply:
+    async def exchange(self, line: object, limit_s: float) -> WorkerReply:
         """Send a line and wait for the reply to it; a worker that fails in this is ended."""
         self._number += 1
         stdin, stdout = self._process.stdin, self._process.stdout
@@ -175,21 +178,21 @@ class _WorkerProcess:
                 reply = _read_reply(await stdout.readline())
             if reply.number == self._number:
                 return reply
-            what = "the function wrote among the replies"
+            problem = "the function wrote among the replies"
         except TimeoutError:
-            what = f"took more than {limit_s:g} s"
+            problem = f"took more than {limit_s:g} s"
         except (Undecodable, OSError, ValueError):
-            what = ""
+            problem = ""
         except BaseException:
             await self.end()
             raise
-        raise _WorkerLost(await self._ended_by(what))
+        raise _WorkerLost(await self._end_and_explain(problem))
 
-    async def _ended_by(self, what: str) -> str:
-        """End the worker; return what became of it where nothing else is known."""
+    async def _end_and_explain(self, problem: str) -> str:
+        """End the worker; return the known problem, or how the worker ended."""
         code = await self.end()
-        if what:
-            return what
+        if problem:
+            return problem
         signalled = code - 128 if code > 128 else -code
         if signalled <= 0:
             return f"ended its worker (exit code {code})"
@@ -222,15 +225,16 @@ _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 async def _run_program(
     check: CommandCheck, answer: CheckedAnswer, sandbox: list[str], home: Path
 ) -> CheckScore:
+    """Run a check's program in the sandbox, with the answer on its standard input, and read its score."""
     # Files in place of pipes: the limit on their size bounds what a program writes, and none has to be read
     # while it runs.
-    with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as output:
-        given.write(msgspec.json.encode(answer))
-        given.seek(0)
+    with tempfile.TemporaryFile() as answer_file, tempfile.TemporaryFile() as output:
+        answer_file.write(msgspec.json.encode(answer))
+        answer_file.seek(0)
         try:
             process = await asyncio.create_subprocess_exec(
-                *sandbox, *_limited(check), *check.argv, stdin=given, stdout=output,
-                stderr=subprocess.STDOUT, start_new_session=True, env=_environment(check.env), cwd=home,
+                *sandbox, *_limit_command(check), *check.argv, stdin=answer_file, stdout=output,
+                stderr=subprocess.STDOUT, start_new_session=True, env=_build_environment(check.env), cwd=home,
             )  # fmt: skip
         except OSError as error:
             raise CheckFailed(f"cannot be started: {describe_error(error)}") from error
@@ -243,32 +247,33 @@ async def _run_program(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         output.seek(max(0, output.seek(0, os.SEEK_END) - _OUTPUT_READ))
-        said = output.read()
-        if sandbox and said.startswith(b"bwrap: "):
-            raise CheckFailed(said.decode(errors="replace").strip()[:LONGEST_REASON])
-        return check.read(code, said)
+        printed = output.read()
+        if sandbox and printed.startswith(b"bwrap: "):
+            raise CheckFailed(printed.decode(errors="replace").strip()[:LONGEST_REASON])
+        return check.read_output(code, printed)
 
 
 # Bytes of a program's output that are looked at, from its end.
 _OUTPUT_READ = 64 << 10
 
 
-def _limited(check: CommandCheck) -> list[str]:
-    """The shell that sets limits and becomes the program: kibibytes, blocks of 512 bytes, seconds."""
+def _limit_command(check: CommandCheck) -> list[str]:
+    """Return the shell command that sets limits and becomes the program: kibibytes, blocks of 512 bytes,
+    seconds."""
     limits = {"v": check.memory_mb << 10, "f": LARGEST_FILE >> 9, "t": int(check.timeout_s) + 2, "c": 0}
     script = "".join(f"ulimit -{limit} {value}; " for limit, value in limits.items())
     return ["/bin/sh", "-c", f'{script}exec "$@"', "sh"]
 
 
-def _environment(passed: Iterable[str]) -> dict[str, str]:
+def _build_environment(passed: Iterable[str]) -> dict[str, str]:
     """Build a program's environment: only what is ``passed``, and a writable home."""
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LC_ALL", *passed) if name in os.environ}
     return {**kept, "HOME": "/tmp", "TMPDIR": "/tmp"}  # noqa: S108  the sandbox's own
 
 
-def _sandbox(home: Path) -> list[str]:
-    """The words of bubblewrap: files are read-only, /tmp and where services keep their sockets are empty, no
-    network, no other process."""
+def _sandbox_command(home: Path) -> list[str]:
+    """Return the words of bubblewrap: files are read-only, /tmp and the folders of services' sockets are
+    empty, no network, no other process."""
     mounts: dict[str, tuple[str, ...]] = {_NIXOS: ("--ro-bind-try", _NIXOS)}
     for folder in map(os.path.realpath, ("/run", os.environ.get("XDG_RUNTIME_DIR", ""), *_WRITABLE)):
         if folder != "/" and Path(folder).is_dir():
@@ -282,12 +287,12 @@ def _sandbox(home: Path) -> list[str]:
     return [*words, "--remount-ro", "/dev", "--chdir", str(home)]
 
 
-def sandbox_problem() -> str | None:
-    """Return why programs cannot run in a sandbox here; None where they can."""
+def find_sandbox_problem() -> str | None:
+    """Return why programs cannot run in a sandbox here; None if they can."""
     if shutil.which("bwrap") is None:
         return "bubblewrap is not installed (apt-get install bubblewrap)"
     try:
-        trial = [*_sandbox(Path.cwd()), "true"]
+        trial = [*_sandbox_command(Path.cwd()), "true"]
         subprocess.run(trial, check=True, capture_output=True, timeout=_LONGEST_TRIAL_S)  # noqa: S603  ours
     except subprocess.CalledProcessError as error:
         return f"bubblewrap does not work here: {error.stderr.decode(errors='replace').strip()[:300]}"

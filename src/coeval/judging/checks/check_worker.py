@@ -34,9 +34,9 @@ from coeval.judging.checks.rubric_check import (
     CheckedAnswer,
     CheckScore,
     PythonCheck,
-    Reply,
     RubricCheck,
-    time_limit,
+    WorkerReply,
+    time_limit_s,
 )
 
 # Characters of the output that a failure quotes, from its end.
@@ -51,6 +51,7 @@ _PROCESS_EVENTS = frozenset(
 
 
 def main() -> NoReturn:
+    """Limit this process, start the worker as its child, and guard it."""
     lifeline, memory_mb = int(sys.argv[1]), int(sys.argv[2])
     with suppress(ValueError):  # macOS refuses to limit it
         resource.setrlimit(resource.RLIMIT_AS, (memory_mb << 20, memory_mb << 20))
@@ -61,7 +62,7 @@ def main() -> NoReturn:
         os.set_blocking(descriptor, False)
     signal.set_wakeup_fd(wakes)
     signal.signal(signal.SIGCHLD, lambda *_: None)
-    control = _process_control()
+    control = _prctl_function()
     control(_CHILD_SUBREAPER, 1)
     worker = os.fork()
     if worker == 0:
@@ -79,8 +80,8 @@ def main() -> NoReturn:
 # --- The guard
 
 
-def _process_control() -> Callable[[int, int], object]:
-    """Return prctl(2), which other systems than Linux lack: there the group is all that is ended."""
+def _prctl_function() -> Callable[[int, int], object]:
+    """Return prctl(2), which other systems than Linux lack: there only the process group is ended."""
     if not sys.platform.startswith("linux"):
         return lambda _, __: None
     call = ctypes.CDLL(None).prctl
@@ -98,8 +99,8 @@ def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
             _, status = os.waitpid(worker, 0)
         else:
             os.read(ended, 4096)
-            found, code = os.waitpid(worker, os.WNOHANG)
-            status = code if found == worker else None
+            pid, code = os.waitpid(worker, os.WNOHANG)
+            status = code if pid == worker else None
     _end_descendants()
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)
@@ -122,7 +123,7 @@ def _end_descendants() -> None:
 
 
 def _serve() -> NoReturn:
-    """Read lines until there are no more; every way out of here ends the process."""
+    """Score the answers on standard input until there are no more; every way out of here ends the process."""
     replies = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")
     _detach_streams()
@@ -130,13 +131,13 @@ def _serve() -> NoReturn:
     if isinstance(check, PythonCheck):
         sys.addaudithook(_refuse_processes)
     read = make_decoder(CheckedAnswer)
-    _reply(replies, _outcome(0, partial(_loaded, check)))
+    _write_reply(replies, _score_or_explain(0, partial(_load_check, check)))
     for number, line in enumerate(requests, 1):
         os.ftruncate(2, 0)
         used = resource.getrusage(resource.RUSAGE_SELF)
-        seconds = int(used.ru_utime + used.ru_stime + time_limit(check)) + 2
+        seconds = int(used.ru_utime + used.ru_stime + time_limit_s(check)) + 2
         resource.setrlimit(resource.RLIMIT_CPU, (seconds, resource.RLIM_INFINITY))
-        _reply(replies, _outcome(number, partial(check.score, read(line))))
+        _write_reply(replies, _score_or_explain(number, partial(check.score, read(line))))
     os._exit(0)
 
 
@@ -154,27 +155,27 @@ def _refuse_processes(event: str, _: object) -> None:
         raise PermissionError("a python check may not start or signal processes; use a command check")
 
 
-def _loaded(check: RubricCheck) -> CheckScore:
+def _load_check(check: RubricCheck) -> CheckScore:
     if isinstance(check, PythonCheck):
         check.load()
     return PASSED
 
 
-def _outcome(number: int, score: Callable[[], CheckScore]) -> Reply:
+def _score_or_explain(number: int, score: Callable[[], CheckScore]) -> WorkerReply:
     """Score, or say why not: the user's code may raise anything."""
     try:
         scored = score()
     except CheckFailed as failure:
-        return Reply(number, reason=str(failure))
+        return WorkerReply(number, reason=str(failure))
     except BaseException as error:  # noqa: BLE001  the item's failure, as in `engine.work`
-        said = _printed()
-        reason = f"raised {describe_error(error)}" + (f" (printed: {said})" if said else "")
-        return Reply(number, reason=cut_middle(reason, LONGEST_REASON))
-    return Reply(number, *scored)
+        printed = _read_printed_tail()
+        reason = f"raised {describe_error(error)}" + (f" (printed: {printed})" if printed else "")
+        return WorkerReply(number, reason=cut_middle(reason, LONGEST_REASON))
+    return WorkerReply(number, *scored)
 
 
-def _printed() -> str:
-    """The end of what the code printed for this answer."""
+def _read_printed_tail() -> str:
+    """Read the end of what the code printed for this answer."""
     with suppress(OSError, ValueError):
         sys.stdout.flush()
     length = os.fstat(2).st_size
@@ -182,7 +183,7 @@ def _printed() -> str:
     return " ".join(text.split())[-_OUTPUT_SHOWN:]
 
 
-def _reply(replies: BinaryIO, reply: Reply) -> None:
+def _write_reply(replies: BinaryIO, reply: WorkerReply) -> None:
     replies.write(msgspec.json.encode(reply) + b"\n")
     replies.flush()
 

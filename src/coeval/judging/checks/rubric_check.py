@@ -1,9 +1,9 @@
-"""What every check has in common: its options, what it is given, the score it returns; and the two that run
-code of the user's.
+"""The base of all checks: options, the answer that is checked, the score; and the two that run the user's
+code.
 
-A check is a factor of a rubric that no judge scores. Its options are plain keys of the experiment file, which
-the class of each kind declares with their types; its tag is the word behind ``check:``. ``docs/checks.md``
-tells users what each kind does.
+A check is a factor of a rubric that no judge scores. Its options are plain keys of the experiment file,
+which the class of each kind declares with their types; its tag is the word behind ``check:``.
+``docs/checks.md`` tells users what each kind does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from coeval.core.text import canonical_json, digest
 Scalar: TypeAlias = str | int | float
 """A constant of the file: ``value: 42`` is as good as ``value: "42"``."""
 
-Place: TypeAlias = Literal["here", "worker", "program"]
+CheckPlace: TypeAlias = Literal["here", "worker", "program"]
 """Where a check runs: in this process, in a worker with limits, or as a program of its own."""
 
 # Characters of an answer that a reason quotes.
@@ -49,7 +49,7 @@ Mebibytes: TypeAlias = Annotated[int, Meta(ge=64, le=1 << 20)]
 
 
 class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a check may look at: the item, its answer, and what the answer took."""
+    """What a check may look at: the item, its answer, and the answer's time and cost."""
 
     prompt: str
     response: str
@@ -59,7 +59,7 @@ class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = None
 
 
-class KeptAnswer(Protocol):
+class RecordedAnswer(Protocol):
     """An answer on record, of a run or of a benchmark."""
 
     @property
@@ -70,8 +70,8 @@ class KeptAnswer(Protocol):
     def usage(self) -> Usage | None: ...
 
 
-def checked_answer(item: Datapoint, answer: KeptAnswer) -> CheckedAnswer:
-    """Return what checks may look at of an item and its answer: time and cost are those of its record."""
+def build_checked_answer(item: Datapoint, answer: RecordedAnswer) -> CheckedAnswer:
+    """Build what checks may look at from an item and the record of its answer."""
     return CheckedAnswer(
         prompt=item.prompt or "",
         response=answer.response or "",
@@ -97,44 +97,44 @@ class RubricCheck(
 ):
     """A check with its options. Fields at their default are no part of its hash."""
 
-    place: ClassVar[Place] = "here"
+    place: ClassVar[CheckPlace] = "here"
 
     @property
     def kind(self) -> str:
-        """The word behind ``check:``."""
+        """Return the word behind ``check:``."""
         return str(self.__struct_config__.tag)
 
     @property
-    def runs(self) -> Place:
-        """Where this one runs, with its options."""
+    def runs(self) -> CheckPlace:
+        """Return where the check runs, given its options."""
         return self.place
 
     def fingerprint(self) -> str:
-        """Hash what scores follow from: the options, and the text of any code; limits are no part of it."""
+        """Hash what scores depend on: the options, and the text of any code, but not the limits."""
         return digest(canonical_json({k: v for k, v in written_options(self).items() if k not in _LIMITS}))
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         """Score one answer.
 
-        Raises CheckFailed: no score can be told, which is not a score of 0.
+        Raises CheckFailed if there can be no score, which is not a score of 0.
         """
         raise NotImplementedError
 
 
 def written_options(check: RubricCheck) -> dict[str, Any]:
-    """Return a check as the file's mapping, without what is at its default."""
+    """Return a check as the mapping of the experiment file, without options at their default."""
     options: dict[str, Any] = msgspec.to_builtins(check)
     return options
 
 
-def time_limit(check: RubricCheck) -> float:
+def time_limit_s(check: RubricCheck) -> float:
     """Return the seconds that one answer may take in a worker."""
     limit: float = getattr(check, "timeout_s", _SLOWEST_OF_OURS_S)
     return limit
 
 
 class TargetedCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
-    """A check that holds an answer against something: the item's reference unless an option names another."""
+    """A check that compares an answer with a target: the item's reference unless an option names another."""
 
     attribute: str = ""
     value: Scalar | None = None
@@ -146,28 +146,28 @@ class TargetedCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def constants(self) -> tuple[str, ...]:
-        """What the file says to hold answers against; empty where the item says it."""
+        """Return the targets that the file gives; empty if the item gives them."""
         return tuple(map(str, self.values if self.value is None else (self.value,)))
 
     def targets(self, answer: CheckedAnswer) -> tuple[str, ...]:
-        """Return what this answer is held against, one text or several; raises CheckFailed without one."""
+        """Return the texts to compare this answer with; raises CheckFailed if there are none."""
         if self.constants:
             return self.constants
         if self.attribute:
-            found = answer.attributes.get(self.attribute)
-            if found is None:
+            value = answer.attributes.get(self.attribute)
+            if value is None:
                 raise CheckFailed(f"the item has no attribute '{self.attribute}'")
-            return (found,)
+            return (value,)
         if not answer.reference:
             raise CheckFailed("the item has no reference")
         return (answer.reference,)
 
 
 class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
-    """A check of an answer's text, with what counts of it.
+    """A check of an answer's text.
 
-    ``case``, ``punctuation`` and ``whitespace`` say whether these make a difference; ``extract`` is a pattern
-    whose first group, or all of it, stands for the answer; ``negate`` turns the score around.
+    ``case``, ``punctuation`` and ``whitespace`` say whether these make a difference; ``extract`` is a
+    pattern whose first group, or all of it, stands for the answer; ``negate`` reverses the score.
     """
 
     case: bool = True
@@ -179,26 +179,26 @@ class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
     def __post_init__(self) -> None:
         TargetedCheck.__post_init__(self)
         if self.extract:
-            compiled(self.extract)
+            compile_pattern(self.extract)
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         targets = self._folded or tuple(map(self._fold, self.targets(answer)))
-        scored = self.compare(self._fold(self.said(answer)), targets)
+        scored = self.compare(self._fold(self.extract_text(answer)), targets)
         if not self.negate:
             return scored
         value = 1.0 - scored.value
         return CheckScore(value, "" if value == 1.0 else "it does, and should not")
 
-    def compare(self, said: str, targets: tuple[str, ...]) -> CheckScore:
+    def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
         """Score the normalised answer against normalised targets."""
         raise NotImplementedError
 
-    def said(self, answer: CheckedAnswer) -> str:
-        """Return what of the answer is looked at; empty where ``extract`` finds nothing."""
+    def extract_text(self, answer: CheckedAnswer) -> str:
+        """Return the part of the answer that is checked; empty if ``extract`` matches nothing."""
         if not self.extract:
             return answer.response
-        found = search(self._extracted, answer.response)
-        return "" if found is None else found[min(found.re.groups, 1)] or ""
+        match = search_within_limit(self._extracted, answer.response)
+        return "" if match is None else match[min(match.re.groups, 1)] or ""
 
     @cached_property
     def _folded(self) -> tuple[str, ...]:
@@ -206,7 +206,7 @@ class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _extracted(self) -> Any:
-        return compiled(self.extract)
+        return compile_pattern(self.extract)
 
     def _fold(self, text: str) -> str:
         if not text.isascii():
@@ -218,13 +218,13 @@ class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
         return text if self.whitespace else " ".join(text.split())
 
 
-def quoted(text: str) -> str:
-    """Return a text as a reason quotes it: short, in one line."""
-    return f"'{in_a_line(text)}'"
+def quote_line(text: str) -> str:
+    """Quote a text in a reason: short, in one line."""
+    return f"'{shorten_line(text)}'"
 
 
-def in_a_line(text: str) -> str:
-    """Return a text as a reason shows it where it has quotes of its own, or needs none."""
+def shorten_line(text: str) -> str:
+    """Shorten a text to one line, without quotes."""
     return cut_middle(" ".join(text.split()), _QUOTED)
 
 
@@ -236,18 +236,18 @@ def in_a_line(text: str) -> str:
 _LONGEST_SEARCH_S = 1.0
 
 
-def compiled(pattern: str) -> Any:
-    """Compile a pattern of the file; raises ValueError where it is none."""
+def compile_pattern(pattern: str) -> Any:
+    """Compile a pattern of the file; raises ValueError if it is none."""
     import regex
 
     try:
         return regex.compile(pattern)
     except (regex.error, OverflowError) as error:
-        raise ValueError(f"{quoted(pattern)} is not a regular expression: {error}") from error
+        raise ValueError(f"{quote_line(pattern)} is not a regular expression: {error}") from error
 
 
-def search(pattern: Any, text: str, *, full: bool = False) -> Any:
-    """Return the first match of a compiled pattern, or None; raises CheckFailed where it takes too long."""
+def search_within_limit(pattern: Any, text: str, *, full: bool = False) -> Any:
+    """Return the first match of a compiled pattern, or None; raises CheckFailed if it takes too long."""
     try:
         return (pattern.fullmatch if full else pattern.search)(text, timeout=_LONGEST_SEARCH_S)
     except TimeoutError as error:
@@ -263,10 +263,10 @@ LARGEST_FILE = 16 << 20
 """Bytes of any file that code writes, its output among them."""
 
 
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class WorkerReply(msgspec.Struct, frozen=True, omit_defaults=True):
     """A worker's line about one answer: its number, and the score or why there is none."""
 
     number: int
@@ -275,7 +275,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
-    """A check that runs code of the user's, within limits.
+    """A check that runs the user's code, within limits.
 
     10 s: a function that takes longer has hung. 4 GiB is address space, of which numeric libraries reserve
     much more than they use. ``env`` names credentials of the environment that the code may see.
@@ -290,10 +290,10 @@ class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
         raise NotImplementedError
 
     def fingerprint(self) -> str:
-        return digest(RubricCheck.fingerprint(self), *map(_content, self.sources()))
+        return digest(RubricCheck.fingerprint(self), *map(_read_source, self.sources()))
 
 
-def _content(path: Path) -> str:
+def _read_source(path: Path) -> str:
     try:
         return read_file_bytes(path).hex()
     except OSError:
@@ -303,26 +303,26 @@ def _content(path: Path) -> str:
 class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="python", dict=True):
     """A Python function of the answer: ``function: graders.py:score``."""
 
-    place: ClassVar[Place] = "worker"
+    place: ClassVar[CheckPlace] = "worker"
 
     function: str
 
     def __post_init__(self) -> None:
         file, colon, name = self.function.rpartition(":")
         if not (colon and file.endswith(".py") and name.isidentifier()):
-            raise ValueError(f"function: {quoted(self.function)} is not FILE.py:NAME")
+            raise ValueError(f"function: {quote_line(self.function)} is not FILE.py:NAME")
 
     @cached_property
-    def _named(self) -> tuple[Path, str]:
+    def _file_and_name(self) -> tuple[Path, str]:
         file, _, name = self.function.rpartition(":")
         return Path(file), name
 
     def sources(self) -> list[Path]:
-        return [self._named[0]]
+        return [self._file_and_name[0]]
 
-    def problem(self) -> str | None:
-        """Return why the function cannot be called, read off its source; its code is not run."""
-        file, name = self._named
+    def find_problem(self) -> str | None:
+        """Return why the function cannot be called, judged by its source without running it, or None."""
+        file, name = self._file_and_name
         if sys.platform == "win32":
             return "functions need processes that can be limited; use Linux, macOS, or WSL"
         try:
@@ -331,17 +331,17 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
             return f"cannot read {file}: {error.strerror or error}"
         except (SyntaxError, ValueError) as error:
             return f"{file} is not valid Python: {error}"
-        named = {node.name: node for node in tree.body if isinstance(node, _NAMED)}
-        if isinstance(named.get(name), ast.AsyncFunctionDef):
+        definitions = {node.name: node for node in tree.body if isinstance(node, _DEFINITIONS)}
+        if isinstance(definitions.get(name), ast.AsyncFunctionDef):
             return f"{name} of {file} is async; a check is a plain function"
         bound = {part.id for node in tree.body for part in ast.walk(node) if isinstance(part, ast.Name)}
         imported = any(isinstance(node, ast.ImportFrom) for node in tree.body)
-        return None if name in named or name in bound or imported else f"{file} defines no {name}"
+        return None if name in definitions or name in bound or imported else f"{file} defines no {name}"
 
     @cached_property
     def _call(self) -> tuple[Callable[..., Any], tuple[str, ...]]:
-        """The function, and the names of what it is given; runs the file that defines it."""
-        file, name = self._named
+        """Return the function and the names of its arguments; runs the file that defines it."""
+        file, name = self._file_and_name
         sys.path[:0] = [str(file.parent.resolve())]
         spec = importlib.util.spec_from_file_location(f"_check_{file.stem}", file)
         if spec is None or spec.loader is None:
@@ -366,32 +366,34 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         function, names = self._call
-        given = {name: getattr(answer, name) for name in names}
-        return score_of(function(**given))
+        arguments = {name: getattr(answer, name) for name in names}
+        return read_returned_score(function(**arguments))
 
 
-def score_of(result: object) -> CheckScore:
-    """Read what a user's code returned: a bool, a number from 0 to 1, or ``{score, reason}``.
+def read_returned_score(result: object) -> CheckScore:
+    """Read what the user's code returned: a bool, a number from 0 to 1, or ``{score, reason}``.
 
-    Raises CheckFailed: it is none of these. NaN is no number from 0 to 1.
+    Raises CheckFailed if it is none of these. NaN is no number from 0 to 1.
     """
     reason: object = ""
     if isinstance(result, Mapping):
         if "score" not in result:
-            raise CheckFailed(f"returned {in_a_line(repr(result))}, which has no score")
+            raise CheckFailed(f"returned {shorten_line(repr(result))}, which has no score")
         reason = result.get("reason") or ""
         result = result["score"]
     if type(result).__module__ == "numpy" and hasattr(result, "item"):
         result = result.item()
     if isinstance(result, bool | int | float) and 0 <= result <= 1:
         return CheckScore(float(result), cut_middle(str(reason), LONGEST_REASON))
-    raise CheckFailed(f"returned {in_a_line(repr(result))}, which is neither a bool nor a number from 0 to 1")
+    raise CheckFailed(
+        f"returned {shorten_line(repr(result))}, which is neither a bool nor a number from 0 to 1"
+    )
 
 
 class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="command", dict=True):
     """A program that reads the answer as JSON on standard input, and prints a score or exits with 0 or 1."""
 
-    place: ClassVar[Place] = "program"
+    place: ClassVar[CheckPlace] = "program"
 
     argv: Annotated[tuple[str, ...], Meta(min_length=1)]
 
@@ -399,21 +401,21 @@ class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag=
         """Return the files among the arguments, below the working directory."""
         return find_scripts(word for word in self.argv if not Path(word).is_absolute())
 
-    def read(self, code: int, output: bytes) -> CheckScore:
-        """Read how the program ended: its last line where that is a score, else 0 for pass, 1 for fail.
+    def read_output(self, code: int, output: bytes) -> CheckScore:
+        """Read how the program ended: its last line if that is a score, else 0 for pass, 1 for fail.
 
-        Raises CheckFailed: it ended otherwise, which says nothing of the answer.
+        Raises CheckFailed if it ended otherwise, which says nothing about the answer.
         """
         lines = output.decode(errors="replace").strip().splitlines()
         last = lines[-1].strip() if lines else ""
         if code == 0 and (last[:1] == "{" or last in ("true", "false") or _is_number(last)):
             try:
-                return score_of(decode(last))
+                return read_returned_score(decode(last))
             except Undecodable as error:
-                raise CheckFailed(f"printed {quoted(last)}: {error}") from error
+                raise CheckFailed(f"printed {quote_line(last)}: {error}") from error
         if code in (0, 1):
-            return CheckScore(1.0 - code, "" if code == 0 else quoted(last) if last else "exited with 1")
-        raise CheckFailed(f"ended with {code}" + (f": {quoted(last)}" if last else ""))
+            return CheckScore(1.0 - code, "" if code == 0 else quote_line(last) if last else "exited with 1")
+        raise CheckFailed(f"ended with {code}" + (f": {quote_line(last)}" if last else ""))
 
 
 def _is_number(text: str) -> bool:

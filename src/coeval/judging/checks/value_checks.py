@@ -20,12 +20,12 @@ from coeval.core.text import dollars, extract_json
 from coeval.judging.checks.rubric_check import (
     PASSED,
     CheckedAnswer,
+    CheckPlace,
     CheckScore,
-    Place,
     RubricCheck,
     TargetedCheck,
-    in_a_line,
-    quoted,
+    quote_line,
+    shorten_line,
 )
 
 NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
@@ -53,9 +53,10 @@ _SWAPPED = str.maketrans(",.", ".,")
 
 
 class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", tag="numeric", dict=True):
-    """The number that the answer gives is the one wanted, within a tolerance.
+    """The answer's number equals the target, within a tolerance.
 
-    Of several numbers the last one counts, or the first. ``math`` compares expressions as well (math-verify).
+    Of several numbers the last one counts, or the first. ``math`` compares expressions as well
+    (math-verify).
     """
 
     absolute: NotNegative = 0.0
@@ -68,100 +69,101 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
         TargetedCheck.__post_init__(self)
         if self.math and (self.absolute or self.relative):
             raise ValueError("math compares expressions and knows no tolerance; drop absolute and relative")
-        if not self.math and None in map(_constant, self.constants):
+        if not self.math and None in map(_parse_constant, self.constants):
             raise ValueError("is not a number; write it with a decimal point")
 
     @property
-    def runs(self) -> Place:
+    def runs(self) -> CheckPlace:
         return "worker" if self.math else "here"
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
+        """Compare the answer's first or last number with the targets."""
         targets = self.targets(answer)
         if self.math:
-            return _same_expression(answer.response, targets)
-        wanted = self._constants or tuple(map(self._wanted, targets))
+            return _compare_expressions(answer.response, targets)
+        wanted = self._constants or tuple(map(self._target_number, targets))
         text = answer.response
         text = text[:_NUMBERS_READ] if self.which == "first" else text[-_NUMBERS_READ:]
         try:
-            found = self._number(text, self.which)
+            number = self._find_number(text, self.which)
         except _OtherDecimal as error:
             return CheckScore(0.0, str(error))
-        if found is None:
+        if number is None:
             return CheckScore(0.0, "holds no number")
-        if found in wanted or any(abs(found - number) <= self._tolerance(number) for number in wanted):
+        if number in wanted or any(abs(number - target) <= self._tolerance(target) for target in wanted):
             return PASSED
-        return CheckScore(0.0, f"gives {cut_middle(str(found), _LONGEST_VALUE)}")
+        return CheckScore(0.0, f"gives {cut_middle(str(number), _LONGEST_VALUE)}")
 
     @cached_property
     def _constants(self) -> tuple[Decimal, ...]:
-        return tuple(number for text in self.constants if (number := _constant(text)) is not None)
+        return tuple(number for text in self.constants if (number := _parse_constant(text)) is not None)
 
-    def _wanted(self, text: str) -> Decimal:
+    def _target_number(self, text: str) -> Decimal:
         try:
-            number = self._number(text, "last")
+            number = self._find_number(text, "last")
         except _OtherDecimal as other:  # no answer profits: what a table says is read as it can be
             number = other.number
         if number is None:
-            raise CheckFailed(f"{quoted(text)} holds no number to compare with")
+            raise CheckFailed(f"{quote_line(text)} holds no number to compare with")
         return number
 
     def _tolerance(self, number: Decimal) -> Decimal:
         return max(Decimal(self.absolute), Decimal(self.relative) * abs(number))
 
-    def _number(self, text: str, which: Literal["first", "last"]) -> Decimal | None:
+    def _find_number(self, text: str, which: Literal["first", "last"]) -> Decimal | None:
         if not text.isascii() or "'" in text:
             text = _PARTED.sub("", text.replace("\u2212", "-"))
         if _BLANK.search(text) is not None:
             text = _BLANKS.sub(lambda parted: parted[0].replace(" ", ""), text)
-        return _number_in(text.translate(_SWAPPED) if self.decimal == "," else text, which, self.decimal)
+        return _parse_number(text.translate(_SWAPPED) if self.decimal == "," else text, which, self.decimal)
 
 
 class _OtherDecimal(Exception):
-    """A number that has the other decimal sign; ``text`` is written with a comma before its fraction."""
+    """A number with the other decimal sign; ``text`` is written with a comma before its fraction."""
 
     def __init__(self, text: str, sign: str, decimal: str) -> None:
-        self.number = _number_in(sign + text.translate(_SWAPPED), "last")
-        shown, other = (text.translate(_SWAPPED), ".") if decimal == "," else (text, ",")
-        what = f"{quoted(shown)} is no number with decimal: {decimal!r}; set decimal: {other!r} to read it"
-        super().__init__(what)
+        self.number = _parse_number(sign + text.translate(_SWAPPED), "last")
+        as_written, other = (text.translate(_SWAPPED), ".") if decimal == "," else (text, ",")
+        remedy = f"set decimal: {other!r} to read it"
+        super().__init__(f"{quote_line(as_written)} is no number with decimal: {decimal!r}; {remedy}")
 
 
-def _number_in(text: str, which: Literal["first", "last"], decimal: str = ".") -> Decimal | None:
-    """Find a number with a decimal point and perhaps commas between thousands, in a text that had ``decimal``
-    for the point; raises _OtherDecimal."""
-    found: re.Match[str] | None = None
+def _parse_number(text: str, which: Literal["first", "last"], decimal: str = ".") -> Decimal | None:
+    """Find a number with a decimal point and optional commas between thousands, in a text that had
+    ``decimal`` for the point; raises _OtherDecimal."""
+    match: re.Match[str] | None = None
     words = text.split()  # no number holds a blank, so the last one is in the last word with any
     for word in words if which == "first" else reversed(words):
         numbers = list(_NUMBER.finditer(word))
         if numbers:
-            found = numbers[0 if which == "first" else -1]
+            match = numbers[0 if which == "first" else -1]
             break
-    if found is None:
+    if match is None:
         return None
-    sign, other, whole, fraction, exponent = found.groups(default="")
+    sign, other, whole, fraction, exponent = match.groups(default="")
     if other:
         raise _OtherDecimal(other, sign, decimal)
     return Decimal(f"{sign}{whole.replace(',', '') or 0}{fraction}{exponent}")
 
 
-def _constant(text: str) -> Decimal | None:
+def _parse_constant(text: str) -> Decimal | None:
     with suppress(_OtherDecimal):
-        return _number_in(text, "last")
+        return _parse_number(text, "last")
     return None
 
 
-def _same_expression(said: str, targets: tuple[str, ...]) -> CheckScore:
-    """Compare mathematical expressions; runs in a worker, whose limit on time takes the place of theirs."""
+def _compare_expressions(answer_text: str, targets: tuple[str, ...]) -> CheckScore:
+    """Compare mathematical expressions; runs in a worker, whose time limit replaces that of math-verify."""
     try:
         from math_verify import parse, verify
     except ImportError as error:
         raise CheckFailed(f"math: true needs math-verify: {install_command('math')}") from error
 
-    expression = parse(said, parsing_timeout=None)
+    expression = parse(answer_text, parsing_timeout=None)
     if not expression:
         return CheckScore(0.0, "holds no expression")
     same = any(verify(parse(t, parsing_timeout=None), expression, timeout_seconds=None) for t in targets)
-    return PASSED if same else CheckScore(0.0, f"gives {quoted(str(expression[-1]))}")
+    return PASSED if same else CheckScore(0.0, f"gives {quote_line(str(expression[-1]))}")
 
 
 # --- JSON
@@ -173,16 +175,16 @@ class JsonCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag="
     anywhere: bool = False
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        return PASSED if self.values_in(answer.response) else CheckScore(0.0, "is not JSON")
+        return PASSED if self.read_json_values(answer.response) else CheckScore(0.0, "is not JSON")
 
-    def values_in(self, text: str) -> list[Any]:
-        """Return what the answer holds: one value at most, as valid JSON alone gives one."""
+    def read_json_values(self, text: str) -> list[Any]:
+        """Return the JSON value of the answer in a list, empty if there is none."""
         if self.anywhere:
             try:
-                found = extract_json(text)
+                parsed = extract_json(text)
             except Unparsable:
                 return []
-            return [] if found.repaired else [found.value]
+            return [] if parsed.repaired else [parsed.value]
         try:
             return [decode(text)]
         except Undecodable:
@@ -202,9 +204,11 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
     schema: dict[str, Any]
 
     def __post_init__(self) -> None:
-        for word, value in _keywords(self.schema):
+        for word, value in _iterate_keywords(self.schema):
             if word in ("$ref", "$dynamicRef") and not (isinstance(value, str) and value.startswith("#")):
-                raise ValueError(f"{word}: {quoted(str(value))} is outside the schema; write it into $defs")
+                raise ValueError(
+                    f"{word}: {quote_line(str(value))} is outside the schema; write it into $defs"
+                )
         from jsonschema import Draft202012Validator, SchemaError
 
         try:
@@ -213,12 +217,12 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
             raise ValueError(f"schema: {cut_middle(str(error).partition(chr(10))[0], 200)}") from error
 
     @property
-    def runs(self) -> Place:
+    def runs(self) -> CheckPlace:
         return "worker" if self._unbounded else "here"
 
     @cached_property
     def _unbounded(self) -> bool:
-        return any(word in _UNBOUNDED for word, _ in _keywords(self.schema))
+        return any(word in _UNBOUNDED for word, _ in _iterate_keywords(self.schema))
 
     @cached_property
     def _validator(self) -> Any:
@@ -228,21 +232,21 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
         return Draft202012Validator(self.schema, registry=Registry())
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        values = self.values_in(answer.response)
+        values = self.read_json_values(answer.response)
         if not values:
             return CheckScore(0.0, "is not JSON")
         error = next(self._validator.iter_errors(values[0]), None)
         if error is None:
             return PASSED
-        said = error.message
-        if said.startswith(found := repr(error.instance)):  # in words of JSON, not of Python
+        reason = error.message
+        if reason.startswith(python_text := repr(error.instance)):  # in words of JSON, not of Python
             instance = json.dumps(error.instance, ensure_ascii=False)
-            said = cut_middle(instance, _LONGEST_VALUE) + said.removeprefix(found)
+            reason = cut_middle(instance, _LONGEST_VALUE) + reason.removeprefix(python_text)
         where = error.json_path.removeprefix("$").removeprefix(".")
-        return CheckScore(0.0, f"{where}: {in_a_line(said)}" if where else in_a_line(said))
+        return CheckScore(0.0, f"{where}: {shorten_line(reason)}" if where else shorten_line(reason))
 
 
-def _keywords(schema: object) -> Iterator[tuple[str, object]]:
+def _iterate_keywords(schema: object) -> Iterator[tuple[str, object]]:
     """Yield every key of a schema with its value, at any depth."""
     pending = [schema]
     while pending:
@@ -258,10 +262,12 @@ def _keywords(schema: object) -> Iterator[tuple[str, object]]:
 
 
 class _Limit(RubricCheck, frozen=True, kw_only=True, dict=True):
+    """A check that a recorded figure is at most so large."""
+
     most: NotNegative
 
-    def held(self, value: float | None, unknown: str) -> bool:
-        """Return whether a figure keeps to the limit; raises CheckFailed where there is none."""
+    def is_within_limit(self, value: float | None, unknown: str) -> bool:
+        """Check whether a figure is within the limit; raises CheckFailed if there is no figure."""
         if value is None:
             raise CheckFailed(unknown)
         return value <= self.most
@@ -272,7 +278,7 @@ class LatencyCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="la
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         took = None if answer.latency_s is None else answer.latency_s * 1000
-        if self.held(took, "the answer's record holds no time"):
+        if self.is_within_limit(took, "the answer's record holds no time"):
             return PASSED
         return CheckScore(0.0, f"took {took:,.0f} ms")
 
@@ -281,6 +287,8 @@ class CostCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="cost_
     """The answer cost at most so much, in US dollars."""
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        if self.held(answer.cost_usd, "the answer's record holds no cost: its model has no known price"):
+        if self.is_within_limit(
+            answer.cost_usd, "the answer's record holds no cost: its model has no known price"
+        ):
             return PASSED
         return CheckScore(0.0, f"cost {dollars(answer.cost_usd or 0.0)}")

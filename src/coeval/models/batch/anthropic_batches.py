@@ -28,20 +28,20 @@ from coeval.models.batch.batch_api import (
     DamagedResult,
     Undecided,
     download_results,
-    made_before,
+    is_made_before,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
-from coeval.models.dialects.anthropic_messages import status_of_error
+from coeval.models.dialects.anthropic_messages import read_error_status
 from coeval.store.jsonl import read_whole_lines
 
 _PATH = "/v1/messages/batches"
 _BEGIN, _END = b'{"requests":[', b"]}"
-# Bytes per piece of an upload: large enough for the wire, small beside many jobs at once.
+# Bytes per piece of an upload: large enough for the wire, small enough for many jobs at once.
 _CHUNK = 1 << 18
 
 
 class _MessageCounts(msgspec.Struct):
-    """Of requests. Their sum is the size of the batch; all stand at ``processing`` until the batch ends."""
+    """Counts of requests. Their sum is the size of the batch; all are ``processing`` until the batch ends."""
 
     processing: int = 0
     succeeded: int = 0
@@ -105,9 +105,9 @@ _read_custom_id = foreign.make_decoder(_SubmittedLine)
 class MessageBatches:
     """The batches of a workspace.
 
-    Anthropic stores nothing that would tell one batch from another but the custom ids, and tells these with
-    the results, when all has ended. So a batch whose id was lost is known by its size and time at first,
-    which makes it a candidate and no more, and for certain only once it has ended.
+    Anthropic stores nothing that distinguishes batches but the custom ids, and discloses these with the
+    results, at the end. So a batch whose id was lost is at first only a candidate, by its size and time,
+    and certain once it has ended.
     """
 
     limits = BatchLimits(requests=100_000, bytes=256_000_000 - len(_BEGIN) - len(_END))
@@ -126,14 +126,14 @@ class MessageBatches:
 
     async def find(self, job: BatchJob) -> str | None:
         undecided: _MessageBatch | None = None
-        async for batch in self._made_since(job.written_at - CLOCKS_APART_S):
+        async for batch in self._list_since(job.written_at - CLOCKS_APART_S):
             if batch.id in job.others or batch.request_counts.total != job.requests:
                 continue
             latest = await self._retrieve(batch.id)
             if latest.state == "running":
                 undecided = latest
-            elif undecided is None and await self._holds(latest, job):
-                return latest.id  # an earlier job may have held the same requests: the latest is this one
+            elif undecided is None and await self._holds_job(latest, job):
+                return latest.id  # an earlier job may have held the same requests: this one is the latest
         if undecided is not None:
             raise Undecided(
                 f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was "
@@ -144,7 +144,7 @@ class MessageBatches:
     async def check(self, job_id: str) -> BatchProgress:
         batch = await self._retrieve(job_id)
         counts = batch.request_counts
-        reported = counts.ended > 0  # nothing is, while it runs
+        reported = counts.ended > 0  # no counts while it runs
         return BatchProgress(
             batch.state,
             batch.processing_status,
@@ -155,49 +155,49 @@ class MessageBatches:
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
         async for reply in download_results(
-            self._http, self._results_of(await self._retrieve(job_id)), into, _reply
+            self._http, self._results_path(await self._retrieve(job_id)), into, _parse_reply
         ):
             yield reply
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.send("POST", f"{_place(job_id)}/cancel", repeatable=True)
+        await self._http.send("POST", f"{_job_path(job_id)}/cancel", repeatable=True)
 
     async def _retrieve(self, job_id: str) -> _MessageBatch:
-        return await self._http.read(_place(job_id), _MessageBatch, "a message batch")
+        return await self._http.read(_job_path(job_id), _MessageBatch, "a message batch")
 
-    async def _made_since(self, at: float) -> AsyncIterator[_MessageBatch]:
-        """The batches of the workspace, the latest first."""
-        async for page in self._http.pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
+    async def _list_since(self, since_s: float) -> AsyncIterator[_MessageBatch]:
+        """Yield the workspace's batches since a time, the latest first."""
+        async for page in self._http.read_pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
             for batch in page.data:
-                if made_before(batch.created_at, at):
+                if is_made_before(batch.created_at, since_s):
                     return
                 yield batch
 
-    async def _holds(self, batch: _MessageBatch, job: BatchJob) -> bool:
-        """Whether a batch that has ended is that job, by its custom ids: they are told for every request. One
-        of which no result can be read may be it: then what it cost is not known, either."""
+    async def _holds_job(self, batch: _MessageBatch, job: BatchJob) -> bool:
+        """Check by custom ids whether an ended batch is that job; without readable results, it may be."""
         if batch.results_url is None:
-            return False  # they are not kept for ever, and without them there is nothing to adopt
+            return False  # results expire, and without them there is nothing to adopt
         into = job.lines.with_suffix(".part")
         into.mkdir(exist_ok=True)
         try:
-            found = download_results(self._http, self._results_of(batch), into, _reply)
-            reported = {line.custom_id async for line in found if isinstance(line, BatchReply)}
+            replies = download_results(self._http, self._results_path(batch), into, _parse_reply)
+            reported = {line.custom_id async for line in replies if isinstance(line, BatchReply)}
             sent = (_read_custom_id(line.text).custom_id for line in read_whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)
         finally:
             rmtree(into)
 
-    def _results_of(self, batch: _MessageBatch) -> str:
-        """Where the host says that the results are; where the reference says if that is another host, as
-        behind a gateway, which is shown no key of this one."""
-        said = batch.results_url
-        is_there = said is not None and _leads_to(said, self._http.url)
-        return said if said is not None and is_there else f"{_place(batch.id)}/results"
+    def _results_path(self, batch: _MessageBatch) -> str:
+        """Return the results' URL from the host, or the documented path if that is another host's, as behind
+        a gateway, which must not get this key."""
+        url = batch.results_url
+        if url is not None and _has_same_origin(url, self._http.url):
+            return url
+        return f"{_job_path(batch.id)}/results"
 
 
 class _OneBody:
-    """A file of lines as one JSON body, piece by piece; a line feed stands nowhere but at a line's end."""
+    """Streams a file of lines as one JSON body; line feeds occur only at the ends of lines."""
 
     def __init__(self, lines: Path) -> None:
         self._lines = lines
@@ -213,25 +213,25 @@ class _OneBody:
             yield _END
 
 
-def _place(job_id: str) -> str:
+def _job_path(job_id: str) -> str:
     return f"{_PATH}/{quote(job_id, safe='')}"
 
 
-def _leads_to(url: str, base: str) -> bool:
+def _has_same_origin(url: str, base: str) -> bool:
     try:
         return URL(url).origin() == URL(base).origin()
     except ValueError:
         return False
 
 
-def _reply(line: bytes) -> BatchReply:
+def _parse_reply(line: bytes) -> BatchReply:
     reported = _read_line(line)
     match reported.result.type:
         case "succeeded":
             return BatchReply(reported.custom_id, 200, bytes(reported.result.message))
         case "errored":
             body = bytes(reported.result.error)
-            return BatchReply(reported.custom_id, status_of_error(body, UNKNOWN_ERROR), body)
+            return BatchReply(reported.custom_id, read_error_status(body, UNKNOWN_ERROR), body)
         case "canceled" | "expired":
             return BatchReply(reported.custom_id, None, b"")
         case kind:

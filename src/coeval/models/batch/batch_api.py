@@ -1,7 +1,8 @@
-"""What a provider's batch interface is: how a request becomes a line of a job, and what is done with a job.
+"""The contract of a provider's batch interface: how a request becomes a line of a job, and what is done with
+jobs.
 
-One file for each provider; everything that they share (parking requests, splitting them into jobs, writing
-down what is about to be submitted, polling, keeping results) is done once, above.
+Each provider has a file. What they share (parking requests, splitting them into jobs, recording a job
+before it is submitted, polling, keeping results) is done once, above.
 """
 
 from __future__ import annotations
@@ -33,9 +34,7 @@ from coeval.store.jsonl import store_error
 if TYPE_CHECKING:
     from coeval.models.batch.batch_http import BatchHttp
 
-# --- Batch API of a host
-#
-# Which batch interface a host has: by the name in its row, ours or another package's.
+# --- Batch API of a host, by the name in its row, ours or another package's
 
 BATCH_APIS: Mapping[str, str] = MappingProxyType(
     {
@@ -46,24 +45,19 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
         "gemini": "coeval.models.batch.gemini_batches:GeminiBatches",
     }
 )
-"""Where each stands, by the name that rows have for it: loaded where a batch is in use."""
+"""By `Host.batch`; imported when a batch is in use."""
 
 
 class BatchMaker(Protocol):
-    """Makes the batch interface of one model at one endpoint. ``settings`` are those of the host that are no
+    """Makes the batch interface of one model at one endpoint. ``settings`` are the host's that are no
     credentials (`Host.places`), from the model's parameters, the key file, the environment or defaults.
-
-    Raises UsageError: a setting is missing that batches need, or cannot be used.
-    """
+    Raises UsageError: a setting that batches need is missing or unusable."""
 
     def __call__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str], /) -> BatchApi: ...
 
 
-def batch_maker(host: Host) -> BatchMaker:
-    """What makes the batch interface of a host that has one.
-
-    Raises UsageError: a host of another package names what is not there.
-    """
+def load_batch_maker(host: Host) -> BatchMaker:
+    """Load the maker of a host's batch interface; UsageError if another package's does not exist."""
     maker: BatchMaker = import_object(BATCH_APIS.get(host.batch, host.batch), host.name)
     if not callable(maker):
         raise UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
@@ -73,14 +67,13 @@ def batch_maker(host: Host) -> BatchMaker:
 # --- Batch API
 
 BatchState: TypeAlias = Literal["running", "ended", "failed", "expired", "cancelled"]
-"""An ``ended`` job has carried out every request, well or not. An ``expired`` or ``cancelled`` one ended
-before that: what it had not done by then was never carried out. A ``failed`` one was refused whole, and
-nothing of it is paid, unless its counts say that requests were done."""
+"""An ``ended`` job has processed every request, failed ones too. An ``expired`` or ``cancelled`` one ended
+before: its other requests were never processed. A ``failed`` one was refused whole, and nothing of it is paid
+unless its counts say that requests were done."""
 
 
 class BatchLimits(NamedTuple):
-    """What the provider takes in one job: so many requests and bytes of its file. ``batches_only``: what
-    serves jobs serves no live requests."""
+    """The most requests and bytes in one job. ``batches_only``: the deployment serves no live requests."""
 
     requests: int
     bytes: int
@@ -88,13 +81,12 @@ class BatchLimits(NamedTuple):
 
 
 class BatchJob(NamedTuple):
-    """One job as it is about to be submitted, and afterwards.
+    """One job, before and after it is submitted.
 
-    ``lines`` is the file of its requests, a line each as `BatchApi.line` makes them; ``tag`` 32 hex digits
-    that no other job has, for the provider to store where it stores anything of ours; ``written_at`` when
-    the intent was put on disk, in seconds since 1970. ``others`` are the ids of the jobs that are known
-    already: full jobs of one run look alike, and `BatchApi.find` takes none of these for one whose id was
-    lost.
+    ``lines`` is the file of its requests, a line each (`BatchApi.line`); ``tag`` 32 unique hex digits,
+    which the provider stores if it can; ``written_at`` when the intent was written to disk, in seconds
+    since 1970. ``others`` are the ids of known jobs: full jobs of one run look alike, and `BatchApi.find`
+    must not take one of these for a job whose id was lost.
     """
 
     tag: str
@@ -106,26 +98,25 @@ class BatchJob(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What the job is called where it has a name, by which it is found again."""
+        """Return the job's name at providers that have one, by which it is found again."""
         return f"coeval-{self.tag}"
 
 
 class Undecided(ServerFault):
-    """Whether a job is ours cannot be known yet: its provider stores no tag, and tells the custom ids of a
-    job only when that has ended."""
+    """The provider stores no tag, and discloses whether a job is ours only when it has ended."""
 
     kind = "undecided"
 
 
 class Unmade(ServerFault):
-    """What a job is made of could not be handed over, so that there is no job; it may be tried again."""
+    """A job's requests could not be uploaded, so there is no job; it may be retried."""
 
     kind = "unmade"
 
 
 @contextmanager
-def before_the_job() -> Iterator[None]:
-    """Raise a passing failure of what comes before a job is made as `Unmade`."""
+def raise_as_unmade() -> Iterator[None]:
+    """Raise passing failures before a job is made as `Unmade`."""
     try:
         yield
     except ModelError as error:
@@ -135,9 +126,9 @@ def before_the_job() -> Iterator[None]:
 
 
 class BatchProgress(NamedTuple):
-    """The state of a job. ``shown`` is the provider's own word for it. Counts are of requests, None where the
-    provider gives none: ``done`` were answered, ``failed`` ended in an error or were not carried out. What
-    is collected is held against them. ``error`` is why a failed job failed."""
+    """The state of a job. ``shown`` is the provider's own word for it. Counts are of requests, None if the
+    provider gives none: ``done`` were answered, ``failed`` ended in an error or were not processed.
+    Collected results are checked against them. ``error`` is why a failed job failed."""
 
     state: BatchState
     shown: str
@@ -148,11 +139,10 @@ class BatchProgress(NamedTuple):
 
 
 class BatchReply(NamedTuple):
-    """What became of one request. ``status`` and ``body`` are those that the same request would have had if
-    it had been asked live: 200 and the answer in the dialect's form, or an error's status and body; where a
-    provider names its errors by words, the status that this word has live. ``status`` is None where the
-    provider says that the request was never carried out (it expired or was cancelled): it is not paid, and
-    owed."""
+    """The outcome of one request. ``status`` and ``body`` are those of the same request sent live: 200 and
+    the answer in the dialect's form, or an error's; if a provider names errors by words, the status of
+    that word. ``status`` is None if the provider says that the request was never processed (expired or
+    cancelled): it is not paid, and owed."""
 
     custom_id: str
     status: int | None
@@ -160,55 +150,47 @@ class BatchReply(NamedTuple):
 
 
 class DamagedResult(NamedTuple):
-    """A result that cannot be read: which one, as a person counts them, and why. Nobody knows what became of
-    its request, which may have been paid."""
+    """An unreadable result: which one, as people count them, and why. It may have been paid."""
 
     where: str
     why: str
 
 
 class BatchApi(Protocol):
-    """One provider's batch interface for one model at one endpoint; it keeps nothing between calls but what
-    it was made of.
+    """A provider's batch interface for one model at one endpoint; it keeps no state between calls.
 
-    All but `line` ask the provider, and raise ModelError, from the one tree, where that fails: its class says
-    whether to ask again. A `create` that raises a retryable error may have made the job: whoever called it
-    calls `find` before it calls `create` again, but for `Unmade`.
+    All methods but `line` call the provider and raise ModelError, whose class says whether to retry. A
+    `create` that raises a retryable error may have made the job: call `find` before another `create`,
+    except after `Unmade`.
     """
 
     limits: BatchLimits
 
     def line(self, custom_id: str, body: bytes) -> bytes:
-        """One request of a job's file, its line feed included; ``body`` is what the dialect makes of it."""
+        """Encode a request as a line of a job's file, with its line feed; ``body`` is the dialect's."""
 
     async def create(self, job: BatchJob) -> str:
-        """Submit a job, its file as a stream; the id that the provider knows it by."""
+        """Submit a job, its file as a stream; return the provider's id for it."""
 
     async def find(self, job: BatchJob) -> str | None:
-        """The id of a job that was submitted, and whose id was lost; None where there is none. By the tag
-        where the provider stores one, else among the jobs since ``written_at`` by the custom ids.
-
-        Raises Undecided: one that is under way may be it: asked again, as `check` is, until it is known.
-        Nothing is submitted meanwhile.
-        """
+        """Find the id of a submitted job whose id was lost; None if there is none. Match the tag if the
+        provider stores it, else the custom ids of jobs since ``written_at``. Raises Undecided: a running job
+        may be it. Ask again, as with `check`, and submit nothing meanwhile."""
 
     async def check(self, job_id: str) -> BatchProgress: ...
 
     def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        """Yield what became of each request, in any order, as far as the provider has it now; a result that
-        cannot be read is yielded as a `DamagedResult`, and the others follow. Whoever calls it holds them
-        against the counts of `check`. ``into`` is an empty folder for what has to be downloaded whole."""
+        """Yield the outcome of each request that the provider has, in any order; an unreadable result as a
+        `DamagedResult`. The caller checks them against the counts of `check`. ``into`` is an empty folder
+        for downloads."""
 
     async def cancel(self, job_id: str) -> None:
-        """Ask the provider to do no more of it; what is done already stays, and is paid. Of one that has
-        ended it may raise a `BadRequest`, or a `ServerFault` of the status 409: see `cancel_job`."""
+        """Ask the provider to stop a job; finished requests stay, and are paid. For a job that has ended it
+        may raise a `BadRequest`, or a `ServerFault` of the status 409: see `cancel_job`."""
 
 
 async def cancel_job(api: BatchApi, job_id: str) -> None:
-    """Ask the provider to do no more of a job, unless it has ended by then.
-
-    Raises ModelError: that is refused.
-    """
+    """Cancel a job, unless it has ended meanwhile. Raises ModelError: the provider refuses."""
     try:
         await api.cancel(job_id)
     except (BadRequest, ServerFault) as error:
@@ -221,20 +203,17 @@ async def cancel_job(api: BatchApi, job_id: str) -> None:
 
 # How far a host's clock may differ from ours.
 CLOCKS_APART_S: Final = 3600.0
-# Entries of one page of a list of jobs: OpenAI's maximum, which the others take too.
+# Jobs on a page of a list: OpenAI's maximum, which the others take too.
 PAGE: Final = 100
-# The status of an error that names none: it may be tried again.
+# The status of an error without one: it may be retried.
 UNKNOWN_ERROR: Final = 500
 # Bytes: 64 MiB, longer than any answer, so that a file without line feeds does not fill the memory.
 _LONGEST_LINE = 1 << 26
 
 
-def result_lines(results: Path) -> Iterator[bytes]:
-    """The lines of a file that was downloaded whole: so the last one counts without a line feed, too. Of a
-    line that is longer than any answer, only the beginning, which is no JSON.
-
-    Raises StoreError: the file cannot be read.
-    """
+def read_result_lines(results: Path) -> Iterator[bytes]:
+    """Yield the lines of a downloaded file, the last one even without a line feed; of a line longer than any
+    answer only the beginning, which is no JSON. Raises StoreError: the file cannot be read."""
     try:
         with results.open("rb") as file:
             while line := file.readline(_LONGEST_LINE):
@@ -246,11 +225,10 @@ def result_lines(results: Path) -> Iterator[bytes]:
         raise store_error("read", results, error) from error
 
 
-def readable(
+def parse_results(
     results: Iterable[bytes], read: Callable[[bytes], BatchReply], noun: str = "line"
 ) -> Iterator[BatchReply | DamagedResult]:
-    """Each result as ``read`` makes it out; what that cannot (Undecodable, Unreadable), as a `DamagedResult`.
-    ``noun``: what a person counts."""
+    """Parse each result by ``read``, unreadable ones as a `DamagedResult`; people count ``noun``."""
     for number, result in enumerate(results, 1):
         reply: BatchReply | DamagedResult
         try:
@@ -263,25 +241,23 @@ def readable(
 async def download_results(
     http: BatchHttp, path: str, into: Path, read: Callable[[bytes], BatchReply]
 ) -> AsyncIterator[BatchReply | DamagedResult]:
-    """The lines of a file of results, which is put into the folder ``into``; see `readable`."""
+    """Download a file of results into the folder ``into``, and yield its lines; see `parse_results`."""
     file = into / "results.jsonl"
     await http.download(path, file)
-    for reply in readable(result_lines(file), read):
+    for reply in parse_results(read_result_lines(file), read):
         yield reply
 
 
-def answered_reply(custom_id: str, answer: Raw) -> BatchReply:
-    """What became of a request of which no error is told: its answer. Raises Unreadable where there is none:
-    that says nothing of what was done."""
+def make_answered_reply(custom_id: str, answer: Raw) -> BatchReply:
+    """Make the reply of a request without an error; Unreadable without an answer, too."""
     reported = bytes(answer)
     if reported in (b"", b"null"):
         raise Unreadable("it holds neither an answer nor an error")
     return BatchReply(custom_id, 200, reported)
 
 
-def made_before(reported: float | str | None, since: float) -> bool:
-    """Whether a time, told in seconds since 1970 or as text (RFC 3339), is before another; False where it is
-    neither."""
+def is_made_before(reported: float | str | None, since: float) -> bool:
+    """Check whether a time, in seconds since 1970 or RFC 3339 text, is known to be before another."""
     if isinstance(reported, str):
         try:
             reported = datetime.fromisoformat(reported).timestamp()

@@ -1,7 +1,7 @@
-"""HTTP for batch interfaces: files as large as they are, from disk and to disk, errors from the one tree.
+"""HTTP for batch interfaces: large files streamed from and to disk, errors from the one tree.
 
-It stands beside the wire on which models are asked, not on it: what is sent here is rare and large, waits for
-no turn, and is counted in no ceiling. aiohttp streams it; this module is imported where a batch is in use.
+Separate from the wire that models are called on: these requests are rare and large, wait for no slot, and
+count in no quota. aiohttp streams them; this module is imported when a batch is in use.
 """
 
 from __future__ import annotations
@@ -52,24 +52,24 @@ from coeval.store.jsonl import store_error
 
 # --- Replies, read into memory or to disk
 
-# Bytes. No provider's results are as large; a host does not fill the disk.
+# Bytes, above any provider's results: a host must not fill the disk.
 _LARGEST_DOWNLOAD: Final = 1 << 34
 # Bytes per piece of a download: it goes to disk, so memory stays small.
 _CHUNK = 1 << 20
 
 
 async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> HttpReply:
-    """The answer; of one that goes to disk, without its body."""
+    """Read a reply; one that goes to disk comes without its body."""
     headers, body = read_headers(response), Body()
     if into is None or not 200 <= response.status < 300:
         async for piece in response.content.iter_any():
             body.add(piece)
         return HttpReply.read(response.status, headers, body)
-    await _write(response, into)
+    await _write_download(response, into)
     return HttpReply(response.status, headers, b"")
 
 
-async def _write(response: aiohttp.ClientResponse, into: Path) -> None:
+async def _write_download(response: aiohttp.ClientResponse, into: Path) -> None:
     received = 0
     try:
         file = into.open("wb")
@@ -86,20 +86,20 @@ async def _write(response: aiohttp.ClientResponse, into: Path) -> None:
                 raise store_error("write to", into, error) from error
 
 
-# A host that says nothing for so long, once all has been sent, is given up: some read a large file first.
+# A host silent for so long after the upload is given up: some first read a large file.
 SILENCE_S: Final = 300.0
-# A request and its answer take no longer, though both arrive byte by byte: the largest files, of 2 GB, take
-# so long at 1.1 Mbit/s.
+# Limit of a whole exchange, even one that arrives byte by byte: the largest files, of 2 GB, take so long at
+# 1.1 Mbit/s.
 LONGEST_EXCHANGE_S: Final = 4 * 3600.0
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 _REPEATABLE = frozenset({"GET", "HEAD", "PUT", "DELETE"})
 _JSONL = "application/jsonl"
-# A hundred thousand jobs of one account; a list that never ends must not hold a start for ever.
+# A hundred thousand jobs of one account; bounds a list that never ends.
 MOST_PAGES: Final = 1_000
 
 
 class UploadForm(NamedTuple):
-    """A form (multipart/form-data) that a file is sent in: ``fields``, then the file as the part ``name``."""
+    """A multipart/form-data upload: ``fields``, then the file as the part ``name``."""
 
     fields: Mapping[str, str]
     file: Path
@@ -107,7 +107,7 @@ class UploadForm(NamedTuple):
 
 
 Content: TypeAlias = bytes | Path | UploadForm | AsyncIterable[bytes]
-"""What is sent. An iterable begins anew each time it is iterated over, if it is to be sent again."""
+"""What is sent. An iterable must be iterable again if it may be sent again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ T = TypeVar("T")
 
 
 def read_answer(body: bytes, kind: type[T], what: str) -> T:
-    """An answer of the interface in its shape; Unreadable where it has another."""
+    """Decode a reply; Unreadable if it is not ``what``."""
     try:
         return decode(body, kind)
     except Undecodable as error:
@@ -132,7 +132,7 @@ def read_answer(body: bytes, kind: type[T], what: str) -> T:
 
 
 class ListPage(Protocol):
-    """A page of a list; ``next`` is what the host calls the one after it."""
+    """A page of a list; ``next`` is the host's name for the next one."""
 
     @property
     def next(self) -> str | None: ...
@@ -142,22 +142,21 @@ PageT = TypeVar("PageT", bound=ListPage)
 
 
 class BatchHttp:
-    """What a provider's batch interface is asked through, at one endpoint.
+    """Sends the requests of a provider's batch interface, at one endpoint.
 
-    A ``path`` is appended to ``url`` as it stands; an absolute URL is asked as it is, and shown the
-    credentials only where it leads to the same scheme, host and port: what a host answers cannot lead them
-    away. What may be sent again after a failure that passes is, as live requests are: with pauses, and the
-    longer ones that the host asks for. All methods raise a ModelError where that comes to nothing; what it
-    quotes holds no credential.
+    A ``path`` is appended to ``url`` unchanged. An absolute URL is used as it is, and gets the credentials
+    only at the same scheme, host and port: no reply can lead them elsewhere. Passing failures are retried
+    as those of live requests are: with pauses, longer ones if the host asks for them. All methods raise a
+    ModelError if that fails, whose quotes are redacted.
 
     Parameters
     ----------
     endpoint:
-        the base URL, who asks there, and its redactor; its limiter is not used.
+        the base URL, the credential, and its redactor; its limiter is not used.
     sleep, rng:
         how to wait, and what spreads retries.
     explain:
-        `Dialect.explain` of the host: some say by a 400 that a key is none.
+        the host's `Dialect.explain`: some report an invalid key by a 400.
     """
 
     def __init__(
@@ -177,7 +176,6 @@ class BatchHttp:
 
     @property
     def redactor(self) -> Redactor:
-        """What takes credentials out of what this host says."""
         return self._endpoint.redactor
 
     async def send(
@@ -190,24 +188,23 @@ class BatchHttp:
         repeatable: bool | None = None,
         is_busy: Callable[[bytes], bool] | None = None,
     ) -> HttpReply:
-        """A 2xx answer with its headers, whose names are lower-case.
+        """Send a request until it gets a 2xx reply, whose header names are lower-case.
 
-        ``headers`` go before those of the endpoint. A file is sent as a stream with its length, an iterable
-        in chunks unless ``headers`` have a Content-Length. What is not ``repeatable`` is sent again only
-        where it was not received, or was turned away by 429; None: everything but POST and PATCH is.
-        ``is_busy`` tells by the body of a 400 whether it stands for what another host says by 429:
-        RateLimited.
+        ``headers`` replace those of the endpoint. A file is streamed with its length, an iterable in
+        chunks unless ``headers`` have a Content-Length. A request that is not ``repeatable`` is retried
+        only if it was not received or got 429; None: all but POST and PATCH are repeatable. ``is_busy``
+        reads from the body of a 400 whether it means what other hosts say by 429: RateLimited.
         """
         again = method in _REPEATABLE if repeatable is None else repeatable
-        return await self._until_taken(_Sending(method, path, content, headers, again, is_busy))
+        return await self._send_with_retries(_Sending(method, path, content, headers, again, is_busy))
 
     async def read(self, path: str, kind: type[T], what: str) -> T:
-        """What a GET gives; raises Unreadable where it is not ``what``."""
+        """Decode the reply to a GET; Unreadable if it is not ``what``."""
         return read_answer((await self.send("GET", path)).body, kind, what)
 
-    async def pages(self, path: str, kind: type[PageT], after: str) -> AsyncIterator[PageT]:
-        """The pages of a list, read as by `read`, until one names no next one, `MOST_PAGES` of them;
-        ``after`` is the parameter that asks for it, beside those that ``path`` has."""
+    async def read_pages(self, path: str, kind: type[PageT], after: str) -> AsyncIterator[PageT]:
+        """Yield the pages of a list until one names no next page, at most `MOST_PAGES`; ``after`` is the
+        parameter for the next page, besides those in ``path``."""
         token = ""
         for _ in range(MOST_PAGES):
             page = await self.read(f"{path}{token}", kind, "a page of a list")
@@ -217,32 +214,31 @@ class BatchHttp:
             token = f"&{after}={quote(page.next, safe='')}"
 
     async def download(self, path: str, into: Path) -> None:
-        """Write what a GET gives to a file, which takes the place of any that is there. A body that is cut
-        off is an error, and asked for anew from its beginning."""
-        await self._until_taken(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
+        """Write the reply to a GET to a file, replacing any; restart a body that is cut off."""
+        await self._send_with_retries(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
 
     async def pause(self, seconds: float) -> None:
-        """Wait for what the host has yet to do."""
+        """Wait for work of the host."""
         await self._sleep(seconds)
 
     async def aclose(self) -> None:
-        """End it for good."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
-    async def _until_taken(self, sending: _Sending, into: Path | None = None) -> HttpReply:
+    async def _send_with_retries(self, sending: _Sending, into: Path | None = None) -> HttpReply:
         tries = Tries()
         while True:
-            outcome = await self._once(sending, into)
+            outcome = await self._send_once(sending, into)
             if isinstance(outcome, HttpReply):
                 return outcome
             if not tries.count_failure(outcome):
                 raise outcome.error
             await self._sleep(tries.wait_s(outcome, self._rng))
 
-    async def _once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
+    async def _send_once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
         endpoint = self._endpoint
-        route, ours = self._route(sending)
+        route, ours = self._make_route(sending)
         where = describe_request(sending.method, route.url)
         if ours and endpoint.signs_each:
             body = sending.content if isinstance(sending.content, bytes) else None
@@ -252,7 +248,7 @@ class BatchHttp:
                 error.args = (f"{where}: {endpoint.redact_message(str(error))}",)
                 return Fault(error, error.retryable and error.retry_advised)
         try:
-            async with self._sent(route, sending) as response:
+            async with self._open_response(route, sending) as response:
                 reply = await read_reply(response, into)
         except foreign_errors() as error:
             failed = error_from_exception(error, where, SILENCE_S)
@@ -261,15 +257,15 @@ class BatchHttp:
             return Fault(failed, again and failed.retryable and failed.retry_advised)
         if 200 <= reply.status < 300:
             return reply
-        fault = self._refused(reply, where, sending)
+        fault = self._make_status_fault(reply, where, sending)
         if not (ours and reply.status == 401 and endpoint.discard_refused(route)):
             return fault
         if sending.repeatable:
             return fault._replace(again=True)
-        # It may have been carried out all the same: whoever sent it looks before it is sent again.
+        # It may have been processed all the same: the caller checks before it sends it again.
         return Fault(ServerFault(str(fault.error), status=reply.status), again=False)
 
-    def _refused(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
+    def _make_status_fault(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
         error = error_from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
             error = RateLimited(str(error), status=reply.status)
@@ -279,13 +275,13 @@ class BatchHttp:
                 error = type(explained)(str(error), status=reply.status)
         error.args = (self._endpoint.redact_message(str(error)),)
         error.retry_after_s = read_retry_wait_s(reply.headers)
-        word = read_retry_advice(reply.headers)
-        again = error.retryable if word is None else word
+        advice = read_retry_advice(reply.headers)
+        again = error.retryable if advice is None else advice
         in_time = (error.retry_after_s or 0.0) <= LONGEST_HOLD_S
         return Fault(error, again and in_time and (sending.repeatable or reply.status == 429))
 
-    def _route(self, sending: _Sending) -> tuple[RequestRoute, bool]:
-        """How to get there, and whether the endpoint's credentials are shown there."""
+    def _make_route(self, sending: _Sending) -> tuple[RequestRoute, bool]:
+        """Make the route of a request; also return whether it carries the endpoint's credentials."""
         endpoint = self._endpoint
         headers = CIMultiDict(endpoint.headers)
         if "://" not in sending.path:
@@ -302,14 +298,16 @@ class BatchHttp:
         return RequestRoute.make(sending.method, url, headers, proxy), ours
 
     @asynccontextmanager
-    async def _sent(self, route: RequestRoute, sending: _Sending) -> AsyncIterator[aiohttp.ClientResponse]:
+    async def _open_response(
+        self, route: RequestRoute, sending: _Sending
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         async with AsyncExitStack() as opened:
-            data = _data(sending.content, opened)
+            data = _make_upload(sending.content, opened)
             headers = CIMultiDict(route.headers)
             if isinstance(sending.content, Path):
                 headers.setdefault("Content-Type", _JSONL)
             yield await opened.enter_async_context(
-                self._opened().request(
+                self._get_session().request(
                     route.method,
                     route.url,
                     data=data,
@@ -322,27 +320,27 @@ class BatchHttp:
                 )
             )
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _get_session(self) -> aiohttp.ClientSession:
         if self._session is None:
             self._session = open_session(headers={"Accept": "*/*"})
         return self._session
 
 
-def _data(content: Content | None, opened: AsyncExitStack) -> Any:
-    """What aiohttp sends; files are closed with ``opened``."""
+def _make_upload(content: Content | None, opened: AsyncExitStack) -> Any:
+    """Make what aiohttp sends; files are closed with ``opened``."""
     if isinstance(content, Path):
-        return opened.enter_context(_opened(content))
+        return opened.enter_context(_open_file(content))
     if not isinstance(content, UploadForm):
         return io.BytesIO(content) if isinstance(content, bytes) and len(content) > LARGE_BODY else content
     parts = aiohttp.FormData()
     for field, value in content.fields.items():
         parts.add_field(field, value)
-    file = opened.enter_context(_opened(content.file))
+    file = opened.enter_context(_open_file(content.file))
     parts.add_field(content.name, file, filename=content.file.name, content_type=_JSONL)
     return parts
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open_file(path: Path) -> IO[bytes]:
     try:
         return path.open("rb")
     except OSError as error:

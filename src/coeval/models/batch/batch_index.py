@@ -1,5 +1,5 @@
-"""What is known of every batched request of a folder (parked, submitted, answered, lost), and the queue in
-which those of one model wait for a job."""
+"""The index of a folder's batched requests (parked, submitted, answered, lost), and the queue in which those
+of one model wait for a job."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A ModelError by the name of its class; ``field`` is that of a `FieldRejected`."""
+    """A ModelError by its class name; ``field`` is that of a `FieldRejected`."""
 
     kind: str
     message: str
@@ -47,12 +47,12 @@ class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
     usage: Usage | None = None
 
     @classmethod
-    def of(cls, error: ModelError) -> StoredError:
+    def from_error(cls, error: ModelError) -> StoredError:
         field = error.field if isinstance(error, FieldRejected) else ""
         return cls(type(error).__name__, str(error), error.status, error.retry_advised, field, error.usage)
 
-    def error(self) -> ModelError:
-        """The error itself, to be raised as if it came now."""
+    def make_error(self) -> ModelError:
+        """Make the error again, as if it came now."""
         kind = _KINDS.get(self.kind, ModelError)
         if issubclass(kind, FieldRejected):
             return kind(self.message, field=self.field, status=self.status)
@@ -62,21 +62,22 @@ class StoredError(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class BatchOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The answer to a request, priced and freed of credentials, or the error that it ended in."""
+    """A request's answer, priced and redacted, or the error that it ended in."""
 
     id: str
     completion: Completion | None = None
     error: StoredError | None = None
 
 
-def _all(kind: type[ModelError]) -> Iterator[type[ModelError]]:
+def _iterate_subclasses(kind: type[ModelError]) -> Iterator[type[ModelError]]:
     yield kind
     for more in kind.__subclasses__():
-        yield from _all(more)
+        yield from _iterate_subclasses(more)
 
 
 _KINDS: dict[str, type[ModelError]] = {
-    kind.__name__: kind for kind in (*_all(ModelError), FieldRejected, LimitRenamed, SchemaRejected)
+    kind.__name__: kind
+    for kind in (*_iterate_subclasses(ModelError), FieldRejected, LimitRenamed, SchemaRejected)
 }
 
 
@@ -86,26 +87,26 @@ _KINDS: dict[str, type[ModelError]] = {
 ID_BYTES = 16
 
 
-def lines_file(folder: Path, tag: str) -> Path:
-    """The requests of a job, as its provider takes them."""
+def lines_path(folder: Path, tag: str) -> Path:
+    """Return the path of a job's requests, as its provider takes them."""
     return folder / f"{tag}.jsonl"
 
 
-def ids_file(folder: Path, tag: str) -> Path:
-    """Their ids, 16 bytes each, in the order of the lines."""
+def ids_path(folder: Path, tag: str) -> Path:
+    """Return the path of their ids, 16 bytes each, in the order of the lines."""
     return folder / f"{tag}.ids"
 
 
-def results_file(folder: Path, tag: str) -> Path:
-    """What came of them, an `BatchOutcome` a line, in any order."""
+def results_path(folder: Path, tag: str) -> Path:
+    """Return the path of a job's results, a `BatchOutcome` a line, in any order."""
     return folder / f"{tag}.results.jsonl"
 
 
 class ParkedFile:
-    """Requests that wait to be submitted as one job: their lines, and beside them their ids.
+    """Parked requests that will be submitted as one job: a file of lines, and one of ids.
 
-    ``usd`` is the money held for them, ``dearest_usd`` the most for one. Nothing of it counts
-    before a job is written down for it.
+    ``usd`` is the money held for them, ``dearest_usd`` the most for one. The files count only once a job
+    is recorded for them.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -116,16 +117,13 @@ class ParkedFile:
         self.phases: Counter[str] = Counter()
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            self._lines = lines_file(folder, self.tag).open("xb", buffering=1 << 18)
-            self._ids = ids_file(folder, self.tag).open("xb", buffering=1 << 16)
+            self._lines = lines_path(folder, self.tag).open("xb", buffering=1 << 18)
+            self._ids = ids_path(folder, self.tag).open("xb", buffering=1 << 16)
         except OSError as error:
             raise store_error("write to", folder, error) from error
 
     def add(self, key: bytes, line: bytes, phase: str, usd: float) -> None:
-        """Take one more request.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Add a request; StoreError if the disk refuses."""
         try:
             self._lines.write(line)
             self._ids.write(key)
@@ -138,10 +136,7 @@ class ParkedFile:
         self.phases[phase] += 1
 
     def close(self) -> None:
-        """Nothing more comes; all of it is on disk when this returns.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Flush both files to disk and close them; StoreError if the disk refuses."""
         try:
             for file in (self._lines, self._ids):
                 file.flush()
@@ -150,31 +145,31 @@ class ParkedFile:
         except OSError as error:
             raise store_error("write to", self.folder, error) from error
 
-    def drop(self) -> None:
-        """It was not to be."""
+    def discard(self) -> None:
+        """Close and delete both files."""
         self._lines.close()
         self._ids.close()
-        lines_file(self.folder, self.tag).unlink(missing_ok=True)
-        ids_file(self.folder, self.tag).unlink(missing_ok=True)
+        lines_path(self.folder, self.tag).unlink(missing_ok=True)
+        ids_path(self.folder, self.tag).unlink(missing_ok=True)
 
 
 _LIVE = "live"
-# The event loop has a turn between so many; a turn after each would cost more than the work.
+# Keys between turns of the event loop: a turn after each would cost more than the work.
 _BREATH = 4_096
 _OURS = (".ids", ".jsonl", ".tmp")
 
 
 class BatchIndex:
-    """The folder ``batches/`` and the list of jobs beside it, for the only process that writes them.
+    """The folder ``batches/`` and its list of jobs, for the only process that writes them.
 
-    Of each request it keeps where its answer stands, some 150 bytes; texts are read from disk when a record
-    is made of them. A result that was collected is kept until `clear`.
+    For each request it keeps the position of its answer, some 150 bytes; texts are read from disk when a
+    record is made. A collected result is kept until `remove_jobs`.
     """
 
     def __init__(self, folder: Path, jobs: Path) -> None:
         self.folder = folder
         self.jobs = JobList(jobs)
-        # The place of the answer; None: it waits; a text: why it will not be answered in this run.
+        # The position of the answer; None: it waits; a text: why it will not be answered in this run.
         self._table: dict[bytes, int | str | None] = {}
         self._files: list[Path] = []
         self._live: Appender | None = None
@@ -182,36 +177,33 @@ class BatchIndex:
         self._load()
 
     def _load(self) -> None:
-        """Take in what an earlier process left; what it had not written down as a job was never sent."""
-        known = set[Path]()
+        """Load what an earlier process left; delete files without a recorded job, which were never sent."""
+        known_paths = set[Path]()
         for job in self.jobs:
-            paths = [of(self.folder, job.tag) for of in (lines_file, ids_file, results_file)]
-            known.update(paths)
+            paths = [make_path(self.folder, job.tag) for make_path in (lines_path, ids_path, results_path)]
+            known_paths.update(paths)
             if job.state == "collected":
-                for _ in self.take_in(job.tag):
+                for _ in self.index_results(job.tag):
                     pass
             else:
-                self.wait_for(job.tag)
+                self.mark_job_waiting(job.tag)
         live = self._live_file
-        known.add(live)
+        known_paths.add(live)
         if live.exists():
             if read_torn_tail(live):
                 cut_torn_tail(live)
-            for _ in self._index(live):
+            for _ in self._index_file(live):
                 pass
         for path in self.folder.glob("*"):
-            if path not in known and path.suffix in _OURS and path.is_file():
+            if path not in known_paths and path.suffix in _OURS and path.is_file():
                 path.unlink()
 
     @property
     def _live_file(self) -> Path:
-        return results_file(self.folder, _LIVE)
+        return results_path(self.folder, _LIVE)
 
-    def outcome(self, key: bytes) -> BatchOutcome | None:
-        """What came of a request; None where it was never asked, or is to be asked again.
-
-        Raises Pending: it waits; BatchLost: the job that it was in ended without it.
-        """
+    def find_outcome(self, key: bytes) -> BatchOutcome | None:
+        """Find a request's outcome; None if it must be sent. Raises Pending or BatchLost."""
         if key not in self._table:
             return None
         match self._table[key]:
@@ -219,53 +211,52 @@ class BatchIndex:
                 raise Pending("it waits for a batch job")
             case str(reason):
                 raise BatchLost(reason)
-            case int(place):
-                return self._read(place)
+            case int(position):
+                return self._read_outcome(position)
 
-    def _read(self, place: int) -> BatchOutcome:
-        path = self._files[place >> OFFSET_BITS]
+    def _read_outcome(self, position: int) -> BatchOutcome:
+        path = self._files[position >> OFFSET_BITS]
         try:
-            return decode(read_line_at(path, place & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
+            return decode(read_line_at(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
             raise StoreError(f"{path} is damaged ({error}); what it held will be asked for again") from error
 
-    def park(self, key: bytes) -> None:
-        """A request waits from now on."""
+    def mark_waiting(self, key: bytes) -> None:
         self._table[key] = None
 
-    def wait_for(self, tag: str) -> None:
-        """All requests of a job wait."""
-        for key in self._ids(tag):
+    def mark_job_waiting(self, tag: str) -> None:
+        """Mark all requests of a job as waiting."""
+        for key in self._read_ids(tag):
             self._table[key] = None
 
-    async def release(self, tag: str) -> None:
-        """Those requests of a job that still wait may be asked anew."""
-        async for key in self._waiting(tag):
+    async def release_waiting(self, tag: str) -> None:
+        """Release a job's waiting requests, which may be sent again."""
+        async for key in self._iterate_waiting(tag):
             del self._table[key]
 
-    async def lose(self, tag: str, reason: str) -> None:
-        """Those requests of a job that still wait will not be answered in this run."""
-        async for key in self._waiting(tag):
+    async def mark_lost(self, tag: str, reason: str) -> None:
+        """Mark a job's waiting requests as lost for this run."""
+        async for key in self._iterate_waiting(tag):
             self._table[key] = reason
 
-    async def waiting_of(self, tag: str) -> set[str]:
-        """The ids of a job's requests that wait, as its provider knows them."""
-        return {key.hex() async for key in self._waiting(tag)}
+    async def list_waiting(self, tag: str) -> set[str]:
+        """List the ids of a job's waiting requests, as its provider knows them."""
+        return {key.hex() async for key in self._iterate_waiting(tag)}
 
-    async def _waiting(self, tag: str) -> AsyncIterator[bytes]:
-        """A job's requests that wait: of a million, others have their turn between some and the next."""
-        for count, key in enumerate(self._ids(tag), 1):
+    async def _iterate_waiting(self, tag: str) -> AsyncIterator[bytes]:
+        """Iterate over a job's waiting requests, of up to a million, and let other tasks run in between."""
+        for count, key in enumerate(self._read_ids(tag), 1):
             if not count % _BREATH:
                 await asyncio.sleep(0)
             if self._table.get(key, "") is None:
                 yield key
 
-    def take_in(self, tag: str) -> Iterator[BatchOutcome]:
-        """Know the collected results of a job from now on; yields each."""
-        return self._index(results_file(self.folder, tag))
+    def index_results(self, tag: str) -> Iterator[BatchOutcome]:
+        """Index a job's collected results, and yield each."""
+        return self._index_file(results_path(self.folder, tag))
 
-    def _index(self, path: Path) -> Iterator[BatchOutcome]:
-        place = len(self._files) << OFFSET_BITS
+    def _index_file(self, path: Path) -> Iterator[BatchOutcome]:
+        file_base = len(self._files) << OFFSET_BITS
         self._files.append(path)
         read = make_decoder(BatchOutcome)
         for line in read_whole_lines(path):
@@ -273,27 +264,26 @@ class BatchIndex:
                 outcome = read(line.text)
             except Undecodable as error:
                 raise StoreError(f"{path} is damaged ({error}); move it away to collect it again") from error
-            self._note_answer(outcome, place | line.offset)
+            self._record_position(outcome, file_base | line.offset)
             yield outcome
 
-    def _note_answer(self, outcome: BatchOutcome, position: int) -> None:
+    def _record_position(self, outcome: BatchOutcome, position: int) -> None:
         self._table[bytes.fromhex(outcome.id)] = position
 
-    def keep_live(self, outcome: BatchOutcome) -> None:
-        """Keep the answer to a batched request that was asked live after all: other parts of its record may
-        wait, and it is not to be paid for twice."""
+    def store_live(self, outcome: BatchOutcome) -> None:
+        """Store the answer to a batched request that was sent live: it must not be paid twice."""
         path = self._live_file
         if self._live is None:
             self._live = Appender(path)
             self._files.append(path)
             self._live_place = len(self._files) - 1 << OFFSET_BITS
         offset = path.stat().st_size
-        # what is not on disk before a crash is asked again, as any live request would be
+        # Lost in a crash before it is on disk, it is sent again, as any live request would be.
         self._live.append(outcome)
-        self._note_answer(outcome, self._live_place | offset)
+        self._record_position(outcome, self._live_place | offset)
 
-    def _ids(self, tag: str) -> Iterator[bytes]:
-        path = ids_file(self.folder, tag)
+    def _read_ids(self, tag: str) -> Iterator[bytes]:
+        path = ids_path(self.folder, tag)
         try:
             with path.open("rb", buffering=1 << 18) as file:
                 while key := file.read(ID_BYTES):
@@ -301,16 +291,16 @@ class BatchIndex:
         except OSError as error:
             raise store_error("read", path, error) from error
 
-    def forget(self, tag: str) -> None:
-        """Take a job off the list, and its files from disk."""
-        self.jobs.take_out(tag)
-        for of in (lines_file, ids_file, results_file):
-            of(self.folder, tag).unlink(missing_ok=True)
+    def remove_job(self, tag: str) -> None:
+        """Remove a job from the list, and its files."""
+        self.jobs.remove(tag)
+        for make_path in (lines_path, ids_path, results_path):
+            make_path(self.folder, tag).unlink(missing_ok=True)
 
-    def clear(self, tags: Iterable[str]) -> None:
-        """Every record that could be made of what these jobs brought is on disk: keep it no longer."""
+    def remove_jobs(self, tags: Iterable[str]) -> None:
+        """Remove jobs of which every possible record is on disk."""
         for tag in tags:
-            self.forget(tag)
+            self.remove_job(tag)
         if not len(self.jobs):
             self._live_file.unlink(missing_ok=True)
             if self.folder.is_dir() and not any(self.folder.iterdir()):
@@ -324,17 +314,19 @@ class BatchIndex:
 
 # --- Requests of one model that go by batch jobs
 
-# Replies that were refused, or could not be read, of which so many a round are asked for again live: fewer
-# are not worth another job.
+# Unusable replies that are requested again live in a round: so few are not worth another job.
 LIVE_AGAIN = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """Whose requests these are: the model by its name and its provider's, where it is asked, and through
-    what. ``read`` makes a `BatchOutcome` of an id, a status and a body, ``reported`` what may be shown of
-    what a host said; ``bodies`` are the refusals of the host under which bodies are made; ``keyless`` says
-    where a key is looked for, if none was found."""
+    """The model whose requests are batched: its name in the experiment and at the provider, its endpoint and
+    batch interface.
+
+    ``read`` makes a `BatchOutcome` of an id, a status and a body, ``redact`` what may be shown of a host's
+    text; ``bodies`` are the host's refusals under which bodies are made; ``keyless`` says where a key is
+    looked for, if none was found.
+    """
 
     name: str
     interface: str
@@ -344,19 +336,21 @@ class Source:
     meter: Meter
     read: Callable[[str, int, bytes], BatchOutcome]
     bodies: Callable[[], list[HostRefusals]]
-    reported: Callable[[str], str]
+    redact: Callable[[str], str]
     keyless: str = ""
 
 
 @dataclass(slots=True)
 class BatchQueue:
-    """``full`` is called with each file that holds all that a job may; ``live_left`` requests may be asked
-    live in this round; ``refusal`` says why no more jobs are made of this model, ``limits`` how large they
-    may be."""
+    """One model's parked requests.
+
+    ``submit_file`` is called with each file that becomes a job; ``live_left`` requests may be sent live in
+    this round; ``refusal`` is why no more jobs are made of this model, ``limits`` how large they may be.
+    """
 
     source: Source
     index: BatchIndex
-    full: Callable[[BatchQueue, ParkedFile], None]
+    submit_file: Callable[[BatchQueue, ParkedFile], None]
     limits: BatchLimits = field(init=False)
     live_left: int = LIVE_AGAIN
     refusal: Gap | None = None
@@ -367,24 +361,21 @@ class BatchQueue:
 
     @property
     def parked(self) -> int:
-        """Requests that are in no job yet."""
+        """Return the number of requests that are in no job yet."""
         return 0 if self._filling is None else self._filling.requests
 
     def begin_round(self) -> None:
         self.live_left = LIVE_AGAIN
 
-    def may_be_live(self) -> bool:
-        """Whether a request that is asked again is asked live after all: there are few of these."""
+    def take_live_slot(self) -> bool:
+        """Take one of the round's few live retries; return whether there was one."""
         if self.limits.batches_only or not self.live_left:
             return False
         self.live_left -= 1
         return True
 
     def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
-        """Write a request down for the next job; its permit and its ``usd`` are held by now.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Write a request, with permit and ``usd`` held, to the next job's file; StoreError if that fails."""
         line = self.source.api.line(key.hex(), body)
         file = self._filling
         if file is not None and (
@@ -395,37 +386,37 @@ class BatchQueue:
         if file is None:
             file = self._filling = ParkedFile(self.index.folder)
         file.add(key, line, phase, usd)
-        self.index.park(key)
+        self.index.mark_waiting(key)
 
     def close_file(self) -> None:
-        """Make a job of what is parked."""
+        """Submit what is parked as a job."""
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
-            self.full(self, file)
+            self.submit_file(self, file)
 
-    def heed_refusal(self) -> None:
-        """Raise why no more jobs are made of this model, if that is so."""
+    def raise_if_refused(self) -> None:
+        """Raise why no more jobs are made of this model, if so."""
         if self.refusal is not None:
             raise self.refusal
 
     async def refuse(self, reason: str) -> None:
-        """Make no more jobs of this model, for that reason; what is parked for one is lost."""
+        """Make no more jobs of this model; its parked requests are lost."""
         self.refusal = BatchLost(reason)
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
-            await self.index.lose(file.tag, reason)
-            self._unpark(file)
+            await self.index.mark_lost(file.tag, reason)
+            self._discard_file(file)
 
-    def drop(self) -> None:
-        """Nothing is sent any more: what is parked in no job was never asked."""
+    def discard(self) -> None:
+        """Discard parked requests, which were never sent."""
         if (file := self._filling) is not None:
             self._filling = None
-            self._unpark(file)
+            self._discard_file(file)
 
-    def _unpark(self, file: ParkedFile) -> None:
-        each = file.usd / file.requests
+    def _discard_file(self, file: ParkedFile) -> None:
+        usd_each = file.usd / file.requests
         for _ in range(file.requests):
-            self.source.meter.unpark(each)
-        file.drop()
+            self.source.meter.unpark(usd_each)
+        file.discard()

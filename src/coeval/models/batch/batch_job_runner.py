@@ -1,4 +1,4 @@
-"""One batch job from its file to its results, whatever happens on the way."""
+"""Drives one batch job from its file to its results."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from coeval.models.batch.batch_index import (
     BatchOutcome,
     BatchQueue,
     StoredError,
-    lines_file,
-    results_file,
+    lines_path,
+    results_path,
 )
 from coeval.models.batch.job_list import Batching, BatchMode, PendingJob
 from coeval.models.pacing.limits import LONGEST_HOLD_S
@@ -45,55 +45,55 @@ _BREATH = 500
 
 @dataclass(slots=True)
 class _Tally:
-    """What a provider gives for a job: requests that are answered, that failed, and that it says were never
-    carried out; ``left`` are those without a result, ``damaged`` counts the results nobody can read."""
+    """Counts a job's results: answered, failed and ``damaged`` (unreadable) ones; ``missing_ids`` have no
+    result, ``undone_ids`` were never processed, by the provider's word."""
 
-    left: set[str]
-    unrequested: set[str]
+    missing_ids: set[str]
+    undone_ids: set[str]
     answered: int = 0
     failed: int = 0
     damaged: int = 0
     first: DamagedResult | None = None
 
-    def skip(self, line: DamagedResult) -> None:
+    def count_damaged(self, line: DamagedResult) -> None:
         self.damaged += 1
         self.first = self.first or line
 
-    def takes(self, result: BatchReply) -> bool:
-        """Count a result; whether it is the outcome of a request that had none."""
-        if result.custom_id not in self.left and result.custom_id not in self.unrequested:
+    def count_result(self, result: BatchReply) -> bool:
+        """Count a result; return whether it is the first outcome of its request."""
+        if result.custom_id not in self.missing_ids and result.custom_id not in self.undone_ids:
             return False
-        self.left.discard(result.custom_id)
+        self.missing_ids.discard(result.custom_id)
         if result.status is None:
-            self.unrequested.add(result.custom_id)
+            self.undone_ids.add(result.custom_id)
             return False
-        self.unrequested.discard(result.custom_id)
+        self.undone_ids.discard(result.custom_id)
         if 200 <= result.status < 300:
             self.answered += 1
         else:
             self.failed += 1
         return True
 
-    def unknown(self, progress: BatchProgress) -> int:
-        """Requests without a result that may have been carried out, and paid: all but those that the provider
-        says expired, were cancelled or failed."""
-        left = len(self.left)
+    def count_unknown(self, progress: BatchProgress) -> int:
+        """Count the requests without a result that may have been processed and paid: all that the provider
+        does not report as expired, cancelled or failed."""
+        left = len(self.missing_ids)
         if progress.state == "ended":
-            may_be = left - min(left, max(0, (progress.failed or 0) - self.failed - len(self.unrequested)))
+            may_be = left - min(left, max(0, (progress.failed or 0) - self.failed - len(self.undone_ids)))
         else:
             may_be = max(0, (progress.done or 0) - self.answered)
         return min(left, max(may_be, self.damaged))
 
-    def to_come(self, progress: BatchProgress) -> int:
-        """Results that the provider counts and has not given."""
+    def count_outstanding(self, progress: BatchProgress) -> int:
+        """Count the results that the provider has counted and not given."""
         if progress.state == "ended":
-            return len(self.left)
-        errors = max(0, (progress.failed or 0) - self.failed - len(self.unrequested))
-        return min(len(self.left), self.unknown(progress) + errors)
+            return len(self.missing_ids)
+        errors = max(0, (progress.failed or 0) - self.failed - len(self.undone_ids))
+        return min(len(self.missing_ids), self.count_unknown(progress) + errors)
 
 
 class JobResults:
-    """The results of one job of a queue."""
+    """Writes and books the results of one job of a queue."""
 
     def __init__(self, queue: BatchQueue, job: PendingJob) -> None:
         self._source = queue.source
@@ -101,64 +101,58 @@ class JobResults:
         self._job = job
 
     async def write(self, progress: BatchProgress, *, last: bool) -> None:
-        """Write down what the provider has: whole or not at all, each of our requests once, the answers as
-        they are read live and without credentials. Fewer results than ``progress`` counts are taken at the
-        ``last`` look only.
-
-        Raises ModelError: it cannot be had; a retryable one where there are fewer results than the provider
-        counts; StoreError: the disk refuses.
-        """
+        """Write the provider's results, whole or not at all, one for each of our requests, decoded as live
+        answers are and redacted. Fewer results than ``progress`` counts are accepted only at the ``last``
+        attempt. Raises ModelError: they cannot be had, a retryable one if there are fewer than counted;
+        StoreError: the disk refuses."""
         folder, job = self._index.folder, self._job
         into = folder / f"{job.tag}.part"
         shutil.rmtree(into, ignore_errors=True)
         into.mkdir()
-        tally, count = _Tally(await self._index.waiting_of(job.tag), set()), 0
+        tally, count = _Tally(await self._index.list_waiting(job.tag), set()), 0
         try:
-            with replace_file(results_file(folder, job.tag)) as file:
+            with replace_file(results_path(folder, job.tag)) as file:
                 async for reply in self._source.api.collect(job.id or "", into):
                     count += 1
                     if not count % _BREATH:
                         await asyncio.sleep(0)
                     if isinstance(reply, DamagedResult):
-                        tally.skip(reply)
-                    elif tally.takes(reply):
+                        tally.count_damaged(reply)
+                    elif tally.count_result(reply):
                         outcome = self._source.read(reply.custom_id, reply.status or 0, reply.body)
                         file.write(_ENCODE(outcome) + b"\n")
-                self._hold_against(progress, tally, last=last)
+                self._record_missing(progress, tally, last=last)
         finally:
             shutil.rmtree(into, ignore_errors=True)
 
-    def _hold_against(self, progress: BatchProgress, tally: _Tally, *, last: bool) -> None:
-        """Write down of how many requests nobody knows what became, before the results are."""
+    def _record_missing(self, progress: BatchProgress, tally: _Tally, *, last: bool) -> None:
+        """Record how many outcomes are unknown, before the results are written."""
         job = self._job
-        if not last and (late := tally.to_come(progress)):
+        if not last and (late := tally.count_outstanding(progress)):
             raise ServerFault(
                 f"it is {progress.shown}, and {late:,} of its {job.requests:,} results are not there yet"
             )
-        job.unknown = tally.unknown(progress)
+        job.unknown = tally.count_unknown(progress)
         if job.unknown and tally.first is not None:
             lines = pluralize(tally.damaged, "result")
-            where = f"{tally.first.where}: {self._source.reported(tally.first.why)}"
+            where = f"{tally.first.where}: {self._source.redact(tally.first.why)}"
             job.damage = f"{lines} cannot be read ({where})"
         self._index.jobs.put(job)
 
     def write_one(self, outcome: BatchOutcome) -> None:
-        """Write down what came of the only request of a job."""
-        with replace_file(results_file(self._index.folder, self._job.tag)) as file:
+        """Write the outcome of a job's only request."""
+        with replace_file(results_path(self._index.folder, self._job.tag)) as file:
             file.write(_ENCODE(outcome) + b"\n")
 
-    async def take_in(self) -> int:
-        """Book what was written, and know it; how many these are. What may have been carried out besides is
-        booked as perhaps spent. It may be ended at any place, and is safe to be done anew: a job is booked
-        once.
-
-        Raises StoreError: it cannot be read, or the account not be written.
-        """
+    async def book_and_index(self) -> int:
+        """Book and index the written results; return their number. Requests of unknown outcome are booked as
+        perhaps spent. Safe to repeat after a crash: a job is booked once. Raises StoreError: results cannot
+        be read, or the account not written."""
         meter = self._source.meter
         bill, count = meter.open_bill(), 0
         account = meter.open_jobs().get(self._job.tag)
         most_usd = account.dearest_usd if account is not None else 0.0
-        for outcome in self._index.take_in(self._job.tag):
+        for outcome in self._index.index_results(self._job.tag):
             count += 1
             usage = outcome.completion.usage if outcome.completion is not None else None
             usage = outcome.error.usage if outcome.error is not None else usage
@@ -173,11 +167,8 @@ class JobResults:
         meter.settle_job(self._job.tag, bill)
         return count
 
-    def give_up(self) -> None:
-        """Book the job as carried out and perhaps paid, with all that was held for it.
-
-        Raises StoreError: the account cannot be written.
-        """
+    def book_as_lost(self) -> None:
+        """Book all that was held for the job as perhaps spent; StoreError if that cannot be written."""
         meter = self._source.meter
         bill, account = meter.open_bill(), meter.open_jobs().get(self._job.tag)
         if account is not None:
@@ -187,47 +178,47 @@ class JobResults:
 
 
 def _may_be_billed(outcome: BatchOutcome) -> bool:
-    """Whether there was an answer, of which nobody can read what it took."""
+    """Check whether there was an answer, whose usage nobody can read."""
     status = outcome.error.status if outcome.error is not None else None
     return status is None or status < 400
 
 
 _log = logging.getLogger("coeval")
 
-# Times that a job is looked for whose id was lost, before it is submitted anew: lists lag.
+# Searches for a job whose id was lost, before it is submitted again: lists lag.
 LOOKS = 6
-# Failures in a row: a host's bad hours pass, and a refusal for good is left to the next start.
+# Failed submissions in a row, before the job is left to the next start: a host's bad hours pass.
 SUBMISSIONS = 20
-# Of those that come before there is a job: each has been tried for a minute, and nothing is lost by an end.
+# Failed uploads: each has been retried for a minute, and no job exists that could be lost.
 UPLOADS = 3
-# Looks at results that are fewer than their provider counts, or cannot be had: some five minutes at the usual
-# pace, which is more than any list lags behind.
+# Attempts to collect while results are fewer than the provider counts, or unavailable: some five minutes at
+# the usual pace, more than any list lags.
 COLLECTIONS = 10
-# Looks in a row that may fail before a job is left to the next start: an hour at the usual pace, so that a
-# network may be away for a while.
+# Failed status checks in a row before a job is left to the next start: an hour at the usual pace, in case the
+# network is down for a while.
 LOST_LOOKS = 60
-# A job that has not ended so long after it was submitted is left to the next start. No provider promises more
-# than 96 hours (Vertex AI: 72 of waiting, 24 of work); Azure OpenAI promises nothing.
+# A job that runs longer is left to the next start. No provider promises more than 96 hours (Vertex AI: 72 of
+# waiting, 24 of work); Azure OpenAI promises nothing.
 LONGEST_JOB_S = 7 * 86_400.0
-# Pauses after which a job that was turned away for others is tried again, if these have not ended before.
+# Pauses before a job refused because of others is submitted again, if none of these has ended before.
 LONGEST_PUT_OFF = 20
 
 
 class JobEnd(Enum):
-    """How it ended."""
+    """How a job's runner ended."""
 
     COLLECTED = auto()
     RELEASED = auto()
-    """it never came about, and its requests are to be asked otherwise"""
+    """it was never made; its requests may be sent otherwise"""
     LOST = auto()
-    """it came to nothing: its requests stay owed"""
+    """it failed; its requests stay owed"""
     LEFT = auto()
-    """it cannot be looked at now; it stays on the list"""
+    """it cannot be checked now, and stays on the list"""
 
 
 class BatchJobRunner:
-    """Carries ``job``, of ``queue``; ``tell`` is told what a user should know, ``busy`` says whether other
-    jobs of the model are under way. ``looked``: its provider has been asked how it stands."""
+    """Drives one batch job of ``queue`` to its end. ``tell``: user message sink; ``has_other_jobs``: True
+    while other jobs of the model are submitted. ``looked``: its provider has been asked for its status."""
 
     def __init__(
         self,
@@ -235,117 +226,109 @@ class BatchJobRunner:
         job: PendingJob,
         batching: Batching,
         tell: Callable[[str], None],
-        busy: Callable[[], bool],
+        has_other_jobs: Callable[[], bool],
     ) -> None:
         self.queue = queue
         self.job = job
         self._pace = batching.pace
         self._mode = batching.mode
         self._tell = tell
-        self._busy = busy
+        self._has_other_jobs = has_other_jobs
         self.looked = False
-        self._is_troubled = False
+        self._has_reported = False
         self._gives_up = batching.mode is BatchMode.CANCEL and bool(job.cancelled)
         self._api = queue.source.api
         self._index = queue.index
         self._results = JobResults(queue, job)
 
     async def run(self, *, fresh: bool) -> JobEnd:
-        """Bring the job to its end. ``fresh``: its provider has not been told of it yet. Whoever wants a job
-        cancelled that was to be cancelled before gives it up, unless it has ended by now.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Drive the job to its end. ``fresh``: its provider has not received it yet. A second request to
+        cancel gives up a job that has not ended. Raises StoreError: the disk refuses."""
         if self._mode is BatchMode.CANCEL and not self.job.cancelled:
             self.job.cancelled = "requested"
             self._index.jobs.put(self.job)
         try:
-            return await self._to_its_end(fresh=fresh)
+            return await self._drive(fresh=fresh)
         except ModelError as error:
-            return await self._give_up(error) if self._gives_up else self._left(error)
+            return await self._give_up(error) if self._gives_up else self._leave_on_list(error)
 
-    async def _to_its_end(self, *, fresh: bool) -> JobEnd:
-        """
-        Raises ModelError: it cannot be known how it ends; StoreError: the disk refuses.
-        """
+    async def _drive(self, *, fresh: bool) -> JobEnd:
+        """Submit, wait and collect. Raises ModelError: its end cannot be known; StoreError."""
         look = not fresh
-        while not results_file(self._index.folder, self.job.tag).exists():
+        while not results_path(self._index.folder, self.job.tag).exists():
             if self.job.id is None and (ended := await self._submit(look=look)) is not None:
                 return ended
-            if self._mode is BatchMode.CANCEL and (unknown := await self._cancel()) is not None:
+            if self._mode is BatchMode.CANCEL and (unknown := await self._request_cancel()) is not None:
                 return await self._give_up(unknown)
-            progress = await self._wait()
+            progress = await self._wait_until_ended()
             if progress.state != "failed" or progress.done:
-                await self._collect(progress)
-            elif isinstance(progress.error, RateLimited) and self._busy():
-                await self._put_off(progress.error)
+                await self._collect_results(progress)
+            elif isinstance(progress.error, RateLimited) and self._has_other_jobs():
+                await self._postpone(progress.error)
                 look = False
             else:
-                return await self._failed(progress.error)
-        return await self._take_in(fresh=fresh)
-
-    # --- to the provider ---------------------------------------------------------------------
+                return await self._end_refused(progress.error)
+        return await self._book_results(fresh=fresh)
 
     async def _submit(self, *, look: bool) -> JobEnd | None:
-        """Have the job made, once; its end where it does not come about. ``look``: it may have been made."""
+        """Submit the job exactly once; return its end if that fails. ``look``: it may exist already."""
         waits = self._pace.pauses()
         counted = 0
         while True:
-            if look and (job_id := await self._found()) is not None:
+            if look and (job_id := await self._find_until_listed()) is not None:
                 break
-            if not self._mode.asks:
-                return await self._unsubmitted()
+            if not self._mode.calls_models:
+                return await self._leave_unsubmitted()
             try:
-                job_id = await self._api.create(self._as_submitted())
+                job_id = await self._api.create(self._make_batch_job())
                 break
             except ModelError as error:
-                if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or self._fills_the_queue(error):
-                    return await self._too_large(error)
+                if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or self._exceeds_queue(error):
+                    return await self._split(error)
                 if not error.retryable:
-                    if (made := await self._made_after_all()) is None:
-                        return await self._failed(error)
+                    if (made := await self._find_refused()) is None:
+                        return await self._end_refused(error)
                     job_id = made
                     break
-                # What was turned away was not made; of the rest nobody can know.
+                # A job refused with 429, or not uploaded, was not made; of others nobody can know.
                 look = look or not isinstance(error, RateLimited | Unmade)
-                waits_for_others = isinstance(error, RateLimited) and self._busy()
+                waits_for_others = isinstance(error, RateLimited) and self._has_other_jobs()
                 counted += not waits_for_others
                 if counted >= UPLOADS and isinstance(error, Unmade) and not look:
-                    return await self._failed(error)
+                    return await self._end_refused(error)
                 if counted > SUBMISSIONS:
                     raise
-                self._note(error)
+                self._report_retry(error)
                 await asyncio.sleep(max(next(waits), min(error.retry_after_s or 0.0, LONGEST_HOLD_S)))
         if not _is_id(job_id):
-            return await self._nameless(job_id)
+            return await self._end_without_id(job_id)
         self.job.id, self.job.state, self.job.note = job_id, "submitted", ""
         self.job.submitted_at = time.time()
-        self._is_troubled = False
+        self._has_reported = False
         self._index.jobs.put(self.job)
         self._tell(f"{self.job.label} is submitted")
-        self.queue.source.meter.budget_gate.serve_waiting()  # what it holds will not come back soon
+        self.queue.source.meter.budget_gate.serve_waiting()  # its money will not come back soon
         return None
 
-    async def _made_after_all(self) -> str | None:
-        """The id of a job that was refused, and made all the same: it is looked for as one whose id was lost.
-        A host that refuses that, too, has no batches, or none for this key."""
+    async def _find_refused(self) -> str | None:
+        """Find a job that was made although its submission was refused; None if the host has no batches."""
         try:
-            return await self._found()
+            return await self._find_until_listed()
         except ModelError as error:
             if error.retryable:
                 raise
             return None
 
-    async def _unsubmitted(self) -> JobEnd:
-        """It was never made, and nobody wants it made now."""
+    async def _leave_unsubmitted(self) -> JobEnd:
+        """End a job that was never made, in a mode that submits nothing."""
         if self._mode is BatchMode.CANCEL:
             self._tell(f"{self.job.label} was never submitted, and will not be")
-            return await self._release()
+            return await self._release_requests()
         self.looked = True
         return JobEnd.LEFT
 
-    async def _cancel(self) -> NotFound | None:
-        """Have the job cancelled; what its provider says where it knows of none."""
+    async def _request_cancel(self) -> NotFound | None:
+        """Ask the provider to cancel the job; return its error if it does not know the job."""
         try:
             await cancel_job(self._api, self.job.id or "")
         except NotFound as unknown:
@@ -360,62 +343,60 @@ class BatchJobRunner:
             self._tell(f"{self.job.label} is being cancelled")
         return None
 
-    async def _found(self) -> str | None:
-        """The id of a job that may have been made, looked for until it would be listed.
-
-        Raises ModelError: it cannot be looked for, and so not be submitted either.
-        """
+    async def _find_until_listed(self) -> str | None:
+        """Find the id of a job that may exist, until it would be listed; ModelError if that fails."""
         looks = failures = 0
         for pause in self._pace.pauses():
             try:
-                found = await self._api.find(self._as_submitted())
+                job_id = await self._api.find(self._make_batch_job())
             except ModelError as error:
                 undecided = isinstance(error, Undecided)
                 failures += not undecided
                 if not error.retryable or failures > SUBMISSIONS or self._gives_up:
                     raise
                 if undecided:
-                    self._heed_age()
-                self._note(error)
-                if not self.looked and (undecided or not self._mode.asks):
+                    self._raise_if_too_old()
+                self._report_retry(error)
+                if not self.looked and (undecided or not self._mode.calls_models):
                     self.looked = True
-                    # Others may wait for what it holds, or not.
+                    # Requests may wait for the money it holds.
                     self.queue.source.meter.budget_gate.serve_waiting()
             else:
                 looks += 1
-                if found is not None or looks == LOOKS:
-                    return found
+                if job_id is not None or looks == LOOKS:
+                    return job_id
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: pauses have no end")
 
-    def _fills_the_queue(self, error: ModelError) -> bool:
-        """Whether a job alone is more than its provider takes at once, by a 400 that says so."""
-        alone = isinstance(error, RateLimited) and error.status == HTTPStatus.BAD_REQUEST and not self._busy()
+    def _exceeds_queue(self, error: ModelError) -> bool:
+        """Check whether a 400 says that this job alone is more than its provider queues at once."""
+        alone = (
+            isinstance(error, RateLimited)
+            and error.status == HTTPStatus.BAD_REQUEST
+            and not self._has_other_jobs()
+        )
         return alone and self.job.requests > 1
 
-    def _as_submitted(self) -> BatchJob:
+    def _make_batch_job(self) -> BatchJob:
         others = (job.id for job in self._index.jobs if job.id is not None)
-        lines = lines_file(self._index.folder, self.job.tag)
+        lines = lines_path(self._index.folder, self.job.tag)
         return self.job.as_submitted(lines, (*others, *self.job.refused))
 
-    async def _put_off(self, error: ModelError) -> None:
-        """Too much of this model is under way: it is submitted again when something of it has ended."""
+    async def _postpone(self, error: ModelError) -> None:
+        """Wait until another job of this model has ended, since too much is running."""
         job = self.job
         if job.id is not None:
             job.refused.append(job.id)
         job.id, job.state = None, "written"
-        self._note(error)
+        self._report_retry(error)
         self._index.jobs.put(job)
         for pause, _ in zip(self._pace.pauses(), range(LONGEST_PUT_OFF), strict=False):
             await asyncio.sleep(pause)
-            if not self._busy():
+            if not self._has_other_jobs():
                 return
 
-    async def _wait(self) -> BatchProgress:
-        """Look at the job until it has ended.
-
-        Raises ModelError: it cannot be looked at, or goes on for too long.
-        """
+    async def _wait_until_ended(self) -> BatchProgress:
+        """Check the job until it has ended; ModelError if that fails, or it runs too long."""
         failures = 0
         for pause in self._pace.pauses():
             try:
@@ -424,19 +405,19 @@ class BatchJobRunner:
                 failures += 1
                 if not error.retryable or failures == LOST_LOOKS or self._gives_up:
                     raise
-                self._note(error)
+                self._report_retry(error)
             else:
-                failures, self._is_troubled = 0, False
-                self._show(progress)
+                failures, self._has_reported = 0, False
+                self._report_progress(progress)
                 if progress.state != "running":
                     return progress
-                self._heed_age()
+                self._raise_if_too_old()
             self.looked = True
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: pauses have no end")
 
-    def _heed_age(self) -> None:
-        """Raise ServerFault where a job that has not ended is not waited for any longer."""
+    def _raise_if_too_old(self) -> None:
+        """Raise ServerFault if a job that has not ended is not waited for any longer."""
         since = self.job.submitted_at or self.job.written_at
         if self._gives_up:
             raise ServerFault("it has not ended since it was to be cancelled")
@@ -446,21 +427,23 @@ class BatchJobRunner:
                 "cancels it, and given once more gives it up"
             )
 
-    def _show(self, progress: BatchProgress) -> None:
+    def _report_progress(self, progress: BatchProgress) -> None:
         job = self.job
-        shown = self.queue.source.reported(progress.shown)
-        if shown != job.shown:
+        state_word = self.queue.source.redact(progress.shown)
+        if state_word != job.shown:
             done = "" if progress.done is None else f", {progress.done + (progress.failed or 0):,} done"
-            self._tell(f"{self.job.label}: {shown}{done}")
-        job.shown, job.total, job.done, job.failed = shown, progress.total, progress.done, progress.failed
+            self._tell(f"{self.job.label}: {state_word}{done}")
+        job.shown, job.total, job.done, job.failed = (
+            state_word,
+            progress.total,
+            progress.done,
+            progress.failed,
+        )
         job.checked_at, job.note = time.time(), ""
         self._index.jobs.put(job)
 
-    # --- and back ----------------------------------------------------------------------------
-
-    async def _collect(self, progress: BatchProgress) -> None:
-        """Write the results down, whole or not at all. Where they are fewer than their provider counts, they
-        are looked at again, and the last time taken as they are."""
+    async def _collect_results(self, progress: BatchProgress) -> None:
+        """Write the results whole; retry while they are fewer than the provider counts."""
         waits = self._pace.pauses()
         for left in reversed(range(COLLECTIONS)):
             try:
@@ -468,92 +451,90 @@ class BatchJobRunner:
             except ModelError as error:
                 if not error.retryable or not left:
                     raise
-                self._note(error)
+                self._report_retry(error)
                 await asyncio.sleep(next(waits))
             else:
                 return
 
-    async def _take_in(self, *, fresh: bool) -> JobEnd:
-        """Know what was collected. What a job of an earlier start lacks is asked again in this one."""
-        job, count = self.job, await self._results.take_in()
+    async def _book_results(self, *, fresh: bool) -> JobEnd:
+        """Book and index the results. What an earlier start's job lacks is sent again in this one."""
+        job, count = self.job, await self._results.book_and_index()
         if lacking := job.requests - count:
             undone = lacking - job.unknown
-            said = [f"{pluralize(undone, 'request')} not carried out ({job.shown})"] if undone else []
-            job.note = ", ".join(said + ([_unknown(job)] if job.unknown else []))
+            reasons = [f"{pluralize(undone, 'request')} not carried out ({job.shown})"] if undone else []
+            job.note = ", ".join(reasons + ([_describe_unknown(job)] if job.unknown else []))
             if fresh:
-                await self._index.lose(job.tag, f"{self.job.label} ended {job.shown} with {job.note}")
+                await self._index.mark_lost(job.tag, f"{self.job.label} ended {job.shown} with {job.note}")
             else:
-                await self._index.release(job.tag)
+                await self._index.release_waiting(job.tag)
         job.state = "collected"
         self._index.jobs.put(job)
         self._tell(f"{job.label}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else ""))
         return JobEnd.COLLECTED
 
-    # --- ends that were not meant ------------------------------------------------------------
-
-    async def _too_large(self, error: ModelError) -> JobEnd:
-        """A host takes less at once than its provider says: smaller jobs are made of the same requests."""
+    async def _split(self, error: ModelError) -> JobEnd:
+        """Release the requests for smaller jobs: the host takes less at once than its provider says."""
         job = self.job
         if job.requests == 1:
-            for only in await self._index.waiting_of(job.tag):
-                self._results.write_one(BatchOutcome(only, error=StoredError.of(error)))
-            return await self._take_in(fresh=True)
+            for only in await self._index.list_waiting(job.tag):
+                self._results.write_one(BatchOutcome(only, error=StoredError.from_error(error)))
+            return await self._book_results(fresh=True)
         limits = self.queue.limits
         self.queue.limits = limits._replace(
             bytes=min(limits.bytes, max(1, job.bytes // 2)),
             requests=min(limits.requests, max(1, (job.requests + 1) // 2)),
         )
         self._tell(f"{self.job.label} is too large for its host; it is split ({error})")
-        return await self._release()
+        return await self._release_requests()
 
-    async def _failed(self, error: ModelError | None) -> JobEnd:
-        """The provider refused it whole: nothing of it is paid."""
-        said = self.queue.source.reported(str(error)) if error is not None else "no reason was given"
+    async def _end_refused(self, error: ModelError | None) -> JobEnd:
+        """End a job that the provider refused whole, of which nothing is paid."""
+        reason = self.queue.source.redact(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
-            return await self._too_large(error)
-        message = f"{self.job.label} was refused: {said}. To send its requests live: {BATCH_OFF}"
-        await self._index.lose(self.job.tag, message)
+            return await self._split(error)
+        message = f"{self.job.label} was refused: {reason}. To send its requests live: {BATCH_OFF}"
+        await self._index.mark_lost(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound | Unmade):
             await self.queue.refuse(message)
-        self._end()
+        self._forget_job()
         self._tell(message)
         return JobEnd.LOST
 
-    async def _nameless(self, job_id: str) -> JobEnd:
+    async def _end_without_id(self, job_id: str) -> JobEnd:
         """Drop a job whose id is unusable: it exists, but its cost will never be known."""
-        named = self.queue.source.reported(repr(job_id[:80]))
+        named = self.queue.source.redact(repr(job_id[:80]))
         message = f"{self.job.label} is lost: its host returned {named}, not an id. It may have been paid"
-        self._results.give_up()
-        await self._index.lose(self.job.tag, message)
+        self._results.book_as_lost()
+        await self._index.mark_lost(self.job.tag, message)
         await self.queue.refuse(f"{message}. To send requests live: {BATCH_OFF}")
-        self._index.forget(self.job.tag)
+        self._index.remove_job(self.job.tag)
         self._tell(message)
         return JobEnd.LOST
 
     async def _give_up(self, error: ModelError) -> JobEnd:
         """Abandon the job, whatever its provider does: its cost will never be known."""
-        self._results.give_up()
-        await self._index.release(self.job.tag)
-        self._index.forget(self.job.tag)
+        self._results.book_as_lost()
+        await self._index.release_waiting(self.job.tag)
+        self._index.remove_job(self.job.tag)
         self._tell(
-            f"{self.job.label} is given up ({self.queue.source.reported(str(error))}): it may have been "
+            f"{self.job.label} is given up ({self.queue.source.redact(str(error))}): it may have been "
             "paid, and counts as perhaps spent"
         )
         return JobEnd.RELEASED
 
-    async def _release(self) -> JobEnd:
-        await self._index.release(self.job.tag)
-        self._end()
+    async def _release_requests(self) -> JobEnd:
+        await self._index.release_waiting(self.job.tag)
+        self._forget_job()
         return JobEnd.RELEASED
 
-    def _end(self) -> None:
+    def _forget_job(self) -> None:
         """Forget a job that never came about; release its permits and money."""
         meter = self.queue.source.meter
         meter.settle_job(self.job.tag, meter.open_bill())
-        self._index.forget(self.job.tag)
+        self._index.remove_job(self.job.tag)
 
-    def _left(self, error: ModelError) -> JobEnd:
-        self.job.note = self.queue.source.reported(str(error))
+    def _leave_on_list(self, error: ModelError) -> JobEnd:
+        self.job.note = self.queue.source.redact(str(error))
         if self._mode is BatchMode.CANCEL:
             self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
         elif isinstance(error, NotFound):
@@ -564,12 +545,12 @@ class BatchJobRunner:
         self._tell(f"{self.job.label} is left as it is: {self.job.note}")
         return JobEnd.LEFT
 
-    def _note(self, error: ModelError) -> None:
+    def _report_retry(self, error: ModelError) -> None:
         """Report a failure that is retried, once until something succeeds."""
-        self.job.note = self.queue.source.reported(str(error))
+        self.job.note = self.queue.source.redact(str(error))
         _log.info("%s: %s", self.job.label, self.job.note)
-        if not self._is_troubled:
-            self._is_troubled = True
+        if not self._has_reported:
+            self._has_reported = True
             self._tell(f"{self.job.label}: {self.job.note}; trying again")
 
 
@@ -579,8 +560,8 @@ def _is_id(job_id: str) -> bool:
     return job_id.isprintable() and "\\" not in job_id and not {"", ".", ".."}.intersection(parts)
 
 
-def _unknown(job: PendingJob) -> str:
-    """Results that are missing though their requests may have been carried out, in words."""
+def _describe_unknown(job: PendingJob) -> str:
+    """Describe missing results whose requests may have been processed."""
     damage = f" ({job.damage})" if job.damage else ""
     return (
         f"{pluralize(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "

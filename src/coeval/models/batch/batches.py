@@ -1,4 +1,4 @@
-"""All batch jobs of a folder: submitted as they fill, watched, collected, given up; and the model that waits
+"""All batch jobs of a folder (submitted as they fill, polled, collected, given up), and the model that waits
 for them."""
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from coeval.core.model import (
 )
 from coeval.core.records import CallId, Completion, Purpose, Request
 from coeval.models.address import ModelAddress, resolve_address
-from coeval.models.batch.batch_api import BatchJob, batch_maker, cancel_job
+from coeval.models.batch.batch_api import BatchJob, cancel_job, load_batch_maker
 from coeval.models.batch.batch_index import (
     BatchIndex,
     BatchOutcome,
@@ -60,25 +60,16 @@ if TYPE_CHECKING:
     from coeval.models.batch.batch_http import BatchHttp
 
 
-# A start that does not wait for jobs ends once each was looked at, of which nothing wakes it.
+# Polling interval of a start that ends once each job was checked, which wakes nobody.
 _LOOK_S = 0.1
 
 
 class Batches:
-    """Made when a session begins; `queue` for each model that is batched, then `take_up` what an earlier
-    start has left. `more` is the end of a round, `aclose` of the session: jobs go on at their providers.
+    """The batch jobs of a session: `open_queue` for each batched model, then `resume_jobs` of earlier starts.
+    `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers.
 
-    Parameters
-    ----------
-    folder, jobs:
-        where requests and results lie, and the list of jobs: see `BatchIndex`.
-    tell:
-        told in a sentence what becomes of jobs.
-
-    Raises
-    ------
-    StoreError
-        what an earlier start has left cannot be read.
+    ``folder`` and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job.
+    Raises StoreError: what an earlier start left cannot be read.
     """
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
@@ -88,70 +79,69 @@ class Batches:
         self._queues: dict[str, BatchQueue] = {}
         self._runners: dict[asyncio.Task[JobEnd], BatchJobRunner] = {}
         self._woken = asyncio.Event()
-        self._news = False
+        self._has_results = False
         self._usable: list[str] = []
-        self._short: list[PendingJob] = []
+        self._short_jobs: list[PendingJob] = []
         self._failure: BaseException | None = None
         self.when_one_ends: Callable[[], None] = lambda: None
-        """Called when a job is looked after no more."""
+        """Called when a job's runner has ended."""
 
     def __contains__(self, name: str) -> bool:
-        """Whether a model is asked by jobs, or was: what is in them is not asked for twice."""
+        """Check whether a model has batched phases, or had: what is in jobs is not requested twice."""
         return bool(self.parked_phases(name)) or any(job.name == name for job in self.index.jobs)
 
     def parked_phases(self, name: str) -> frozenset[Purpose]:
-        """The phases in which requests of a model are put into jobs from now on."""
+        """Return the phases in which a model's requests are put into jobs."""
         return self._batching.phases.get(name, frozenset())
 
     @property
-    def asks(self) -> bool:
-        """Whether anything is asked of models, by jobs or live."""
-        return self._batching.mode.asks
+    def calls_models(self) -> bool:
+        """Check whether this session calls models, by jobs or live."""
+        return self._batching.mode.calls_models
 
-    def queue(self, source: Source) -> BatchQueue:
-        """Where a model's requests are parked."""
-        queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit)
+    def open_queue(self, source: Source) -> BatchQueue:
+        """Open the queue that parks a model's requests."""
+        queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit_file)
         return queue
 
-    async def take_up(self) -> None:
-        """Go on with the jobs that an earlier start has left, of models that are here now."""
+    async def resume_jobs(self) -> None:
+        """Resume the jobs of earlier starts whose models are open now."""
         self.begin_round()
         for job in self.index.jobs:
             queue = self._queues.get(job.name)
             if job.state == "collected" or queue is None:
                 continue
-            # the account may not have it: then nothing was sent
+            # A job missing in the account was never sent.
             if job.tag not in queue.source.meter.open_jobs() and job.id is None:
-                await self.index.release(job.tag)
-                self.index.forget(job.tag)
+                await self.index.release_waiting(job.tag)
+                self.index.remove_job(job.tag)
                 continue
-            self._carry(queue, job, fresh=False)
+            self._start_runner(queue, job, fresh=False)
 
-    def jobs(self) -> list[PendingJob]:
-        """Those that are not collected."""
+    def list_uncollected(self) -> list[PendingJob]:
         return [job for job in self.index.jobs if job.state != "collected"]
 
-    def short(self) -> list[PendingJob]:
-        """Jobs collected since this was last called of which results are missing that may have been paid."""
-        found, self._short = self._short, []
-        return found
+    def pop_short_jobs(self) -> list[PendingJob]:
+        """Return, once, the collected jobs that lack results which may have been paid."""
+        jobs, self._short_jobs = self._short_jobs, []
+        return jobs
 
     def begin_round(self) -> None:
-        """What has been collected by now can be made records of."""
-        self._news = False
+        """Begin a round, in which records are made of what has been collected."""
+        self._has_results = False
         self._usable = [job.tag for job in self.index.jobs if job.state == "collected"]
         for queue in self._queues.values():
             queue.begin_round()
 
-    def submit(self, name: str | None = None) -> None:
-        """Make jobs of what is parked: of one model, or of all."""
+    def submit_parked(self, name: str | None = None) -> None:
+        """Submit what is parked, for one model or all."""
         for queue in self._queues.values():
             if name in (None, queue.source.name):
                 queue.close_file()
 
-    def free_money(self) -> Held:
-        """Requests wait for money that others hold who are parked: submit these, unless they are few and jobs
-        that hold more are under way. What may be waited for."""
+    def submit_for_money(self) -> Held:
+        """Submit parked requests that hold money others wait for, unless they are few and running jobs hold
+        more. Return how long the rest stays held."""
         under_way = sum(runner.job.requests for runner in self._runners.values())
         for queue in self._queues.values():
             if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
@@ -161,19 +151,16 @@ class Batches:
         waits = self._batching.mode is BatchMode.WAIT and bool(self._runners)
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
-    def clear(self) -> None:
-        """All that could be made of what the last round began with is on disk."""
-        self.index.clear(self._usable)
+    def remove_recorded(self) -> None:
+        """Remove the jobs that the last round began with: their records are on disk."""
+        self.index.remove_jobs(self._usable)
 
-    async def more(self) -> bool:
-        """Submit what is parked and wait until something has come back; False where nothing will. Where
-        nobody wants to wait for it, only until each job is submitted and has been looked at.
-
-        Raises StoreError: the disk refuses.
-        """
+    async def wait_for_results(self) -> bool:
+        """Submit what is parked, and wait for results; False if none will come. In a mode that does not wait,
+        return once each job was submitted and checked. Raises StoreError: the disk refuses."""
         wait = self._batching.mode is BatchMode.WAIT
-        self.submit()
-        while not self._news and self._failure is None and self._runners:
+        self.submit_parked()
+        while not self._has_results and self._failure is None and self._runners:
             if not wait and all(runner.looked for runner in self._runners.values()):
                 break
             self._woken.clear()
@@ -181,21 +168,21 @@ class Batches:
                 await asyncio.wait_for(self._woken.wait(), None if wait else _LOOK_S)
         if self._failure is not None:
             raise self._failure
-        return self._news
+        return self._has_results
 
     async def aclose(self) -> None:
-        """Look after nothing any more; what is in no job is forgotten."""
+        """Stop polling; forget requests that are in no job."""
         for queue in self._queues.values():
-            queue.drop()
+            queue.discard()
         for task in self._runners:
             task.cancel()
         await asyncio.gather(*self._runners, return_exceptions=True)
-        with suppress(StoreError):  # when each was looked at last is information only
+        with suppress(StoreError):  # the time of the last check is only informative
             self.index.jobs.write()
         self.index.close()
 
-    def _submit(self, queue: BatchQueue, file: ParkedFile) -> None:
-        """Write down that a job is about to be submitted, then have it carried."""
+    def _submit_file(self, queue: BatchQueue, file: ParkedFile) -> None:
+        """Record a job before it is submitted, then start its runner."""
         source = queue.source
         job = PendingJob(
             tag=file.tag,
@@ -212,32 +199,32 @@ class Batches:
         )
         self.index.jobs.put(job)
         source.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
-        self._carry(queue, job, fresh=True)
+        self._start_runner(queue, job, fresh=True)
 
-    def _carry(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
-        def busy() -> bool:
+    def _start_runner(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
+        def has_other_jobs() -> bool:
             others = (runner.job for runner in self._runners.values() if runner.queue is queue)
             return any(other is not job and other.state == "submitted" for other in others)
 
-        runner = BatchJobRunner(queue, job, self._batching, self._tell, busy)
+        runner = BatchJobRunner(queue, job, self._batching, self._tell, has_other_jobs)
         task = asyncio.get_running_loop().create_task(runner.run(fresh=fresh))
         self._runners[task] = runner
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._finish_runner)
 
-    def _ended(self, task: asyncio.Task[JobEnd]) -> None:
+    def _finish_runner(self, task: asyncio.Task[JobEnd]) -> None:
         job = self._runners.pop(task).job
         if task.cancelled():
             return
         if (error := task.exception()) is not None:
             self._failure = self._failure or error
         elif task.result() is not JobEnd.LEFT:
-            self._news = True
-            self._short += [job] if job.unknown else []
+            self._has_results = True
+            self._short_jobs += [job] if job.unknown else []
         self._woken.set()
         self.when_one_ends()
 
 
-# --- Batch jobs cancelled, and given up, by whoever does not know what they are for
+# --- Jobs cancelled or given up without their models
 
 
 async def cancel_jobs(
@@ -248,12 +235,12 @@ async def cancel_jobs(
     *,
     gives_up: bool = False,
 ) -> int:
-    """Ask each job's provider to do no more of it; how many could not be cancelled, and stay. What a job has
-    done by then is collected by whoever submitted it. One that its provider knows no more, or that was to be
-    cancelled before, is given up, as all are that somebody ``gives_up``: it leaves the list of the folder,
-    which nobody else writes meanwhile, and counts as perhaps spent. ``tell`` is told what became of each.
+    """Ask each job's provider to cancel it; return how many could not be cancelled, and stay. Whoever
+    submitted a job collects what it has done.
 
-    Raises StoreError: the folder cannot be read or written.
+    A job that its provider does not know, or that was to be cancelled before, is given up, as all are if
+    ``gives_up``: it leaves the folder's list, which nobody else writes meanwhile, and counts as perhaps
+    spent. ``tell`` gets a sentence on each. Raises StoreError: the folder cannot be read or written.
     """
     left = 0
     for job in jobs:
@@ -262,7 +249,7 @@ async def cancel_jobs(
         before, job.note = job.cancelled, ""
         gone = gives_up or before == "accepted"
         try:
-            await _cancel(job, keys)
+            await _cancel_at_provider(job, keys)
         except NotFound:
             gone, job.note = True, "its provider knows it no more"
         except (ModelError, UsageError) as error:
@@ -272,23 +259,23 @@ async def cancel_jobs(
             job.cancelled = "accepted"
             tell(f"{job.label} is being cancelled")
         if gone:
-            _give_up(job, folder)
+            _book_as_uncertain(job, folder)
             why = f" ({job.note})" if job.note else ""
             tell(f"{job.label} is given up{why}: it may have been paid, and counts as perhaps spent")
             continue
         if job.note:
             tell(f"{job.label} is left as it is: {job.note} --cancel-batches, given once more, gives it up.")
             left += 1
-        _index(folder).jobs.put(job)
+        _open_index(folder).jobs.put(job)
     return left
 
 
-def _index(folder: RunDir) -> BatchIndex:
+def _open_index(folder: RunDir) -> BatchIndex:
     return BatchIndex(folder.batches, folder.pending_batches)
 
 
-def _give_up(job: PendingJob, folder: RunDir) -> None:
-    """Take it off the list; all that was held for it is perhaps spent."""
+def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
+    """Remove a job from the list, and book all that was held for it as perhaps spent."""
     accounts = AccountFile(folder.usage)
     accounts.load()
     row = accounts.rows.get(job.name)
@@ -296,14 +283,11 @@ def _give_up(job: PendingJob, folder: RunDir) -> None:
         row.booked.append(job.tag)
         row.uncertain_usd += account.usd
         accounts.write()
-    _index(folder).forget(job.tag)
+    _open_index(folder).remove_job(job.tag)
 
 
-async def _cancel(job: PendingJob, keys: Keys) -> None:
-    """
-    Raises ModelError: its provider does not cancel it; UsageError: it cannot be asked: there is no key, or
-    nobody knows whether it was submitted.
-    """
+async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
+    """Ask a job's provider to cancel it. Raises ModelError: it refuses; UsageError: no key or job id."""
     if job.id is None:
         raise UsageError("whether it was submitted is not known")
     if job.interface not in HOSTS:
@@ -317,55 +301,55 @@ async def _cancel(job: PendingJob, keys: Keys) -> None:
 
     http = BatchHttp(endpoint, explain=address.dialect.explain)
     try:
-        await cancel_job(batch_maker(host)(http, spec, address.settings), job.id)
+        await cancel_job(load_batch_maker(host)(http, spec, address.settings), job.id)
     finally:
         await http.aclose()
 
 
-# --- A hosted model of which some phases are asked by batch jobs, and the others live
+# --- A hosted model with some phases in batch jobs, the others live
 
 
 class BatchedModel(HostedModel):
-    """Asks as a `HostedModel` does: the same bodies, what the host refuses left out of them, errors by the
-    same names. But a request of a phase that is batched is parked for the next job, which raises Pending,
-    and answered from what jobs have brought when it is asked again.
+    """A hosted model some of whose phases go by batch jobs. Their requests are parked for the next job, which
+    raises Pending, and answered from collected results when they are made again.
 
-    Its id holds what it is about and its body: an answer is never taken for that to another question.
+    Bodies and errors are those of live requests. A request's id hashes its `CallId` and body: no answer
+    can be taken for another request's.
     """
 
-    def join(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
-        """Park requests with ``batches``, by what is to be closed in the end.
-
-        Raises UsageError: the host's batches need a setting that is not there.
-        """
+    def join_batches(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
+        """Park requests with ``batches``; return the HTTP client to close in the end. Raises UsageError: the
+        host's batches need a setting that is missing."""
         from coeval.models.batch.batch_http import BatchHttp
 
         spec, endpoint = address.spec, self._endpoint
         http = BatchHttp(endpoint, explain=address.dialect.explain)
         self._meter = meter
-        self._asks = batches.asks
+        self._calls_models = batches.calls_models
         self._parked = batches.parked_phases(spec.name)
         self._plain_host = address.host
         self._bodies = [HostRefusals()]
-        self._remember(bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies)
-        self._queue = batches.queue(
+        self._restore_refusals(
+            bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies
+        )
+        self._queue = batches.open_queue(
             Source(
                 name=spec.name,
                 interface=spec.interface,
                 model=spec.model,
                 endpoint=endpoint.url,
-                api=batch_maker(address.host)(http, spec, address.settings),
+                api=load_batch_maker(address.host)(http, spec, address.settings),
                 meter=meter,
-                read=self._read,
+                read=self._read_outcome,
                 bodies=lambda: list(self._bodies),
-                reported=lambda text: http.redactor.redact_message(text),
-                keyless=_keyless(address),
+                redact=lambda text: http.redactor.redact_message(text),
+                keyless=_describe_missing_key(address),
             )
         )
         return http
 
     async def is_listed(self) -> bool:
-        """As a `HostedModel`; one that is served in batches only is taken for listed where jobs can be."""
+        """Check the list as `HostedModel`; one served in batches only is listed if jobs can be made."""
         api = self._queue.source.api
         if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
             return await super().is_listed()
@@ -375,90 +359,89 @@ class BatchedModel(HostedModel):
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.purpose not in BATCH_PHASES or request.call is None:
             return super().complete(request)
-        return self._ask(request)  # what jobs hold is asked in no order: none goes ahead
+        return self._complete_once(request)  # a job has no order in which one request could go first
 
-    def _uncached(self, request: Request) -> Request:
-        """As it is: the body is what its answer is found by."""
+    def _bypass_cache(self, request: Request) -> Request:
+        """Leave the body alone: its answer is found by it."""
         return request
 
-    def _remember(self, earlier: Iterable[HostRefusals]) -> None:
-        """Take over what the host had refused when earlier starts wrote requests down."""
+    def _restore_refusals(self, earlier: Iterable[HostRefusals]) -> None:
+        """Restore what the host had refused when earlier starts parked requests."""
         for refusals in earlier:
             if refusals not in self._bodies:
                 self._bodies.append(refusals)
-        self._rejected.update(name for refusals in self._bodies for name in refusals.schemas)
-        self._unknown.update(name for refusals in self._bodies for name in refusals.fields)
+        self._refused_schemas.update(name for refusals in self._bodies for name in refusals.schemas)
+        self._refused_fields.update(name for refusals in self._bodies for name in refusals.fields)
         if any(refusals.limit_renamed for refusals in self._bodies):
             self._limit_renamed = True
             self._host = self._plain_host.with_other_limit_field(self._spec.model)
 
-    async def _ask(self, request: Request) -> Completion:
-        """As a `HostedModel`; what a job brought, or holds, counts whatever the host has refused since."""
+    async def _complete_once(self, request: Request) -> Completion:
+        """Complete as `HostedModel`, but prefer what a job brought, whatever the host has refused since."""
         if request.purpose in BATCH_PHASES and request.call is not None:
             now = HostRefusals(
-                tuple(sorted(self._rejected)), tuple(sorted(self._unknown)), self._limit_renamed
+                tuple(sorted(self._refused_schemas)), tuple(sorted(self._refused_fields)), self._limit_renamed
             )
             if now not in self._bodies:
                 self._bodies.append(now)
             for refusals in self._bodies if len(self._bodies) > 1 else ():
-                found = self._answered_under(refusals, request.call, request)
-                if found is not None:
-                    return found
-        return await super()._ask(request)
+                completion = self._find_answer_under(refusals, request.call, request)
+                if completion is not None:
+                    return completion
+        return await super()._complete_once(request)
 
-    def _answered_under(self, refusals: HostRefusals, about: CallId, request: Request) -> Completion | None:
-        """The answer that jobs have brought to a request as it was made while that was refused.
-
-        Raises Gap: it waits, or its job ended without it.
-        """
-        held = self._rejected, self._unknown, self._host
-        self._rejected, self._unknown = set(refusals.schemas), set(refusals.fields)
+    def _find_answer_under(
+        self, refusals: HostRefusals, about: CallId, request: Request
+    ) -> Completion | None:
+        """Find the answer to a request as encoded under earlier refusals; Gap if it waits or is lost."""
+        refused = self._refused_schemas, self._refused_fields, self._host
+        self._refused_schemas, self._refused_fields = set(refusals.schemas), set(refusals.fields)
         renamed = self._plain_host.with_other_limit_field(self._spec.model)
         self._host = renamed if refusals.limit_renamed else self._plain_host
         try:
-            sent, dropped = self._without_unknown(request)
-            structured = request.schema is not None and request.schema.name not in self._rejected
+            sent, dropped = self._drop_refused(request)
+            structured = request.schema is not None and request.schema.name not in self._refused_schemas
             body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
         except ModelError:
             return None  # no such body could be made
         finally:
-            self._rejected, self._unknown, self._host = held
-        outcome = self._queue.index.outcome(_identity(about, body))
+            self._refused_schemas, self._refused_fields, self._host = refused
+        outcome = self._queue.index.find_outcome(_hash_request(about, body))
         if outcome is None or outcome.completion is None:
             return None
         completion = mark_cut_by_window(outcome.completion, min_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, attempts=1, dropped=dropped)
 
-    def _tries_at_once(self, request: Request) -> bool:
+    def _answers_soon(self, request: Request) -> bool:
         return request.purpose not in self._parked
 
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
         about = request.call
         if about is None or request.purpose not in BATCH_PHASES:
             return await super()._send(request, body, call)
-        key = _identity(about, body)
+        key = _hash_request(about, body)
         queue = self._queue
-        outcome = queue.index.outcome(key)
+        outcome = queue.index.find_outcome(key)
         if outcome is not None:
             if outcome.completion is not None:
                 return Answered(outcome.completion, outcome.completion.latency_s, 1)
-            raise outcome.error.error() if outcome.error is not None else ModelError("nothing came of it")
-        if not self._asks:
+            raise (
+                outcome.error.make_error() if outcome.error is not None else ModelError("nothing came of it")
+            )
+        if not self._calls_models:
             raise Draining("only what batch jobs have brought is made records of")
-        if request.purpose not in self._parked or (about.attempt > 0 and queue.may_be_live()):
+        if request.purpose not in self._parked or (about.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
-            queue.index.keep_live(BatchOutcome(key.hex(), answered.value))
+            queue.index.store_live(BatchOutcome(key.hex(), answered.value))
             return answered
-        await self._park(key, request, body)
+        await self._park_request(key, request, body)
         raise Pending(f"{about} waits for a batch job")
 
-    async def _park(self, key: bytes, request: Request, body: bytes) -> None:
-        """Hold what the request takes of ceilings and budgets, and write it down for the next job.
-
-        Raises Gap: that is not allowed, or no more jobs are made of this model.
-        """
+    async def _park_request(self, key: bytes, request: Request, body: bytes) -> None:
+        """Hold a request's permit and money, and write it to the file of the next job. Raises Gap: a quota or
+        budget does not allow it, or no more jobs are made of this model."""
         queue = self._queue
-        queue.heed_refusal()
+        queue.raise_if_refused()
         usd = 0.0
         if self._priced:
             tokens = max_answer_tokens(request.sampling, self._spec)
@@ -467,21 +450,21 @@ class BatchedModel(HostedModel):
         if waiting is not None:
             await waiting
             try:
-                queue.heed_refusal()
+                queue.raise_if_refused()
             except Gap:
                 self._meter.unpark(usd)
                 raise
         queue.park(key, body, request.purpose, usd)
 
-    def _read(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:
-        """What came of a request of a job, as it would be read live; priced and freed of credentials."""
+    def _read_outcome(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:
+        """Decode the outcome of a request in a job as live replies are, priced and redacted."""
         redactor = self._endpoint.redactor
         where = f"a batch of {self.name}"
         try:
             if 200 <= status < 300:
                 completion = mark_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.add_batch_price(completion.usage)
-                completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._most)
+                completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._max_bytes)
                 return BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:
@@ -494,17 +477,17 @@ class BatchedModel(HostedModel):
             if error.usage is not None:
                 error.usage = self._meter.add_batch_price(error.usage)
         error.args = (self._endpoint.redact_message(str(error)),)
-        return BatchOutcome(custom_id, error=StoredError.of(error))
+        return BatchOutcome(custom_id, error=StoredError.from_error(error))
 
 
-def _keyless(address: ModelAddress) -> str:
-    """Where a key may stand, for one who has none; empty where there is one, or none is meant to be."""
+def _describe_missing_key(address: ModelAddress) -> str:
+    """Say where a key is looked for, if none was found and one is expected; else ''."""
     if address.signer is not None or not address.host.key_env:
         return ""
     variables = " or ".join(address.host.key_env)
     return f"no key was sent, as there is no {variables} in the environment and none in a key file"
 
 
-def _identity(about: CallId, body: bytes) -> bytes:
-    """16 bytes that no other request has: another body is another question."""
+def _hash_request(about: CallId, body: bytes) -> bytes:
+    """Return a request's unique id of 16 bytes: another body is another request."""
     return blake2b(about.custom_id.encode() + body, digest_size=16).digest()

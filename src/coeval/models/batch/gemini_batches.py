@@ -1,7 +1,7 @@
-"""The Gemini API's batches: a file of requests is uploaded, a job made of it, and its results are a file.
+"""The Gemini API's batches: requests are uploaded as a file, and a job's results are a file.
 
 Source: Google's reference of `batches` and `files` (v1beta) and its guide to the Batch API, November 2026,
-and what `google-genai` sends. A job expires after two days, and of an expired one there is nothing.
+and what `google-genai` sends. A job expires after two days, without any results.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from coeval.models.batch.batch_api import (
     BatchReply,
     BatchState,
     DamagedResult,
-    answered_reply,
-    before_the_job,
     download_results,
+    make_answered_reply,
+    raise_as_unmade,
 )
 from coeval.models.batch.batch_http import BatchHttp, read_answer
 from coeval.models.dialects.gemini import explain, generate_path
@@ -33,7 +33,7 @@ from coeval.models.transport.faults import error_from_status, excerpt
 
 # --- States and errors of Google's batch interfaces
 
-# Every other word is of a job that goes on.
+# Any other state is of a running job.
 _STATES: Mapping[str, BatchState] = {
     "SUCCEEDED": "ended",
     "PARTIALLY_SUCCEEDED": "expired",
@@ -45,7 +45,7 @@ _STATES: Mapping[str, BatchState] = {
 
 # `google.rpc.Code.CANCELLED`.
 _CANCELLED = 1
-# google.rpc.Code, and the HTTP status that the API answers with where it is asked live.
+# google.rpc.Code, and the HTTP status of the same error in live replies.
 _CODES: Mapping[int, tuple[str, int]] = {
     2: ("UNKNOWN", 500),
     3: ("INVALID_ARGUMENT", 400),
@@ -66,50 +66,49 @@ _CODES: Mapping[int, tuple[str, int]] = {
 
 
 class GoogleError(msgspec.Struct, frozen=True):
-    """google.rpc.Status; ``code`` is one of google.rpc.Code, or an HTTP status."""
+    """A google.rpc.Status; ``code`` is a google.rpc.Code or an HTTP status."""
 
     code: int = 2
     message: str = ""
     details: list[msgspec.Raw] | None = None
 
 
-def state_of(word: str) -> BatchState:
-    """``JOB_STATE_…`` or ``BATCH_STATE_…``."""
+def map_state(word: str) -> BatchState:
+    """Map ``JOB_STATE_…`` or ``BATCH_STATE_…`` to a state."""
     return _STATES.get(word.partition("_STATE_")[2], "running")
 
 
-def job_error(error: GoogleError, redactor: Redactor) -> ModelError:
-    """Why a job failed; its words without credentials."""
-    status, body = _as_live(error)
-    found: ModelError = error_from_status(status, b"", "", redactor)
+def make_job_error(error: GoogleError, redactor: Redactor) -> ModelError:
+    """Make the error for why a job failed, redacted."""
+    status, body = _encode_as_live(error)
+    mapped: ModelError = error_from_status(status, b"", "", redactor)
     if isinstance(explain(status, body, redactor), AccessDenied):
-        found = AccessDenied("")
-    found.args = (excerpt(error.message, redactor) or "Google gives no reason",)
-    found.status = None  # nobody was answered with it
-    return found
+        mapped = AccessDenied("")
+    mapped.args = (excerpt(error.message, redactor) or "Google gives no reason",)
+    mapped.status = None  # no reply had it
+    return mapped
 
 
-def failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
-    """What became of a request that failed, as it would have been answered live. One that was cancelled was
-    never carried out."""
+def make_failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
+    """Make a failed request's reply, as if it had been sent live; a cancelled one was never processed."""
     if error.code == _CANCELLED:
         return BatchReply(custom_id, None, msgspec.json.encode(error))
-    return BatchReply(custom_id, *_as_live(error))
+    return BatchReply(custom_id, *_encode_as_live(error))
 
 
-def _as_live(error: GoogleError) -> tuple[int, bytes]:
-    """The status and the body that the API answers with where it is asked live."""
+def _encode_as_live(error: GoogleError) -> tuple[int, bytes]:
+    """Return the status and body of the same error in live replies."""
     name, status = _CODES.get(error.code, ("", error.code if 400 <= error.code < 600 else 500))
     reported = {"message": error.message, "status": name, "details": error.details or []}
     return status, msgspec.json.encode({"error": {"code": status, **reported}})
 
 
-# Jobs are listed with their answers where these came back in one piece, as other programs' may.
+# Small, since jobs of other programs may be listed with all their answers.
 _PAGE = 10
 
 
 class _BatchStats(msgspec.Struct, rename="camel", frozen=True):
-    """JSON has texts for 64-bit numbers; each is None where it is not known."""
+    """Counts of requests. JSON has 64-bit numbers as text; None: unknown."""
 
     request_count: str | int | None = 0
     successful_request_count: str | int | None = 0
@@ -128,7 +127,7 @@ class _BatchMetadata(msgspec.Struct, rename="camel", frozen=True):
 
 
 class _Operation(msgspec.Struct, frozen=True):
-    """A batch, as google.longrunning tells of one."""
+    """A batch, as a google.longrunning operation."""
 
     name: str
     metadata: _BatchMetadata = _BatchMetadata()
@@ -176,45 +175,44 @@ class GeminiBatches:
         return b'{"key":"%b","request":%b}\n' % (custom_id.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
-        with before_the_job():
-            given = {"fileName": await self._uploaded(job)}
-        needed = {"batch": {"displayName": job.name, "inputConfig": given}}
+        with raise_as_unmade():
+            input_config = {"fileName": await self._upload(job)}
+        needed = {"batch": {"displayName": job.name, "inputConfig": input_config}}
         reply = await self._http.send("POST", self._create_path, msgspec.json.encode(needed))
         return read_answer(reply.body, _Operation, "a batch").name
 
     async def find(self, job: BatchJob) -> str | None:
-        """By the name, which is made of the tag."""
-        pages = self._http.pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken")
+        """Find a batch by its name, which contains the tag."""
+        pages = self._http.read_pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken")
         async for page in pages:
-            for found in page.operations:
-                if found.metadata.display_name == job.name and found.name not in job.others:
-                    return found.name
+            for batch in page.operations:
+                if batch.metadata.display_name == job.name and batch.name not in job.others:
+                    return batch.name
         return None
 
     async def check(self, job_id: str) -> BatchProgress:
-        batch = await self._batch(job_id)
+        batch = await self._read_batch(job_id)
         word, stats = batch.metadata.state, batch.metadata.batch_stats or _BatchStats(None, None, None)
-        total, done, failed = map(_int64, msgspec.structs.astuple(stats))
-        state = state_of(word)
-        why = job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
+        total, done, failed = map(_parse_count, msgspec.structs.astuple(stats))
+        state = map_state(word)
+        why = make_job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
         return BatchProgress(state, word, total, done, failed, why)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        output = (await self._batch(job_id)).output
+        output = (await self._read_batch(job_id)).output
         if output.responses_file:
             path = f"/{quote(output.responses_file)}:download?alt=media"
-            async for reply in download_results(self._http, path, into, _reply):
+            async for reply in download_results(self._http, path, into, _parse_reply):
                 yield reply
 
     async def cancel(self, job_id: str) -> None:
         await self._http.send("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
 
-    async def _batch(self, job_id: str) -> _Operation:
+    async def _read_batch(self, job_id: str) -> _Operation:
         return await self._http.read(f"/{quote(job_id)}", _Operation, "a batch")
 
-    async def _uploaded(self, job: BatchJob) -> str:
-        """The name of the job's file at Google, where it stays for two days: an address for it is asked for,
-        and the file sent there."""
+    async def _upload(self, job: BatchJob) -> str:
+        """Upload a job's file to the URL that Google returns; return its name, valid for two days."""
         above, _, version = self._http.url.rpartition("/")
         started = await self._http.send(
             "POST",
@@ -236,17 +234,17 @@ class GeminiBatches:
         return read_answer(reply.body, _Uploaded, "an uploaded file").file.name
 
 
-def _int64(reported: str | int | None) -> int | None:
+def _parse_count(reported: str | int | None) -> int | None:
     try:
         return number if reported is not None and (number := int(reported)) >= 0 else None
     except ValueError:
         return None
 
 
-def _reply(result: bytes) -> BatchReply:
+def _parse_reply(result: bytes) -> BatchReply:
     reported = _read_result(result)
     if not reported.key:
         raise Unreadable("it names no request")
     if reported.error is not None:
-        return failed_reply(reported.key, reported.error)
-    return answered_reply(reported.key, reported.response)
+        return make_failed_reply(reported.key, reported.error)
+    return make_answered_reply(reported.key, reported.response)

@@ -1,4 +1,4 @@
-"""``pending_batches.json``: the batch jobs of a folder, written down before their providers are told."""
+"""``pending_batches.json``: a folder's batch jobs, written before providers receive them."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ disk, and kept until a record has been made of each."""
 
 
 class HostRefusals(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a host had refused of a model's requests when some of them were written down: schemas and fields
-    by name, and what it calls the limit on output. Bodies follow from it, and so the ids of requests."""
+    """What a host had refused of a model's requests when some were parked: schemas and fields by name, and
+    its name for the output limit. Bodies, and so the ids of requests, depend on it."""
 
     schemas: tuple[str, ...] = ()
     fields: tuple[str, ...] = ()
@@ -30,15 +30,15 @@ class HostRefusals(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PendingJob(msgspec.Struct, kw_only=True):
-    """One job. ``name`` is what the experiment calls its model, ``model`` what the provider does;
-    ``endpoint`` the base URL, without credentials; ``phases`` how many of its requests are of which phase.
+    """A job in the list. ``name`` is its model in the experiment, ``model`` at the provider; ``endpoint`` the
+    base URL, without credentials; ``phases`` counts its requests by phase.
 
-    ``shown`` is the provider's last word on it, ``total``, ``done`` and ``failed`` its counts, ``note`` what
-    became of it that is not as it should be; ``refused`` are the ids of attempts that the provider turned
-    away; ``bodies`` under which refusals of the host its bodies were made. Once it is collected, ``unknown``
-    counts the requests of which there is no result though they may have been carried out, and ``damage`` says
-    which results could not be read. ``cancelled`` says that its provider was asked to cancel it before, and
-    whether it took that up. Times are in seconds since 1970.
+    ``shown`` is the provider's last word on it; ``total``, ``done`` and ``failed`` its counts; ``note``
+    what went wrong. ``refused`` are the ids of attempts that the provider refused; ``bodies`` the host's
+    refusals under which its bodies were made. Once it is collected, ``unknown`` counts the requests
+    without a result that may have been processed, and ``damage`` says which results are unreadable.
+    ``cancelled``: its provider was asked to cancel it, and whether it accepted. Times are in seconds since
+    1970.
     """
 
     tag: str
@@ -67,7 +67,7 @@ class PendingJob(msgspec.Struct, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What it is called in messages."""
+        """Return the job's name in messages."""
         return f"batch {self.id or self.tag} of {self.name} ({pluralize(self.requests, 'request')})"
 
     def as_submitted(self, lines: Path, others: Iterable[str] = ()) -> BatchJob:
@@ -80,10 +80,8 @@ class _Content(msgspec.Struct):
 
 
 class JobList:
-    """The file, for the only process that writes it. A change counts when `write` has returned.
-
-    Raises StoreError: it is damaged, or cannot be read.
-    """
+    """``pending_batches.json``, for the only process that writes it. A change counts once `write` has
+    returned. Raises StoreError: it is damaged, or cannot be read."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -96,14 +94,11 @@ class JobList:
         return len(self._jobs)
 
     def put(self, *jobs: PendingJob) -> None:
-        """Write these down, and all others as they stand, before this returns.
-
-        Raises StoreError: the disk refuses.
-        """
+        """Add or replace jobs, and write the list. Raises StoreError: the disk refuses."""
         self._jobs |= {job.tag: job for job in jobs}
         self.write()
 
-    def take_out(self, *tags: str) -> None:
+    def remove(self, *tags: str) -> None:
         for tag in tags:
             self._jobs.pop(tag, None)
         self.write()
@@ -116,10 +111,7 @@ class JobList:
 
 
 def read_jobs(path: Path) -> list[PendingJob]:
-    """The jobs of a ``pending_batches.json``; none where there is no file.
-
-    Raises StoreError: it is damaged, or cannot be read.
-    """
+    """Read the jobs of a ``pending_batches.json``, none without a file; StoreError if it is damaged."""
     return read_json(path, _Content, missing=_Content()).jobs
 
 
@@ -127,7 +119,7 @@ def read_jobs(path: Path) -> list[PendingJob]:
 
 
 class PollPace(NamedTuple):
-    """How long to wait between two looks at a job: at first, and at most (seconds)."""
+    """The wait between two checks of a job: at first, and at most (seconds)."""
 
     first_s: float = 5.0
     longest_s: float = 60.0
@@ -158,7 +150,7 @@ class BatchMode(Enum):
     """it has them cancelled first, and then does as `FETCH`"""
 
     @property
-    def asks(self) -> bool:
+    def calls_models(self) -> bool:
         return self in (BatchMode.WAIT, BatchMode.SUBMIT)
 
 

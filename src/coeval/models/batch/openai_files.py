@@ -1,8 +1,8 @@
-"""Jobs made of files, at OpenAI, Azure OpenAI and Mistral: a file of requests is uploaded, a batch made of
-it, and its results are files again.
+"""Batch jobs made of files, at OpenAI, Azure OpenAI and Mistral: requests are uploaded as a file, and results
+are files again.
 
-Source: OpenAI's API reference (Files, Batch) and its guide to batches, November 2026. Hosts that copy it are
-asked the same at their own base URL.
+Source: OpenAI's API reference (Files, Batch) and its guide to batches, November 2026. Hosts that copy it
+are called the same way at their own base URL.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from coeval.models.batch.batch_api import (
     BatchReply,
     BatchState,
     DamagedResult,
-    before_the_job,
     download_results,
-    made_before,
+    is_made_before,
+    raise_as_unmade,
 )
 from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, read_answer
 from coeval.models.transport.faults import excerpt
@@ -50,20 +50,20 @@ _STATUS_OF_CODE: Mapping[str | None, int | None] = {
 }
 _NOT_READY = frozenset({"pending", "uploading", "running"})
 _UNUSABLE = frozenset({"error", "failed", "deleted"})
-# With pauses that double up to ten seconds, a file may take some nine minutes to be ready.
-_LOOKS: Final = 60
-# Small beside a batch's hours, and no burden on the host.
+# With pauses that double up to ten seconds, these take some nine minutes.
+_CHECKS: Final = 60
+# Short beside a batch's hours, and no load on the host.
 _LONGEST_PAUSE_S: Final = 10.0
 
 
 class BatchPaths(NamedTuple):
-    """Where an interface stands below a base URL: what comes before each path, and what each query has."""
+    """Paths of an interface below a base URL: a prefix of each path, and the query of each."""
 
     before: str = ""
     query: str = ""
 
-    def to(self, path: str, query: str = "") -> str:
-        """The path to ask at; it and ``query`` are quoted already."""
+    def make_path(self, path: str, query: str = "") -> str:
+        """Make a path; it and ``query`` are quoted already."""
         whole = "&".join(part for part in (self.query, query) if part)
         return f"{self.before}{path}" + (f"?{whole}" if whole else "")
 
@@ -93,11 +93,10 @@ _read_result = make_decoder(_Result)
 
 
 class FileBatches:
-    """What the jobs of an account have in common that are made of files; ``jobs`` is where they are below the
-    base URL."""
+    """What jobs made of files share; ``jobs`` is their path below the base URL."""
 
     request_url = "/v1/chat/completions"
-    """What lines and jobs name as the API that is asked, wherever the base URL leads to."""
+    """The API that lines and jobs name, whatever the base URL is."""
     jobs = "/batches"
 
     def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
@@ -106,25 +105,25 @@ class FileBatches:
         self._paths = self.paths(spec, settings)
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:  # noqa: ARG002
-        """Where files and jobs are, below the base URL."""
+        """Return the paths of files and jobs below the base URL."""
         return BatchPaths()
 
     async def cancel(self, job_id: str) -> None:
-        await self._http.send("POST", self._place(job_id, "/cancel"), b"{}", repeatable=True)
+        await self._http.send("POST", self._job_path(job_id, "/cancel"), b"{}", repeatable=True)
 
-    def _place(self, job_id: str, below: str = "") -> str:
-        return self._paths.to(f"{self.jobs}/{quote(job_id, safe='')}{below}")
+    def _job_path(self, job_id: str, below: str = "") -> str:
+        return self._paths.make_path(f"{self.jobs}/{quote(job_id, safe='')}{below}")
 
     async def _upload(self, lines: Path) -> str:
-        """The id of a file of requests, once the host can make a job of it.
+        """Upload a file of requests; return its id once the host can make a job of it.
 
-        A file that is uploaded and not used costs nothing: it may be sent twice.
+        An uploaded file that is not used costs nothing: it may be sent twice.
         """
         form = UploadForm({"purpose": "batch"}, lines)
-        reply = await self._http.send("POST", self._paths.to("/files"), form, repeatable=True)
+        reply = await self._http.send("POST", self._paths.make_path("/files"), form, repeatable=True)
         file = read_answer(reply.body, UploadedFile, "an uploaded file")
         pause_s = 0.5
-        for _ in range(_LOOKS):
+        for _ in range(_CHECKS):
             state = (file.status or "").lower()
             if state in _UNUSABLE:
                 raise BadRequest(f"the host cannot use the file of requests {file.id}: its status is {state}")
@@ -132,24 +131,25 @@ class FileBatches:
                 return file.id
             await self._http.pause(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
-            file = await self._about(file.id)
+            file = await self._read_file_info(file.id)
         raise ServerFault(f"the host has not read the file of requests {file.id} yet; its status is {state}")
 
-    async def _about(self, file_id: str) -> UploadedFile:
-        """What the host says of a file."""
-        return await self._http.read(self._file(file_id), UploadedFile, "a file")
+    async def _read_file_info(self, file_id: str) -> UploadedFile:
+        """Read what the host says of a file."""
+        return await self._http.read(self._file_path(file_id), UploadedFile, "a file")
 
-    async def _replies(self, into: Path, *file_ids: str | None) -> AsyncIterator[BatchReply | DamagedResult]:
-        """The lines of the files of results and of errors that there are; ``into`` is the folder that they
-        are put in."""
+    async def _read_results(
+        self, into: Path, *file_ids: str | None
+    ) -> AsyncIterator[BatchReply | DamagedResult]:
+        """Download the files of results and errors that exist into the folder ``into``; yield their lines."""
         for file_id in filter(None, file_ids):
             async for reply in download_results(
-                self._http, self._file(file_id, "/content"), into, read_result
+                self._http, self._file_path(file_id, "/content"), into, read_result
             ):
                 yield reply
 
-    def _file(self, file_id: str, below: str = "") -> str:
-        return self._paths.to(f"/files/{quote(file_id, safe='')}{below}")
+    def _file_path(self, file_id: str, below: str = "") -> str:
+        return self._paths.make_path(f"/files/{quote(file_id, safe='')}{below}")
 
 
 def read_result(line: bytes) -> BatchReply:
@@ -159,11 +159,13 @@ def read_result(line: bytes) -> BatchReply:
         return BatchReply(result.custom_id, result.response.status_code, bytes(result.response.body))
     if bytes(result.error) == b"null":
         raise Unreadable("it holds neither an answer nor an error")
-    return BatchReply(result.custom_id, _status(result.error), b'{"error":%s}' % bytes(result.error))
+    return BatchReply(
+        result.custom_id, _read_live_status(result.error), b'{"error":%s}' % bytes(result.error)
+    )
 
 
-def _status(error: msgspec.Raw) -> int | None:
-    """The status that an error without an answer would have had live; None where nothing was asked."""
+def _read_live_status(error: msgspec.Raw) -> int | None:
+    """Return the status that an error would have live; None if the request was never processed."""
     try:
         return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, UNKNOWN_ERROR)
     except Undecodable:
@@ -172,33 +174,33 @@ def _status(error: msgspec.Raw) -> int | None:
 
 # --- OpenAI's jobs
 
-# Every other word is of a job that goes on.
+# Any other status is of a running job.
 _STATES: Mapping[str, BatchState] = {
     "completed": "ended",
     "failed": "failed",
     "expired": "expired",
     "cancelled": "cancelled",
 }
-# Codes of a batch that was refused for what else is under way.
+# Codes of a batch refused because too much else is running.
 _NOT_NOW = ("token_limit_exceeded", "rate_limit_exceeded", "batch_limit_exceeded")
 
 
 class _JobCounts(msgspec.Struct, frozen=True):
-    """Azure tells none, by null, of a job that is being looked at."""
+    """Counts of requests. Azure sends null while it validates a job."""
 
     total: int | None = None
     completed: int | None = None
     failed: int | None = None
 
 
-class _Trouble(msgspec.Struct, frozen=True):
+class _JobError(msgspec.Struct, frozen=True):
     code: str | None = None
     message: str | None = None
     line: int | None = None
 
 
-class _Troubles(msgspec.Struct, frozen=True):
-    data: list[_Trouble] | None = None
+class _JobErrors(msgspec.Struct, frozen=True):
+    data: list[_JobError] | None = None
 
 
 class _Batch(msgspec.Struct, frozen=True):
@@ -210,7 +212,7 @@ class _Batch(msgspec.Struct, frozen=True):
     error_file_id: str | None = None
     metadata: dict[str, Any] | None = None
     request_counts: _JobCounts | None = None
-    errors: _Troubles | None = None
+    errors: _JobErrors | None = None
 
 
 class _BatchPage(msgspec.Struct, frozen=True):
@@ -223,11 +225,11 @@ class _BatchPage(msgspec.Struct, frozen=True):
 
 
 class _RefusedBatch(msgspec.Struct, frozen=True):
-    error: _Trouble
+    error: _JobError
 
 
 class OpenAiBatches(FileBatches):
-    """Batches of chat completions at one OpenAI-shaped host."""
+    """Batches of chat completions at one OpenAI-like host."""
 
     limits = BatchLimits(requests=50_000, bytes=200_000_000)
 
@@ -236,7 +238,7 @@ class OpenAiBatches(FileBatches):
         return b"%b%b}\n" % (head.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
-        with before_the_job():
+        with raise_as_unmade():
             file_id = await self._upload(job.lines)
         needed = {
             "input_file_id": file_id,
@@ -244,67 +246,68 @@ class OpenAiBatches(FileBatches):
             "completion_window": "24h",
             "metadata": {TAG: job.tag},
         }
-        path = self._paths.to(self.jobs)
+        path = self._paths.make_path(self.jobs)
         reply = await self._http.send("POST", path, msgspec.json.encode(needed), is_busy=_is_busy)
         return read_answer(reply.body, _Batch, "a batch").id
 
     async def find(self, job: BatchJob) -> str | None:
-        """By the tag; where a host keeps no metadata, by the name of the file that the batch was made of."""
+        """Find a batch by its tag, or at hosts without metadata by the name of its file."""
         since = job.written_at - CLOCKS_APART_S
-        path = self._paths.to(self.jobs, f"limit={PAGE}")
-        async for page in self._http.pages(path, _BatchPage, "after"):
+        path = self._paths.make_path(self.jobs, f"limit={PAGE}")
+        async for page in self._http.read_pages(path, _BatchPage, "after"):
             for batch in page.data:
-                if await self._is_of(batch, job, since):
+                if await self._is_batch_of_job(batch, job, since):
                     return batch.id
-            if page.data and made_before(page.data[-1].created_at, since):
+            if page.data and is_made_before(page.data[-1].created_at, since):
                 return None
         return None
 
     async def check(self, job_id: str) -> BatchProgress:
-        batch = await self._batch(job_id)
+        batch = await self._read_batch(job_id)
         counts = batch.request_counts or _JobCounts()
         state = _STATES.get(batch.status.lower(), "running")  # "Failed" at Azure
-        error = _refusal(batch, self._http.redactor) if state == "failed" else None
-        return _progress(state, batch.status, counts, error)
+        error = _make_refusal(batch, self._http.redactor) if state == "failed" else None
+        return _make_progress(state, batch.status, counts, error)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        batch = await self._batch(job_id)
-        async for reply in self._replies(into, batch.output_file_id, batch.error_file_id):
+        batch = await self._read_batch(job_id)
+        async for reply in self._read_results(into, batch.output_file_id, batch.error_file_id):
             yield reply
 
-    async def _batch(self, job_id: str) -> _Batch:
-        return await self._http.read(self._place(job_id), _Batch, "a batch")
+    async def _read_batch(self, job_id: str) -> _Batch:
+        return await self._http.read(self._job_path(job_id), _Batch, "a batch")
 
-    async def _is_of(self, batch: _Batch, job: BatchJob, since: float) -> bool:
+    async def _is_batch_of_job(self, batch: _Batch, job: BatchJob, since: float) -> bool:
         if batch.id in job.others:
             return False
         if batch.metadata:
             return batch.metadata.get(TAG) == job.tag
-        if batch.input_file_id is None or made_before(batch.created_at, since):
+        if batch.input_file_id is None or is_made_before(batch.created_at, since):
             return False
-        return (await self._about(batch.input_file_id)).filename == job.lines.name
+        return (await self._read_file_info(batch.input_file_id)).filename == job.lines.name
 
 
-def _progress(state: BatchState, shown: str, counts: _JobCounts, error: ModelError | None) -> BatchProgress:
-    """Counts are told once the host has looked at the file."""
+def _make_progress(
+    state: BatchState, shown: str, counts: _JobCounts, error: ModelError | None
+) -> BatchProgress:
+    """Make the progress of a batch; counts are valid once the host has read the file."""
     if not counts.total:
         return BatchProgress(state, shown, error=error)
     return BatchProgress(state, shown, counts.total, counts.completed, counts.failed, error)
 
 
-def _refusal(batch: _Batch, redactor: Redactor) -> ModelError:
-    """Why a batch failed: the first of its errors."""
-    troubles = batch.errors.data if batch.errors is not None and batch.errors.data else []
-    if not troubles:
+def _make_refusal(batch: _Batch, redactor: Redactor) -> ModelError:
+    """Make the error for why a batch failed: the first of its errors."""
+    if batch.errors is None or not batch.errors.data:
         return BadRequest("the host gives no reason")
-    first = troubles[0]
+    first = batch.errors.data[0]
     where = f"line {first.line}: " if first.line is not None else ""
     message = excerpt(f"{where}{first.message or first.code or 'the host gives no reason'}", redactor)
     return RateLimited(message) if first.code in _NOT_NOW else BadRequest(message)
 
 
 def _is_busy(refusal: bytes) -> bool:
-    """Whether a batch was refused for what else is under way, and may be taken later: Azure's word is 400."""
+    """Check whether a batch was refused because too much else is running; Azure says so by a 400."""
     try:
         code = decode(refusal, _RefusedBatch).error.code
     except Undecodable:
@@ -318,13 +321,13 @@ def _is_busy(refusal: bytes) -> bool:
 
 
 class AzureBatches(OpenAiBatches):
-    """Batches of one deployment, whose name is the model of each line; it is of a kind for batches alone."""
+    """Batches of one deployment, which each line names as its model; such deployments serve only batches."""
 
     limits = BatchLimits(requests=100_000, bytes=200_000_000, batches_only=True)
     request_url = "/chat/completions"
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:
-        """Beside the deployments at a dated version of the API, at the base URL itself at the undated one."""
+        """Return the paths: beside the deployments for a dated API version, else at the base URL."""
         url = spec.base_url if spec.base_url is not None else settings["endpoint"]
         path, _, query = locate_azure_openai(ConfiguredAddress(url, settings, spec.model)).path.partition("?")
         return BatchPaths("/openai" if path.startswith("/openai/") else "", query)
@@ -342,13 +345,13 @@ _MISTRAL_STATES: Mapping[str, BatchState] = {
 }
 
 
-class _JobTrouble(msgspec.Struct, frozen=True):
+class _MistralError(msgspec.Struct, frozen=True):
     message: str
     count: int = 1
 
 
 class _MistralJob(msgspec.Struct, frozen=True):
-    """``total_requests`` is 0 until the host has looked at the file."""
+    """A job; ``total_requests`` is 0 until the host has read the file."""
 
     id: str
     status: str
@@ -356,14 +359,14 @@ class _MistralJob(msgspec.Struct, frozen=True):
     metadata: dict[str, Any] | None = None
     output_file: str | None = None
     error_file: str | None = None
-    errors: list[_JobTrouble] = []
+    errors: list[_MistralError] = []
     total_requests: int = 0
     succeeded_requests: int = 0
     failed_requests: int = 0
 
     @property
     def state(self) -> BatchState:
-        """One that failed on the way has results, and they are paid; the rest was never carried out."""
+        """Return the job's state. One that failed midway has paid results; the rest was not processed."""
         state = _MISTRAL_STATES.get(self.status, "running")
         return "expired" if state == "failed" and self.output_file else state
 
@@ -373,19 +376,19 @@ class _MistralJobs(msgspec.Struct, frozen=True):
 
 
 class MistralBatches(FileBatches):
-    """Batches of chat completions in one workspace, which has a million requests pending at most."""
+    """Batches of chat completions in one workspace, with a million pending requests at most."""
 
     limits = BatchLimits(requests=1_000_000, bytes=500_000_000)
     jobs = "/batch/jobs"
 
     def line(self, custom_id: str, body: bytes) -> bytes:
-        """The job has the model, its requests have none."""
+        """Encode a request without its model, which the job names."""
         requested = decode(body, dict[str, msgspec.Raw])
         requested.pop("model", None)
         return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
 
     async def create(self, job: BatchJob) -> str:
-        with before_the_job():
+        with raise_as_unmade():
             file_id = await self._upload(job.lines)
         needed = {
             "input_files": [file_id],
@@ -398,32 +401,31 @@ class MistralBatches(FileBatches):
         return read_answer(reply.body, _MistralJob, "a batch job").id
 
     async def find(self, job: BatchJob) -> str | None:
-        """By the tag, among all jobs of the workspace since it was written down: they are listed with their
-        metadata, the latest first."""
+        """Find a job by its tag, among the workspace's jobs since it was written, latest first."""
         since = job.written_at - CLOCKS_APART_S
         for number in range(MOST_PAGES):
             path = f"{self.jobs}?page={number}&page_size={PAGE}&order_by=-created"
             page = (await self._http.read(path, _MistralJobs, "a list of batch jobs")).data
-            for found in page:
-                if (found.metadata or {}).get(TAG) == job.tag and found.id not in job.others:
-                    return found.id
-            if len(page) < PAGE or made_before(page[-1].created_at, since):
+            for batch in page:
+                if (batch.metadata or {}).get(TAG) == job.tag and batch.id not in job.others:
+                    return batch.id
+            if len(page) < PAGE or is_made_before(page[-1].created_at, since):
                 return None
         return None
 
     async def check(self, job_id: str) -> BatchProgress:
-        job = await self._job(job_id)
+        job = await self._read_job(job_id)
         error = None
         if job.state == "failed":
-            why = "; ".join(trouble.message for trouble in job.errors) or "the host gives no reason"
+            why = "; ".join(problem.message for problem in job.errors) or "the host gives no reason"
             error = BadRequest(excerpt(why, self._http.redactor))
         counts = _JobCounts(job.total_requests, job.succeeded_requests, job.failed_requests)
-        return _progress(job.state, job.status, counts, error)
+        return _make_progress(job.state, job.status, counts, error)
 
     async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        job = await self._job(job_id)
-        async for reply in self._replies(into, job.output_file, job.error_file):
+        job = await self._read_job(job_id)
+        async for reply in self._read_results(into, job.output_file, job.error_file):
             yield reply
 
-    async def _job(self, job_id: str) -> _MistralJob:
-        return await self._http.read(self._place(job_id), _MistralJob, "a batch job")
+    async def _read_job(self, job_id: str) -> _MistralJob:
+        return await self._http.read(self._job_path(job_id), _MistralJob, "a batch job")

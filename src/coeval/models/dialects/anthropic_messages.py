@@ -1,8 +1,8 @@
 """Anthropic's Messages API, as Anthropic serves it and others imitate it.
 
-Written against Anthropic's reference for `POST /v1/messages` of the API version ``2023-06-01``: the later
-``2026-10-21`` takes no temperature, top_p and top_k of any model, and is the same otherwise as far as it is
-used here.
+Written against Anthropic's reference for `POST /v1/messages` of the API version ``2023-06-01``. The later
+``2026-10-21`` takes no temperature, top_p and top_k for any model; what we use of it is otherwise the
+same.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
-    arguments_text,
-    finish_of,
-    finished,
-    name_of,
-    problem_of,
+    encode_arguments,
+    finish_completion,
+    get_schema,
+    get_seed,
+    make_reply_reader,
+    map_finish_reason,
+    read_error_fields,
+    read_model_name,
     read_window,
-    reply_reader,
-    schema_for,
-    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts
-from coeval.models.dialects.refusals import refusal_of
+from coeval.models.dialects.refusals import classify_refusal
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import error_behind_200, excerpt, read_error_message
 
@@ -61,7 +61,7 @@ class _ClaudePage(msgspec.Struct):
 _read_page = foreign.make_decoder(_ClaudePage)
 
 
-def _page(body: bytes) -> ModelPage:
+def _read_model_page(body: bytes) -> ModelPage:
     page = _read_page(body)
     models = tuple(
         ListedModel(model.id, read_window(model.max_input_tokens), bounds=False)
@@ -71,7 +71,7 @@ def _page(body: bytes) -> ModelPage:
     return ModelPage(models, page.last_id if page.has_more else None)
 
 
-ANTHROPIC_MODELS = ModelList("/v1/models?limit=1000", _page, after="after_id")
+ANTHROPIC_MODELS = ModelList("/v1/models?limit=1000", _read_model_page, after="after_id")
 
 
 # --- Claude families and the parameters they take
@@ -83,15 +83,14 @@ Drawing: TypeAlias = Literal["any", "one of them", "none"]
 
 
 class ClaudeFamily(NamedTuple):
-    """What a model takes.
+    """The parameters that a family of models takes.
 
-    ``drawing`` says which of temperature and top_p may be set; where none may, top_k may not either. A model
-    ``budgets`` its thinking by a number of tokens, or ``adapts`` it to the question by itself; ``effort``
-    says how much it does altogether. ``off`` is what turns thinking off, None where nothing does. Where
-    ``hides``, its reasoning is told only if that is asked for. ``schemas``: it follows a JSON schema, else a
-    tool has to be forced on it. ``cached_from`` is the least number of tokens in a prefix that the cache
-    keeps; ``max_tokens`` what an answer gets that is given no limit, which the API insists on. Thinking
-    counts towards it.
+    ``drawing`` says which of temperature and top_p may be set; if none may, nor may top_k. A model
+    ``budgets`` its thinking in tokens, or ``adapts`` it to the question; ``effort`` controls all that it
+    does. ``off`` turns thinking off; None: nothing does. If it ``hides`` its reasoning, that must be
+    requested. ``schemas``: it follows a JSON schema; else a tool call is forced. ``cached_from`` is the
+    least tokens of a prefix that the cache keeps; ``max_tokens`` is the limit of an answer, thinking
+    included, if the user sets none: the API demands one.
     """
 
     drawing: Drawing = "any"
@@ -155,14 +154,18 @@ _NAMES = (
 
 
 @lru_cache(maxsize=1024)
-def family_of(model: str) -> ClaudeFamily:
-    """The family of a model by its id, however a host spells it: ``claude-sonnet-4-5-20250929``,
+def find_claude_family(model: str) -> ClaudeFamily:
+    """Find a model's family by its id, in any host's spelling: ``claude-sonnet-4-5-20250929``,
     ``anthropic.claude-opus-4-1-20250805-v1:0``, ``claude-3-7-sonnet-latest``."""
     for name in _NAMES:
-        if (found := name.search(model.lower())) is not None:
-            numbers = [int(number or 0) for number in found.groups() if number is None or number.isdigit()]
-            line, version = found["line"], (*numbers, 0, 0)[:2]
-            return next(family for of, first, family in _FAMILIES if of in (line, "") and version >= first)
+        if (match := name.search(model.lower())) is not None:
+            numbers = [int(number or 0) for number in match.groups() if number is None or number.isdigit()]
+            line, version = match["line"], (*numbers, 0, 0)[:2]
+            return next(
+                family
+                for family_line, first, family in _FAMILIES
+                if family_line in (line, "") and version >= first
+            )
     return _OTHER
 
 
@@ -176,7 +179,7 @@ _LEAST_BYTES_PER_TOKEN = 3
 
 
 class Anthropic(Dialect):
-    """Messages; see `Dialect`."""
+    """Anthropic's messages; see `Dialect`."""
 
     labels_field = None
     model_list = ANTHROPIC_MODELS
@@ -187,26 +190,26 @@ class Anthropic(Dialect):
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-        family = family_of(spec.model)
+        family = find_claude_family(spec.model)
         body: dict[str, Any] = {"model": spec.model}
-        thinking = thinking_of(request.sampling, spec.model, family)
-        body["max_tokens"] = _limit(request.sampling, family, thinking)
-        body["messages"] = turns = _turns(request.messages, host.name)
+        thinking = encode_thinking(request.sampling, spec.model, family)
+        body["max_tokens"] = _answer_limit(request.sampling, family, thinking)
+        body["messages"] = turns = _encode_turns(request.messages, host.name)
         if keeps_prefix(request, spec):
-            turns[-1] = _marked(request.messages[-1], request.shared)
+            turns[-1] = _mark_cached_prefix(request.messages[-1], request.shared)
         system = "\n\n".join(m.content for m in request.messages if m.role == "system" and m.content.strip())
         if system:
             body["system"] = system
-        body |= drawing_of(
+        body |= encode_drawing(
             request, spec.model, family, thinks=thinking is not None and thinking["type"] in _THINKS
         )
-        _set_rest(body, request, host.name)
+        _set_stop(body, request, host.name)
         if thinking is not None:
             body["thinking"] = thinking
         if request.sampling.reasoning_effort is not None:
             body["output_config"] = {"effort": request.sampling.reasoning_effort}
-        if (schema := schema_for(request, spec, structured=structured)) is not None:
-            _follow(body, schema, family)
+        if (schema := get_schema(request, spec, structured=structured)) is not None:
+            _request_schema(body, schema, family)
         body.update(request.sampling.rest)
         body.update(spec.extra_body)
         return msgspec.json.encode(body)
@@ -215,15 +218,14 @@ class Anthropic(Dialect):
         return keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        """See `Dialect`. ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the
-        arguments."""
+        """Decode an answer; see `Dialect`. The arguments of a forced tool call are its text."""
         answer, notes = _read_answer(body)
         if answer.error:
-            status = status_of_error(body, 502)
+            status = read_error_status(body, 502)
             raise error_behind_200(status, body, redactor, explain(status, body, redactor))
         if answer.content is None:
             raise Misshapen("no content")
-        usage = Counts(answer.usage).cache_apart(
+        usage = Counts(answer.usage).read_uncached_usage(
             "input_tokens",
             "output_tokens",
             "cache_read_input_tokens",
@@ -231,9 +233,9 @@ class Anthropic(Dialect):
             *("output_tokens_details", "thinking_tokens"),
         )
         if answer.stop_reason == "refusal":
-            raise ContentFiltered(_withheld(answer.stop_details, redactor), usage=usage)
-        finish = finish_of(answer.stop_reason, usage)
-        calls = [arguments_text(block.input) for block in answer.content if block.type == "tool_use"]
+            raise ContentFiltered(_describe_refusal(answer.stop_details, redactor), usage=usage)
+        finish = map_finish_reason(answer.stop_reason, usage)
+        calls = [encode_arguments(block.input) for block in answer.content if block.type == "tool_use"]
         if calls:  # what is said beside the call of a forced tool is no part of the answer
             text = "\n".join(calls)
         else:
@@ -242,23 +244,23 @@ class Anthropic(Dialect):
             text=text,
             usage=usage,
             finish_reason=finish,
-            reasoning=_reasoning(answer.content),
+            reasoning=_join_reasoning(answer.content),
             truncated=finish in _CUT,
-            served_by=name_of(answer.model),
+            served_by=read_model_name(answer.model),
         )
-        return finished(completion, redactor, notes)
+        return finish_completion(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
-        return explain(reply.status, reply.body, redactor) or astray(reply, url, redactor)
+        return explain(reply.status, reply.body, redactor) or explain_wrong_address(reply, url, redactor)
 
 
 ANTHROPIC = Anthropic()
 
 
 def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
-    """Whether the cache is told to keep what a request shares: where that may be long enough for it.
+    """Check whether to mark a request's shared prefix for the cache: it may be long enough.
 
-    A token is taken for three bytes, which is more tokens than there are: a mark on too little does no harm.
+    A token counts as three bytes, which overestimates tokens: a mark on too short a prefix does no harm.
     """
     if not (request.shared and spec.prompt_caching):
         return False
@@ -267,25 +269,25 @@ def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
     if not head.strip() or last.role != "user":
         return False
     size = sum(len(message.content.encode()) for message in before) + len(head.encode())
-    return size >= _LEAST_BYTES_PER_TOKEN * family_of(spec.model).cached_from
+    return size >= _LEAST_BYTES_PER_TOKEN * find_claude_family(spec.model).cached_from
 
 
-def split_shared(text: str, shared: int) -> tuple[str, str]:
-    """A text in what the cache keeps and what follows; no block may be blank."""
+def split_shared_prefix(text: str, shared: int) -> tuple[str, str]:
+    """Split a text into what the cache keeps and the rest; no block may be blank."""
     head, rest = text[:shared], text[shared:]
     return (head, rest) if rest.strip() else (text, "")
 
 
-def _marked(last: Message, shared: int) -> dict[str, Any]:
-    """A message in two blocks, of which the cache keeps the first and all before it."""
-    head, rest = split_shared(last.content, shared)
+def _mark_cached_prefix(last: Message, shared: int) -> dict[str, Any]:
+    """Split a message into two blocks, and mark the first, with all before it, for the cache."""
+    head, rest = split_shared_prefix(last.content, shared)
     kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
     return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
 
 
-def _turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, Any]]:
-    """The conversation without its system prompts, as the API takes it: it refuses a turn without text, and
-    blanks at the end of an answer that the model is to go on with. Turns of one role in a row it joins."""
+def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, Any]]:
+    """Encode the conversation without system prompts. The API refuses a blank turn, and blanks at the end of
+    an answer to be continued; it joins consecutive turns of one role itself."""
     turns: list[Message | dict[str, Any]] = []
     for message in messages:
         if message.role == "system":
@@ -302,8 +304,8 @@ def _turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, A
     return turns
 
 
-def thinking_of(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
-    """What says how the model thinks: none where its own default holds."""
+def encode_thinking(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
+    """Encode how the model thinks; None for its own default."""
     budget = sampling.thinking_budget
     if sampling.reasoning_effort is not None and not family.effort:
         other = "set thinking_budget instead" if family.budgets else "leave it out"
@@ -326,8 +328,8 @@ def thinking_of(sampling: SamplingParameters, model: str, family: ClaudeFamily) 
     return {"type": "enabled", "budget_tokens": budget}
 
 
-def _limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[str, Any] | None) -> int:
-    """The most tokens of an answer, its thinking included."""
+def _answer_limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[str, Any] | None) -> int:
+    """Return the most tokens of an answer, its thinking included."""
     budget = (thinking or {}).get("budget_tokens", 0)
     if sampling.max_tokens is None:
         return family.max_tokens + int(budget)
@@ -339,8 +341,8 @@ def _limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[st
     return sampling.max_tokens
 
 
-def drawing_of(request: Request, model: str, family: ClaudeFamily, *, thinks: bool) -> dict[str, float]:
-    """Temperature, top_p and top_k, as far as the model takes them together."""
+def encode_drawing(request: Request, model: str, family: ClaudeFamily, *, thinks: bool) -> dict[str, float]:
+    """Encode temperature, top_p and top_k, as far as the model takes them together."""
     sampling = request.sampling
     named = (("temperature", sampling.temperature), ("top_p", sampling.top_p), ("top_k", sampling.top_k))
     drawing = {name: value for name, value in named if value is not None}
@@ -363,10 +365,10 @@ def drawing_of(request: Request, model: str, family: ClaudeFamily, *, thinks: bo
     return drawing
 
 
-def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
-    """Put in where to stop, and refuse a seed."""
+def _set_stop(body: dict[str, Any], request: Request, host: str) -> None:
+    """Set where to stop, and refuse a seed."""
     sampling = request.sampling
-    if seed_of(request) is not None:
+    if get_seed(request) is not None:
         raise FieldRejected(f"{host} takes no seed; leave it out", field="seed")
     if sampling.stop is not None:
         if any(not text.strip() for text in sampling.stop):
@@ -374,24 +376,24 @@ def _set_rest(body: dict[str, Any], request: Request, host: str) -> None:
         body["stop_sequences"] = sampling.stop
 
 
-def _follow(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
-    """Have the answer follow a schema: by itself, or as the arguments of a tool that has to be called."""
+def _request_schema(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
+    """Make the answer follow a schema: directly, or as the arguments of a forced tool call."""
     encoded = msgspec.json.encode(schema.body)
     if family.schemas:
-        body["output_config"] = {**body.get("output_config", {}), "format": _format(encoded)}
+        body["output_config"] = {**body.get("output_config", {}), "format": _encode_format(encoded)}
     elif "thinking" not in body and schema.body.get("type") == "object":  # who thinks is not forced
-        body["tools"] = [_tool(schema.name, encoded)]
+        body["tools"] = [_encode_tool(schema.name, encoded)]
         body["tool_choice"] = {"type": "tool", "name": schema.name, "disable_parallel_tool_use": True}
 
 
 @lru_cache(maxsize=256)
-def _format(schema: bytes) -> msgspec.Raw:
-    """Encoded once, as a run asks for few schemas many times."""
+def _encode_format(schema: bytes) -> msgspec.Raw:
+    """Encode a schema as the answer's format; cached, since a run repeats few schemas many times."""
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "schema": msgspec.Raw(schema)}))
 
 
 @lru_cache(maxsize=256)
-def _tool(name: str, schema: bytes) -> msgspec.Raw:
+def _encode_tool(name: str, schema: bytes) -> msgspec.Raw:
     return msgspec.Raw(
         msgspec.json.encode(
             {"name": name, "description": TOOL_DESCRIPTION, "input_schema": msgspec.Raw(schema)}
@@ -428,7 +430,7 @@ _STATUS = {
 
 
 class _AnthropicBlock(msgspec.Struct):
-    """A piece of content, of any type; what is not known here has none of these fields."""
+    """A piece of content; one of an unknown type has none of these fields."""
 
     type: str = "text"
     text: str | None = None
@@ -450,11 +452,11 @@ class _AnthropicAnswer(msgspec.Struct):
     model: Any = None
 
 
-_read_answer = reply_reader(_AnthropicAnswer)
+_read_answer = make_reply_reader(_AnthropicAnswer)
 
 
-def _reasoning(content: list[_AnthropicBlock]) -> str | None:
-    """All thinking in a row; None where there is none, or none that is told."""
+def _join_reasoning(content: list[_AnthropicBlock]) -> str | None:
+    """Join all thinking; None if there is none, or it is not disclosed."""
     parts = [
         block.thinking if block.type == "thinking" else REDACTED_THINKING
         for block in content
@@ -463,7 +465,7 @@ def _reasoning(content: list[_AnthropicBlock]) -> str | None:
     return "\n".join(part for part in parts if part) or None
 
 
-def _withheld(details: _AnthropicStopDetails | None, redactor: Redactor) -> str:
+def _describe_refusal(details: _AnthropicStopDetails | None, redactor: Redactor) -> str:
     reported = [part for part in (details.category, details.explanation) if part] if details else []
     why = f" ({': '.join(reported)})" if reported else ""
     return excerpt(f"the host's classifiers withheld the answer{why}", redactor)
@@ -475,23 +477,23 @@ class _AnthropicProblem(msgspec.Struct):
     details: Any = None
 
 
-def status_of_error(body: bytes, unknown: int) -> int:
-    """The status that an error has, by its type, where it comes without one; ``unknown`` for other types."""
-    kind = problem_of(body, _AnthropicProblem).type
+def read_error_status(body: bytes, unknown: int) -> int:
+    """Return the HTTP status for an error's type, if it comes without one; ``unknown`` for other types."""
+    kind = read_error_fields(body, _AnthropicProblem).type
     return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-    """What an error body says beyond its status; None where the status says it all."""
-    problem = problem_of(body, _AnthropicProblem)
+    """Explain an error reply; None leaves it to the status."""
+    problem = read_error_fields(body, _AnthropicProblem)
     reported = problem.message if isinstance(problem.message, str) else body
     details = problem.details if isinstance(problem.details, dict) else {}
-    return refusal_of(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
+    return classify_refusal(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
 
 
-def astray(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
-    """For a 404 that is none of the API's own: the same, with how its address is made."""
-    if reply.status != 404 or problem_of(reply.body, _AnthropicProblem).type is not None:
+def explain_wrong_address(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
+    """Explain a 404 that is not the API's own: say what the base URL must be."""
+    if reply.status != 404 or read_error_fields(reply.body, _AnthropicProblem).type is not None:
         return None
     hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
     words = read_error_message(reply.body, redactor)

@@ -1,7 +1,7 @@
-"""Amazon Bedrock's Converse, which speaks to the models of all makers in one way.
+"""Amazon Bedrock's Converse API, one format for the models of all makers.
 
-Written against the service model that botocore carries (`bedrock-runtime`, 2023-09-30) and Bedrock's user
-guide, read in November 2026.
+Written against the service model in botocore (`bedrock-runtime`, 2023-09-30) and Bedrock's user guide,
+read in November 2026.
 """
 
 from __future__ import annotations
@@ -30,27 +30,27 @@ from coeval.models.catalog import Host
 from coeval.models.dialects.anthropic_messages import (
     REDACTED_THINKING,
     TOOL_DESCRIPTION,
-    drawing_of,
-    family_of,
+    encode_drawing,
+    encode_thinking,
+    find_claude_family,
     keeps_prefix,
-    split_shared,
-    thinking_of,
+    split_shared_prefix,
 )
 from coeval.models.dialects.dialect import (
     Dialect,
     FieldRejected,
-    arguments_text,
-    finish_of,
-    finished,
-    lay_over,
-    problem_of,
-    reply_reader,
-    schema_for,
-    seed_of,
+    encode_arguments,
+    finish_completion,
+    get_schema,
+    get_seed,
+    make_reply_reader,
+    map_finish_reason,
+    overlay_fields,
+    read_error_fields,
 )
 from coeval.models.dialects.openai_answer import Counts
-from coeval.models.dialects.openai_chat import in_first_turn
-from coeval.models.dialects.refusals import refusal_of
+from coeval.models.dialects.openai_chat import move_system_to_user
+from coeval.models.dialects.refusals import classify_refusal
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import excerpt
 
@@ -62,7 +62,7 @@ class _ConverseThought(msgspec.Struct):
 
 
 class _ConverseReasoning(msgspec.Struct, rename="camel"):
-    """``redacted_content`` is there, or not: nobody can read it."""
+    """Reasoning; ``redacted_content`` is unreadable, and matters only by its presence."""
 
     reasoning_text: _ConverseThought | None = None
     redacted_content: msgspec.Raw = msgspec.Raw()
@@ -77,7 +77,7 @@ class _ConverseCited(msgspec.Struct):
 
 
 class _ConverseBlock(msgspec.Struct, rename="camel"):
-    """A piece of content, one of these; what is not known here has none of them."""
+    """A piece of content, one of these; one of an unknown kind has none of them."""
 
     text: str | None = None
     reasoning_content: _ConverseReasoning | None = None
@@ -99,23 +99,23 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_read_answer = reply_reader(_ConverseAnswer)
+_read_answer = make_reply_reader(_ConverseAnswer)
 
 
-def _text(content: list[_ConverseBlock]) -> str:
-    """What was said; a call of a tool stands for text that is not there."""
-    said: list[str] = []
+def _join_text(content: list[_ConverseBlock]) -> str:
+    """Join the text; a tool call replaces missing text."""
+    texts: list[str] = []
     for block in content:
         if block.text is not None:
-            said.append(block.text)
+            texts.append(block.text)
         if block.citations_content is not None:
-            said += (part.text for part in block.citations_content.content)
-    calls = (arguments_text(block.tool_use.input) for block in content if block.tool_use)
-    return "".join(said) or "\n".join(calls)
+            texts += (part.text for part in block.citations_content.content)
+    calls = (encode_arguments(block.tool_use.input) for block in content if block.tool_use)
+    return "".join(texts) or "\n".join(calls)
 
 
-def _reasoning(content: list[_ConverseBlock]) -> str | None:
-    """All thoughts in a row; None where there are none."""
+def _join_reasoning(content: list[_ConverseBlock]) -> str | None:
+    """Join all thoughts; None if there are none."""
     thoughts: list[str] = []
     for block in content:
         thought = block.reasoning_content
@@ -161,9 +161,9 @@ class _AwsProblem(msgspec.Struct, rename="camel"):
 
 
 class BedrockFamily(NamedTuple):
-    """``top_k`` and ``effort`` are where a parameter lies in ``additionalModelRequestFields``, outermost
-    name first, empty where there is nothing for it; ``beside_effort`` goes with it. ``follows`` is how a
-    schema is given: as the format of the answer, as a tool that has to be called, or not at all."""
+    """What a family of models takes. ``top_k`` and ``effort`` are paths in ``additionalModelRequestFields``,
+    empty if there is none; ``beside_effort`` goes with effort. ``follows``: a schema is sent as the
+    answer's format, as a forced tool, or not at all."""
 
     top_k: tuple[str, ...] = ()
     effort: tuple[str, ...] = ()
@@ -199,15 +199,15 @@ _FAMILIES = (
 
 
 @lru_cache(maxsize=1024)
-def bedrock_family(model: str) -> BedrockFamily:
-    """The family of a model by its id, the id of an inference profile, or an ARN that holds one."""
+def find_bedrock_family(model: str) -> BedrockFamily:
+    """Find a model's family by its id, an inference profile's id, or an ARN that holds one."""
     return next(family for ids, family in _FAMILIES if re.search(ids, model.lower()))
 
 
-def nested(place: tuple[str, ...], value: Any) -> dict[str, Any]:
-    """``("a", "b")`` and a value: ``{"a": {"b": value}}``."""
-    outer, *inner = place
-    return {outer: nested(tuple(inner), value) if inner else value}
+def nest_value(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
+    """Nest a value: ``("a", "b")`` gives ``{"a": {"b": value}}``."""
+    outer, *inner = keys
+    return {outer: nest_value(tuple(inner), value) if inner else value}
 
 
 Body: TypeAlias = dict[str, Any]
@@ -226,7 +226,7 @@ _GROUPS = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
 
 
 class Bedrock(Dialect):
-    """Converse; see `Dialect`."""
+    """Bedrock's Converse; see `Dialect`."""
 
     labels_field = None
 
@@ -236,65 +236,70 @@ class Bedrock(Dialect):
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-        if seed_of(request) is not None:
+        if get_seed(request) is not None:
             raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
-        family = bedrock_family(spec.model)
-        body = _said(request, spec, family)
+        family = find_bedrock_family(spec.model)
+        body = _encode_messages(request, spec, family)
         claude = _is_claude(spec.model)
-        drawn = _of_claude(request, spec.model) if claude else _of_others(request, spec.model, family)
+        parameters = (
+            _encode_claude_parameters(request, spec.model)
+            if claude
+            else _encode_other_parameters(request, spec.model, family)
+        )
         sampling = request.sampling
-        body["inferenceConfig"] = _set(
+        body["inferenceConfig"] = _drop_unset(
             maxTokens=sampling.max_tokens,
-            temperature=drawn.pop("temperature", None),
-            topP=drawn.pop("top_p", None),
+            temperature=parameters.pop("temperature", None),
+            topP=parameters.pop("top_p", None),
             stopSequences=sampling.stop,
         )
-        body["outputConfig"] = _set(effort=drawn.pop("effort", None))
-        body[_OF_THE_MODEL] = drawn
-        if (schema := schema_for(request, spec, structured=structured)) is not None:
-            follows = _claude_follows(spec.model, drawn) if claude else family.follows
-            _follow(body, schema, follows)
+        body["outputConfig"] = _drop_unset(effort=parameters.pop("effort", None))
+        body[_OF_THE_MODEL] = parameters
+        if (schema := get_schema(request, spec, structured=structured)) is not None:
+            follows = _choose_claude_schema_mode(spec.model, parameters) if claude else family.follows
+            _request_schema(body, schema, follows)
         for name, value in sampling.rest.items():
-            lay_over(body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS)
-        lay_over(body, spec.extra_body, _GROUPS)
+            overlay_fields(
+                body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS
+            )
+        overlay_fields(body, spec.extra_body, _GROUPS)
         return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
     def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
         return _is_claude(spec.model) and keeps_prefix(request, spec)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        """See `Dialect`. ``tool_calls`` is how an answer ends that a forced tool was handed: its text are the
-        arguments."""
+        """Decode an answer; see `Dialect`. The arguments of a forced tool call are its text."""
         answer, notes = _read_answer(body)
         message = answer.output.message if answer.output is not None else None
         if message is None:
             raise Misshapen("no message")
-        usage = Counts(answer.usage).cache_apart(
+        usage = Counts(answer.usage).read_uncached_usage(
             "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
         )
-        finish = finish_of(answer.stop_reason, usage)
+        finish = map_finish_reason(answer.stop_reason, usage)
         content = message.content or []
         completion = Completion(
-            text=_text(content),
+            text=_join_text(content),
             usage=usage,
             finish_reason=finish,
-            reasoning=_reasoning(content),
+            reasoning=_join_reasoning(content),
             truncated=finish == "length",
         )
-        return finished(completion, redactor, notes)
+        return finish_completion(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
-        """See `Dialect`. Beside the table of all dialects, AWS's names tell of credentials that are none or
-        have expired, the quota of a day or an account (waiting does not help), a model that is not ready, and
-        an error of the model."""
-        problem = problem_of(reply.body, _AwsProblem)
+        """Explain an error reply; see `Dialect`. Besides the table of all dialects, AWS's error types say
+        that credentials are invalid or expired, that a daily or account quota is used up (waiting does not
+        help), or that the model is not ready or failed."""
+        problem = read_error_fields(reply.body, _AwsProblem)
         # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
-        named = reply.headers.get("x-amzn-errortype") or problem.kind or ""
-        kind = named.partition(":")[0].rpartition("#")[2].strip()
-        said = problem.message or problem.capitalized
-        message = excerpt(said if said is not None else reply.body, redactor)
+        error_type = reply.headers.get("x-amzn-errortype") or problem.kind or ""
+        kind = error_type.partition(":")[0].rpartition("#")[2].strip()
+        text = problem.message or problem.capitalized
+        message = excerpt(text if text is not None else reply.body, redactor)
         if kind not in _NAMED:
-            return refusal_of(reply.status, message)
+            return classify_refusal(reply.status, message)
         error, more = _NAMED[kind]
         if error is RateLimited and _PER_DAY.search(message.lower()):
             more = more or _DAY
@@ -310,35 +315,34 @@ def _is_claude(model: str) -> bool:
     return "anthropic.claude" in model.lower()
 
 
-def _set(**fields: Any) -> Body:
+def _drop_unset(**fields: Any) -> Body:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _said(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
-    """Turns that alternate, as Converse wants them, and the system prompt where the model takes one; one that
-    stands alone is what is asked."""
+def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
+    """Encode alternating turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
-        messages = in_first_turn(messages)
+        messages = move_system_to_user(messages)
     system = [{"text": m.content} for m in messages if m.role == "system" and m.content.strip()]
     turns: list[Body] = []
     for message in messages:
         if message.role != "system":
-            _add(turns, message.role, _blocks(message, spec))
+            _append_turn(turns, message.role, _encode_blocks(message, spec))
     if request.shared and _is_claude(spec.model) and keeps_prefix(request, spec):
-        _mark(turns[-1]["content"], request.shared)
+        _mark_cached_prefix(turns[-1]["content"], request.shared)
     return {"messages": turns, "system": system} if system else {"messages": turns}
 
 
-def _add(turns: list[Body], role: str, blocks: Sequence[Body]) -> None:
+def _append_turn(turns: list[Body], role: str, blocks: Sequence[Body]) -> None:
     if turns and turns[-1]["role"] == role:
         turns[-1]["content"] += blocks
     elif blocks:
         turns.append({"role": role, "content": [*blocks]})
 
 
-def _blocks(message: Message, spec: ModelSpec) -> list[Body]:
-    """A message's text, as blocks may not be blank."""
+def _encode_blocks(message: Message, spec: ModelSpec) -> list[Body]:
+    """Encode a message's text as blocks, none of which may be blank."""
     if message.content.strip():
         return [{"text": message.content}]
     if message.role == "user":
@@ -346,32 +350,32 @@ def _blocks(message: Message, spec: ModelSpec) -> list[Body]:
     return []
 
 
-def _mark(content: list[Body], shared: int) -> None:
-    """End what the cache is to keep within the last text: a point after its first ``shared`` characters."""
-    head, rest = split_shared(content.pop()["text"], shared)
+def _mark_cached_prefix(content: list[Body], shared: int) -> None:
+    """Split the last text after its first ``shared`` characters, by a mark that ends what the cache keeps."""
+    head, rest = split_shared_prefix(content.pop()["text"], shared)
     content += [{"text": head}, {"cachePoint": {"type": "default"}}]
     if rest:
         content.append({"text": rest})
 
 
-def _of_claude(request: Request, model: str) -> Body:
-    """What Claude's families take, by the names of Anthropic's API; ``effort`` is Converse's."""
-    claude = family_of(model)
-    thinking = thinking_of(request.sampling, model, claude)
+def _encode_claude_parameters(request: Request, model: str) -> Body:
+    """Encode the parameters of Claude's families by Anthropic's names; ``effort`` is Converse's."""
+    claude = find_claude_family(model)
+    thinking = encode_thinking(request.sampling, model, claude)
     thinks = thinking is not None and thinking["type"] in ("enabled", "adaptive")
-    drawn: Body = dict(drawing_of(request, model, claude, thinks=thinks))
-    return drawn | _set(thinking=thinking, effort=request.sampling.reasoning_effort)
+    parameters: Body = dict(encode_drawing(request, model, claude, thinks=thinks))
+    return parameters | _drop_unset(thinking=thinking, effort=request.sampling.reasoning_effort)
 
 
-def _of_others(request: Request, model: str, family: BedrockFamily) -> Body:
+def _encode_other_parameters(request: Request, model: str, family: BedrockFamily) -> Body:
     sampling = request.sampling
-    drawn = _set(temperature=sampling.temperature, top_p=sampling.top_p)
+    parameters = _drop_unset(temperature=sampling.temperature, top_p=sampling.top_p)
     if sampling.thinking_budget is not None:
         raise FieldRejected(f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget")
     if sampling.top_k is not None:
         if not family.top_k:
             raise FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
-        drawn |= nested(family.top_k, sampling.top_k)
+        parameters |= nest_value(family.top_k, sampling.top_k)
     if sampling.reasoning_effort is not None:
         if not family.effort:
             raise FieldRejected(
@@ -379,39 +383,39 @@ def _of_others(request: Request, model: str, family: BedrockFamily) -> Body:
                 "parameters.extra_body, within additionalModelRequestFields",
                 field="reasoning_effort",
             )
-        said = nested(family.effort, sampling.reasoning_effort)
+        said = nest_value(family.effort, sampling.reasoning_effort)
         if family.beside_effort:
             said[family.effort[0]] |= dict(family.beside_effort)
-        drawn |= said
-    return drawn
+        parameters |= said
+    return parameters
 
 
-def _claude_follows(model: str, drawn: Body) -> str:
-    if family_of(model).schemas:
+def _choose_claude_schema_mode(model: str, parameters: Body) -> str:
+    if find_claude_family(model).schemas:
         return "format"
-    return "none" if "thinking" in drawn else "tool"  # who thinks is not forced
+    return "none" if "thinking" in parameters else "tool"  # who thinks is not forced
 
 
-def _follow(body: Body, schema: Schema, how: str) -> None:
-    """Have the answer follow a schema."""
+def _request_schema(body: Body, schema: Schema, how: str) -> None:
+    """Make the answer follow a schema."""
     encoded = msgspec.json.encode(schema.body)
     if how == "format":
-        body["outputConfig"]["textFormat"] = _format(schema.name, encoded)
+        body["outputConfig"]["textFormat"] = _encode_format(schema.name, encoded)
     elif how == "tool" and schema.body.get("type") == "object":
         body["toolConfig"] = {
-            "tools": [_tool(schema.name, encoded)],
+            "tools": [_encode_tool(schema.name, encoded)],
             "toolChoice": {"tool": {"name": schema.name}},
         }
 
 
 @lru_cache(maxsize=256)
-def _format(name: str, schema: bytes) -> msgspec.Raw:
-    """Encoded once, as a run asks for few schemas many times; Converse takes a schema as a text."""
+def _encode_format(name: str, schema: bytes) -> msgspec.Raw:
+    """Encode a schema as the answer's format, a text in Converse; cached, since a run repeats few schemas."""
     structure = {"jsonSchema": {"schema": schema.decode(), "name": name}}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "structure": structure}))
 
 
 @lru_cache(maxsize=256)
-def _tool(name: str, schema: bytes) -> msgspec.Raw:
+def _encode_tool(name: str, schema: bytes) -> msgspec.Raw:
     tool = {"name": name, "description": TOOL_DESCRIPTION, "inputSchema": {"json": msgspec.Raw(schema)}}
     return msgspec.Raw(msgspec.json.encode({"toolSpec": tool}))

@@ -1,7 +1,7 @@
-"""Cohere's chat, version 2.
+"""Cohere's chat API, version 2.
 
-Cohere has an endpoint of OpenAI's shape as well, but this one keeps more: `top_k`, a budget for thinking, the
-thinking itself, cached tokens and what is billed. Written against Cohere's reference for `POST /v2/chat`.
+Cohere has an OpenAI-like endpoint as well, but this one has more: `top_k`, a budget for thinking, the
+thinking itself, cached tokens and billed units. Written against Cohere's reference for `POST /v2/chat`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
-    finish_of,
-    finished,
+    finish_completion,
+    get_schema,
+    get_seed,
+    make_reply_reader,
+    map_finish_reason,
     read_window,
-    reply_reader,
-    schema_for,
-    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts, explain
 from coeval.models.transport.connection import HttpReply
@@ -53,7 +53,7 @@ class _CohereMessage(msgspec.Struct):
 
 
 class _CohereChunk(msgspec.Struct):
-    """A piece of the answer, mostly one token, and the log-probability of each of its tokens."""
+    """A piece of the answer, usually one token, with the log-probability of each of its tokens."""
 
     text: str | None = None
     logprobs: tuple[float, ...] | None = None
@@ -78,11 +78,11 @@ class _CohereModels(msgspec.Struct):
     next_page_token: str | None = None
 
 
-_read_answer = reply_reader(_CohereAnswer)
+_read_answer = make_reply_reader(_CohereAnswer)
 _read_models = foreign.make_decoder(_CohereModels)
 
 
-def _models_page(body: bytes) -> ModelPage:
+def _read_model_page(body: bytes) -> ModelPage:
     page = _read_models(body)
     listed = (
         ListedModel(model.name, read_window(model.context_length))
@@ -93,19 +93,19 @@ def _models_page(body: bytes) -> ModelPage:
 
 
 class Cohere(Dialect):
-    """Chat; see `Dialect`."""
+    """Cohere's chat; see `Dialect`."""
 
     labels_field = None
     # The most that Cohere's list of models takes for a page.
-    model_list = ModelList("/v1/models?endpoint=chat&page_size=1000", _models_page, after="page_token")
+    model_list = ModelList("/v1/models?endpoint=chat&page_size=1000", _read_model_page, after="page_token")
 
     def path(self, _: ModelSpec) -> str:
         return "/v2/chat"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages, "stream": False}
-        body |= _drawn(request.sampling, host.name)
-        if (seed := seed_of(request)) is not None:
+        body |= _encode_parameters(request.sampling, host.name)
+        if (seed := get_seed(request)) is not None:
             body["seed"] = seed
         if request.top_logprobs is not None:
             if request.top_logprobs > 1:
@@ -115,27 +115,27 @@ class Cohere(Dialect):
                     field="logprobs",
                 )
             body["logprobs"] = True
-        if (schema := schema_for(request, spec, structured=structured)) is not None:
+        if (schema := get_schema(request, spec, structured=structured)) is not None:
             body["response_format"] = {"type": "json_object", "json_schema": schema.body}
         body.update(request.sampling.rest)
         body.update(spec.extra_body)
         return msgspec.json.encode(body)
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        """The answer in a 200, without credentials; tokens are those that are billed, where that is told."""
+        """Decode an answer; see `Dialect`. Counts billed tokens, if they are given."""
         answer, notes = _read_answer(body)
-        usage = _booked(bytes(answer.usage))
-        finish = finish_of(answer.finish_reason, usage)
+        usage = _read_usage(bytes(answer.usage))
+        finish = map_finish_reason(answer.finish_reason, usage)
         parts = answer.message.content or []
         completion = Completion(
             text="".join(part.text or "" for part in parts),
             usage=usage,
             finish_reason=finish,
             reasoning="".join(part.thinking or "" for part in parts) or None,
-            logprobs=tuple(_likelihood(chunk) for chunk in answer.logprobs or ()),
+            logprobs=tuple(_read_logprob(chunk) for chunk in answer.logprobs or ()),
             truncated=finish == "length",
         )
-        return finished(completion, redactor, notes)
+        return finish_completion(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
         if reply.status == _DENIED:
@@ -146,27 +146,27 @@ class Cohere(Dialect):
 COHERE = Cohere()
 
 
-def _drawn(sampling: SamplingParameters, host: str) -> dict[str, Any]:
-    """The typed parameters by Cohere's names, those alone that are set."""
+def _encode_parameters(sampling: SamplingParameters, host: str) -> dict[str, Any]:
+    """Encode the typed parameters that are set, by Cohere's names."""
     if sampling.stop is not None and len(sampling.stop) > _MOST_STOPS:
         raise FieldRejected(f"{host} takes at most {_MOST_STOPS} texts in stop", field="stop")
     if sampling.top_p is not None and not _TOP_P[0] <= sampling.top_p <= _TOP_P[1]:
         raise FieldRejected(f"{host} takes a top_p from {_TOP_P[0]} to {_TOP_P[1]}", field="top_p")
     if sampling.top_k is not None and not 0 <= sampling.top_k <= _MOST_TOP_K:
         raise FieldRejected(f"{host} takes a top_k from 0 to {_MOST_TOP_K}", field="top_k")
-    drawn = {
+    parameters = {
         "temperature": sampling.temperature,
         "p": sampling.top_p,
         "k": sampling.top_k,
         "max_tokens": sampling.max_tokens,
         "stop_sequences": sampling.stop,
-        "thinking": _thinking(sampling.reasoning_effort, sampling.thinking_budget, host),
+        "thinking": _encode_thinking(sampling.reasoning_effort, sampling.thinking_budget, host),
     }
-    return {name: value for name, value in drawn.items() if value is not None}
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _thinking(effort: str | None, budget: int | None, host: str) -> dict[str, Any] | None:
-    """Cohere's switch: it knows a budget, and of efforts none or all."""
+def _encode_thinking(effort: str | None, budget: int | None, host: str) -> dict[str, Any] | None:
+    """Encode reasoning as Cohere's switch, which has a budget, and of efforts only none and high."""
     switch = {None: None, "none": "disabled", "high": "enabled"}
     if effort not in switch:
         raise FieldRejected(
@@ -183,12 +183,12 @@ def _thinking(effort: str | None, budget: int | None, host: str) -> dict[str, An
     return None if kind is None else {"type": kind}
 
 
-def _booked(reported: bytes) -> Usage:
+def _read_usage(reported: bytes) -> Usage:
     counts = Counts(reported)
 
     def first_reported(name: str) -> int:
         number = counts.optional("billed_units", name)
-        return counts.needed("tokens", name) if number is msgspec.UNSET else number
+        return counts.required("tokens", name) if number is msgspec.UNSET else number
 
     return Usage(
         first_reported("input_tokens"),
@@ -198,7 +198,7 @@ def _booked(reported: bytes) -> Usage:
     )
 
 
-def _likelihood(chunk: _CohereChunk) -> TokenLogprob:
-    """What was chosen; a chunk of several tokens is as likely as all of them together."""
+def _read_logprob(chunk: _CohereChunk) -> TokenLogprob:
+    """Read a chosen chunk's log-probability: that of all its tokens together."""
     text, logprob = chunk.text or "", sum(chunk.logprobs or ())
     return TokenLogprob(text, logprob, {text: logprob})

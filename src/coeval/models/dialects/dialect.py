@@ -1,4 +1,4 @@
-"""What a dialect is: a wire format, as functions over bytes; and what all dialects read replies with."""
+"""The contract of a dialect (a wire format as functions over bytes), and how all dialects read replies."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def read_window(reported: Any) -> int | None:
 
 
 class ListedModel(NamedTuple):
-    """A model that a host says it serves, by the id that it is asked by.
+    """A model in a host's list, by the id that requests name.
 
-    ``context_window`` is in tokens; None is not told. ``routed``: a gateway lists it, whatever becomes of a
-    request for it. ``bounds``: a prompt and its answer together never exceed ``context_window``, which may be
-    of prompts alone, or of one of several that serve the model.
+    ``context_window`` is in tokens; None: not stated. ``routed``: a gateway lists it, which proves nothing
+    of requests for it. ``bounds``: a prompt and its answer together never exceed ``context_window``; else
+    it may be of prompts alone, or of one of several servers of the model.
     """
 
     id: str
@@ -63,39 +63,39 @@ class ListedModel(NamedTuple):
 
 
 class ModelPage(NamedTuple):
-    """A page of a host's list; ``next`` is what the host calls the page after it, None after the last one."""
+    """A page of a host's list; ``next`` is the host's name for the next page, None on the last."""
 
     models: tuple[ListedModel, ...]
     next: str | None = None
 
 
 class ModelList(NamedTuple):
-    """How a host lists the models that it can be asked for, page by page, each by a GET without a body.
+    """How a host lists its models, page by page, each by a GET without a body.
 
-    ``first`` is what is appended to the base URL, a query included, for the first page; ``after`` the
-    parameter that asks for the page which ``ModelPage.next`` named. ``decode`` reads a page; it leaves out
-    what the host no longer serves and, where the host tells, what answers no messages. It raises Undecodable
-    where the body is no such list. Ids are freed of credentials by whoever asks (`models.hosted`).
+    ``first`` is appended to the base URL, with its query, for the first page; ``after`` is the parameter
+    that takes ``ModelPage.next``. ``decode`` reads a page, without models that are no longer served or, if
+    the host says so, answer no messages; it raises Undecodable for any other body. The caller redacts ids
+    (`models.hosted`).
     """
 
     first: str
     decode: Callable[[bytes], ModelPage]
     after: str = ""
 
-    def path(self, page: str | None) -> str:
-        """Where a page is asked for, by what the host calls it; None: the first one."""
+    def page_path(self, page: str | None) -> str:
+        """Return the path of a page, by the host's name for it; None: the first."""
         if page is None:
             return self.first
         return f"{self.first}{'&' if '?' in self.first else '?'}{self.after}={quote(page, safe='')}"
 
 
 class SchemaRejected(BadRequest):
-    """The host, or this model of it, does not take the schema it was sent."""
+    """The host, or this model of it, does not accept the schema of a request."""
 
 
 class FieldRejected(BadRequest):
-    """The host, or this model of it, does not take a parameter, ``field`` by our name for it: known before
-    anything is sent, or learnt from its answer."""
+    """The host, or this model of it, does not accept a parameter, ``field`` by our name for it: known before
+    a request is sent, or learnt from a refusal."""
 
     def __init__(self, message: str, *, field: str, status: int | None = None) -> None:
         super().__init__(message, status=status)
@@ -108,60 +108,52 @@ class LimitRenamed(BadRequest):
 
 @runtime_checkable
 class Dialect(Protocol):
-    """How a host is asked over HTTP, and what its replies mean. It keeps nothing between calls.
+    """A host's wire format: how requests are encoded, and what replies mean. It keeps no state between calls.
 
-    ``labels_field`` is the field that tells of a request's labels, if the dialect has one: a host that
-    does not know it is asked without. ``model_list`` is how its hosts list their models, None where they do
-    not.
+    ``labels_field`` is the field for a request's labels, if there is one; it is dropped for hosts that do
+    not know it. ``model_list`` is how its hosts list their models, or None.
     """
 
     labels_field: str | None
     model_list: ModelList | None = None
 
     def path(self, spec: ModelSpec, /) -> str:
-        """Where a model is asked, appended to the base URL and sent as it stands: what has to be quoted in a
-        URL is."""
+        """Return the quoted path of a model's API, appended to the base URL and sent unchanged."""
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        """The body of a request; ``structured=False`` leaves its schema out. What the provider has besides,
-        and then ``extra_body``, are laid over what is ours.
-
-        Raises BadRequest: it sets a parameter that the host, or this model of it, has nothing for; the
-        message names it. A `FieldRejected` is treated as the host's own: what nobody asked for is left out.
-        """
+        """Encode a request's body; ``structured=False`` leaves its schema out. The provider's further
+        parameters, and then ``extra_body``, replace ours. Raises BadRequest: it sets a parameter that the
+        host, or this model of it, does not support; the message names it. A `FieldRejected` counts as the
+        host's own: a parameter that the user did not set is then left out."""
 
     def keeps_prefix(self, request: Request, spec: ModelSpec, /) -> bool:  # noqa: ARG002
-        """Whether the body of a request that shares its beginning with others tells the host to keep that in
-        its cache, so that these are worth holding back until it is there."""
+        """Check whether the request tells the host to cache the prefix it shares with others, so that these
+        are worth delaying until it is cached."""
         return False
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
-        """The answer in a 2xx body, without the credentials that the redactor knows.
-
-        Raises Undecodable: it is no answer; the request is sent once more; ModelError: it holds an error in
-        place of an answer.
-        """
+        """Decode the answer in a 2xx body, redacted. Raises Undecodable: it is no answer, and the request is
+        retried once; ModelError: it holds an error instead."""
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
-        """What an answer says that is an error, `FieldRejected` and `SchemaRejected` among it; None leaves it
-        to the status alone. ``url`` is the base URL. What it quotes has passed the redactor before it is
-        cut."""
+        """Explain an error reply, by `FieldRejected` and `SchemaRejected` among others; None leaves it to the
+        status. ``url`` is the base URL. Quotes are redacted before they are cut."""
 
 
 P = TypeVar("P", bound=msgspec.Struct)
 
 
-def problem_of(body: bytes, kind: type[P]) -> P:
-    """The parts of an error that decide what it is; none where the body is nothing like it.
+def read_error_fields(body: bytes, kind: type[P]) -> P:
+    """Read the fields that decide what an error is; defaults if the body has another shape.
 
     Some hosts leave out the `error` around them, some gateways put that into a list.
     """
     try:
-        trouble = foreign.decode(body)
-        if isinstance(trouble, list) and trouble:
-            trouble = trouble[0]
-        inner = trouble.get("error") if isinstance(trouble, dict) else None
-        return foreign.convert(inner if isinstance(inner, dict) else trouble, kind)
+        error = foreign.decode(body)
+        if isinstance(error, list) and error:
+            error = error[0]
+        inner = error.get("error") if isinstance(error, dict) else None
+        return foreign.convert(inner if isinstance(inner, dict) else error, kind)
     except Undecodable:
         return kind()
 
@@ -169,38 +161,38 @@ def problem_of(body: bytes, kind: type[P]) -> P:
 # --- What of a request every dialect asks in the same way
 
 
-def seed_of(request: Request) -> int | None:
-    """The seed that a request is sent with: its own before that of its sampling parameters."""
+def get_seed(request: Request) -> int | None:
+    """Return the seed that a request is sent with: its own before its sampling parameters'."""
     return request.sampling.seed if request.seed is None else request.seed
 
 
-def schema_for(request: Request, spec: ModelSpec, *, structured: bool) -> Schema | None:
-    """The schema that the answer is to follow, where the model is told of one."""
+def get_schema(request: Request, spec: ModelSpec, *, structured: bool) -> Schema | None:
+    """Return the schema that the answer must follow, if the model is sent one."""
     return request.schema if structured and spec.structured_output else None
 
 
 # --- Extra body fields set by users
 
 
-def lay_over(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[str]) -> None:
-    """Put fields in the place of those of a body; of an object that ``groups`` names, those within it."""
+def overlay_fields(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[str]) -> None:
+    """Overlay a body with fields; in an object that ``groups`` names, replace only the fields within it."""
     for name, value in fields.items():
-        there = body.get(name)
-        grouped = name in groups and isinstance(there, dict) and isinstance(value, dict)
-        body[name] = there | value if grouped else value
+        current = body.get(name)
+        grouped = name in groups and isinstance(current, dict) and isinstance(value, dict)
+        body[name] = current | value if grouped else value
 
 
 # --- An answer as a host gave it: its reasoning apart, and without credentials
 
 
-def reasoning_apart(completion: Completion) -> Completion:
-    """The same answer, the reasoning taken out that its text begins with. Where the host told some apart, a
-    closing tag alone is part of the answer."""
-    apart = completion.reasoning
-    text, reasoning, unclosed = split_reasoning(completion.text, unopened=apart is None)
+def split_off_reasoning(completion: Completion) -> Completion:
+    """Move reasoning at the beginning of the text to ``reasoning``. If the host separated some already, a
+    lone closing tag is part of the answer."""
+    separate = completion.reasoning
+    text, reasoning, unclosed = split_reasoning(completion.text, unopened=separate is None)
     if reasoning is None and text == completion.text:
         return completion
-    reasoning = "\n".join(filter(None, (apart, reasoning))) or None
+    reasoning = "\n".join(filter(None, (separate, reasoning))) or None
     truncated = completion.truncated or unclosed
     return msgspec.structs.replace(completion, text=text, reasoning=reasoning, truncated=truncated)
 
@@ -209,42 +201,40 @@ def reasoning_apart(completion: Completion) -> Completion:
 _LONGEST_NAME = 200
 
 
-def name_of(reported: object) -> str:
-    """The model that a reply names, as hosts document it: a short text; else empty."""
+def read_model_name(reported: object) -> str:
+    """Return the model that a reply names, if it is a short text as documented; else ''."""
     return reported[:_LONGEST_NAME] if isinstance(reported, str) else ""
 
 
-def finished(completion: Completion, redactor: Redactor, notes: tuple[str, ...] = ()) -> Completion:
-    """Return the answer with its reasoning apart, and without the credentials that the redactor knows.
-
-    Raises Misshapen: ``notes`` say that something of the reply was left out, and no answer is left.
-    """
-    completion = reasoning_apart(completion)
+def finish_completion(completion: Completion, redactor: Redactor, notes: tuple[str, ...] = ()) -> Completion:
+    """Split off the answer's reasoning, add notes, and redact it. Raises Misshapen: ``notes`` say that parts
+    of the reply were left out, and no answer remains."""
+    completion = split_off_reasoning(completion)
     if notes:
         lost_in_reasoning = completion.truncated and completion.reasoning
         if not (completion.text or completion.refusal or lost_in_reasoning or notes == (MENDED,)):
             raise Misshapen("; ".join(notes))
         completion = msgspec.structs.replace(completion, notes=(*completion.notes, *notes))
-    return without_secrets(completion, redactor)
+    return redact_completion(completion, redactor)
 
 
-def without_secrets(completion: Completion, redactor: Redactor) -> Completion:
-    """The same answer, its every text as `Redactor.redact_answer` leaves it."""
+def redact_completion(completion: Completion, redactor: Redactor) -> Completion:
+    """Redact every text of an answer."""
     if not redactor.knows_any:
         return completion
     changed: dict[str, Any] = {}
     for name in ("text", "finish_reason", "reasoning", "refusal", "served_by", "reply_id"):
-        said = getattr(completion, name)
-        if said and (redacted := redactor.redact_answer(said)) != said:
+        text = getattr(completion, name)
+        if text and (redacted := redactor.redact_answer(text)) != text:
             changed[name] = redacted
     # Few tokens are long enough to be a part of a secret.
-    if any(len(said) >= PART for token in completion.logprobs for said in (token.token, *token.top)):
-        changed["logprobs"] = tuple(_token(token, redactor) for token in completion.logprobs)
+    if any(len(text) >= PART for token in completion.logprobs for text in (token.token, *token.top)):
+        changed["logprobs"] = tuple(_redact_token(token, redactor) for token in completion.logprobs)
     return msgspec.structs.replace(completion, **changed) if changed else completion
 
 
-def _token(token: TokenLogprob, redactor: Redactor) -> TokenLogprob:
-    top = {redactor.redact_answer(said): logprob for said, logprob in token.top.items()}
+def _redact_token(token: TokenLogprob, redactor: Redactor) -> TokenLogprob:
+    top = {redactor.redact_answer(text): logprob for text, logprob in token.top.items()}
     return TokenLogprob(redactor.redact_answer(token.token), token.logprob, top)
 
 
@@ -265,13 +255,13 @@ _DEEPEST = 16
 
 
 class Read(NamedTuple, Generic[T]):
-    """A reply, and a note on each thing that was left out or replaced in it."""
+    """A decoded reply, with a note on each thing that was left out or replaced."""
 
     value: T
     notes: tuple[str, ...] = ()
 
 
-def reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
+def make_reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
     """Make a reader of replies of one type.
 
     A list loses the items that do not fit, a tuple is whole or left out, an optional field falls back to its
@@ -286,7 +276,7 @@ def reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
             fit = _ReplyFit()
             try:
                 reply, is_mended = foreign.decode_damaged(body)
-                value = fit.to(reply, kind, "")
+                value = fit.fit_value(reply, kind, "")
             except (_Unfit, Undecodable):
                 raise error from None
             return Read(value, (*[MENDED] * is_mended, *fit.notes)[:_MOST_NOTES])
@@ -294,43 +284,43 @@ def reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
     return read_reply
 
 
-def arguments_text(given: Any) -> str:
-    """Return what a tool was called with as JSON: some hosts hand over the object, others a text of it."""
-    if given is None:
+def encode_arguments(arguments: Any) -> str:
+    """Encode a tool call's arguments as JSON: some hosts send an object, others its text."""
+    if arguments is None:
         return ""
-    return given if isinstance(given, str) else msgspec.json.encode(given).decode()
+    return arguments if isinstance(arguments, str) else msgspec.json.encode(arguments).decode()
 
 
 class _Unfit(Exception):
-    """A value is nothing like its type."""
+    """A value does not fit its type."""
 
 
 class _ReplyFit:
-    """Fit parsed JSON to types; ``notes`` collects what was left out, by the names of its fields."""
+    """Fits parsed JSON to types; ``notes`` collects the names of fields that were left out."""
 
     def __init__(self) -> None:
         self.notes: dict[str, None] = {}
 
-    def to(self, value: Any, kind: Any, where: str) -> Any:
-        """Return ``value`` as a ``kind``; raises _Unfit where nothing of it can be."""
+    def fit_value(self, value: Any, kind: Any, where: str) -> Any:
+        """Fit ``value`` to ``kind``; _Unfit if nothing of it fits."""
         if where.count(".") > _DEEPEST:
             raise _Unfit
         members = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
         # Parts say more than their texts in a row.
         for member in sorted(members, key=lambda member: (member is str) != isinstance(value, str)):
             try:
-                return self._member(value, member, where)
+                return self._fit_member(value, member, where)
             except _Unfit:
                 continue
         raise _Unfit
 
-    def _member(self, value: Any, kind: Any, where: str) -> Any:
+    def _fit_member(self, value: Any, kind: Any, where: str) -> Any:
         if kind is str:
-            return self._text(value)
+            return self._fit_text(value)
         if get_origin(kind) is list:
-            return self._items(value, get_args(kind)[0], where)
+            return self._fit_items(value, get_args(kind)[0], where)
         if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-            return self._struct(value, kind, where)
+            return self._fit_struct(value, kind, where)
         if kind is msgspec.Raw:
             return msgspec.Raw(msgspec.json.encode(value))
         try:
@@ -338,51 +328,51 @@ class _ReplyFit:
         except Misshapen:
             raise _Unfit from None
 
-    def _text(self, value: Any, depth: int = 0) -> str:
+    def _fit_text(self, value: Any, depth: int = 0) -> str:
         match value:
             case str():
                 return value
             case list() if depth < _DEEPEST:
-                return "".join(self._text(item, depth + 1) for item in value)
+                return "".join(self._fit_text(item, depth + 1) for item in value)
             case dict() if depth < _DEEPEST:
                 inner = next((value[name] for name in _TEXTS if value.get(name) is not None), None)
-                return self._text(inner, depth + 1)
+                return self._fit_text(inner, depth + 1)
         raise _Unfit
 
-    def _items(self, value: Any, kind: Any, where: str) -> list[Any]:
+    def _fit_items(self, value: Any, kind: Any, where: str) -> list[Any]:
         if not isinstance(value, list):
-            return [self.to(value, kind, where)]
+            return [self.fit_value(value, kind, where)]
         items: list[Any] = []
         for item in value:
             try:
-                items.append(self.to(item, kind, where))
+                items.append(self.fit_value(item, kind, where))
             except _Unfit:
-                self._note(item, where)
+                self._add_note(item, where)
         if not items and any(item is not None for item in value):
             raise _Unfit
         return items
 
-    def _struct(self, value: Any, kind: type[msgspec.Struct], where: str) -> Any:
+    def _fit_struct(self, value: Any, kind: type[msgspec.Struct], where: str) -> Any:
         fields = msgspec.structs.fields(kind)
         if isinstance(value, str):
             value = dict([(field.encode_name, value) for field in fields if field.name in _TEXTS][:1]) or None
         if not isinstance(value, dict):
             raise _Unfit
-        given: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for field in fields:
             name = field.encode_name
-            place = f"{where}.{name}".lstrip(".")
+            path = f"{where}.{name}".lstrip(".")
             if name in value:
                 try:
-                    given[field.name] = self.to(value[name], field.type, place)
+                    values[field.name] = self.fit_value(value[name], field.type, path)
                     continue
                 except _Unfit:
-                    self._note(value[name], place)
+                    self._add_note(value[name], path)
             if field.required:
                 raise _Unfit
-        return kind(**given)
+        return kind(**values)
 
-    def _note(self, value: Any, where: str) -> None:
+    def _add_note(self, value: Any, where: str) -> None:
         if value is not None:
             self.notes[f"{where} could not be read, and was left out"] = None
 
@@ -421,12 +411,11 @@ _NO_LETTER = re.compile(r"[^a-z]")
 _ENUM = re.compile(r"^(?:finish|stop)?reason")
 
 
-def finish_of(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
+def map_finish_reason(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
     """Return ``stop``, ``length`` or ``tool_calls`` for a host's finish reason, or an unknown one as it came.
 
-    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it.
-
-    Raises ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off.
+    ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it. Raises
+    ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off.
     """
     if not reason:
         return "stop"

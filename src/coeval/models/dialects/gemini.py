@@ -1,4 +1,4 @@
-"""Google's generateContent, as the Gemini API and Vertex AI speak it.
+"""Google's generateContent, of the Gemini API and Vertex AI.
 
 Written against Google's API reference and its guides on thinking, structured output and Gemma
 (November 2026), and against what `google-genai` sends.
@@ -34,20 +34,20 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
-    arguments_text,
-    finish_of,
-    finished,
-    lay_over,
-    name_of,
-    problem_of,
+    encode_arguments,
+    finish_completion,
+    get_schema,
+    get_seed,
+    make_reply_reader,
+    map_finish_reason,
+    overlay_fields,
+    read_error_fields,
+    read_model_name,
     read_window,
-    reply_reader,
-    schema_for,
-    seed_of,
 )
 from coeval.models.dialects.openai_answer import Counts
-from coeval.models.dialects.openai_chat import in_first_turn
-from coeval.models.dialects.refusals import refusal_of
+from coeval.models.dialects.openai_chat import move_system_to_user
+from coeval.models.dialects.refusals import classify_refusal
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import error_behind_200, excerpt
 
@@ -68,7 +68,7 @@ class _GoogleViolation(msgspec.Struct, rename="camel"):
 
 
 class _GoogleDetail(msgspec.Struct, rename="camel"):
-    """Of google.rpc: an ErrorInfo's reason, a RetryInfo's delay, a QuotaFailure's violations."""
+    """A detail of google.rpc: an ErrorInfo's reason, a RetryInfo's delay, a QuotaFailure's violations."""
 
     reason: str = ""
     retry_delay: str = ""
@@ -84,36 +84,35 @@ class _GoogleStatus(msgspec.Struct):
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-    """What an error says beyond its HTTP status; None where that says it all.
+    """Explain an error reply; None leaves it to the status.
 
-    Beside the table of all dialects, Google's details tell of keys that are not valid (a 400), the wait that
-    it asks for, and the quota of a day (waiting does not help).
+    Besides the table of all dialects, this reads Google's details: invalid keys (a 400), the requested wait,
+    and a daily quota (waiting does not help).
     """
-    trouble = problem_of(body, _GoogleStatus)
-    if trouble == _GoogleStatus():
+    problem = read_error_fields(body, _GoogleStatus)
+    if problem == _GoogleStatus():
         return None
-    message = excerpt(trouble.message or body, redactor)
-    details = [found for part in trouble.details if (found := _detail(part)) is not None]
-    if _no_access(status, trouble, details):
+    message = excerpt(problem.message or body, redactor)
+    details = [found for part in problem.details if (found := _parse_detail(part)) is not None]
+    if _is_access_denied(status, problem, details):
         return AccessDenied(message, status=status)
-    wait_s = next((_seconds(detail.retry_delay) for detail in details if detail.retry_delay), None)
+    wait_s = next((_parse_duration_s(detail.retry_delay) for detail in details if detail.retry_delay), None)
     if status == 429:
-        return _limited(message, details, wait_s)
+        return _make_rate_limit_error(message, details, wait_s)
     if status >= 500 and wait_s is not None:
         return ServerFault(message, status=status, retry_after_s=wait_s)
-    return refusal_of(status, message)
+    return classify_refusal(status, message)
 
 
-def _no_access(status: int, trouble: _GoogleStatus, details: list[_GoogleDetail]) -> bool:
-    """Whether it is about who asks: a key that is none is a 400, and so is a place or an account that Google
-    does not serve."""
-    if trouble.status == "UNAUTHENTICATED" or (status == 400 and trouble.status == "FAILED_PRECONDITION"):
+def _is_access_denied(status: int, problem: _GoogleStatus, details: list[_GoogleDetail]) -> bool:
+    """Check for an invalid key, or a country or account that Google does not serve (both may be 400)."""
+    if problem.status == "UNAUTHENTICATED" or (status == 400 and problem.status == "FAILED_PRECONDITION"):
         return True
     return any(detail.reason in _NO_KEY for detail in details)
 
 
-def _limited(message: str, details: list[_GoogleDetail], wait_s: float | None) -> RateLimited:
-    """Too many requests. Google names a wait of seconds beside a quota that is spent until tomorrow, too."""
+def _make_rate_limit_error(message: str, details: list[_GoogleDetail], wait_s: float | None) -> RateLimited:
+    """Make the error for too many requests. Google names seconds even for a daily quota."""
     violations = [violation for detail in details for violation in detail.violations]
     if any("PerDay" in violation.quota_id for violation in violations):
         reason = "the quota of the day is spent"
@@ -124,14 +123,14 @@ def _limited(message: str, details: list[_GoogleDetail], wait_s: float | None) -
     return RateLimited(f"{message}; {reason}", status=429, retry_advised=False)
 
 
-def _seconds(delay: str) -> float | None:
-    """google.protobuf.Duration as JSON: ``"38.8s"``."""
-    found = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", delay)
-    return float(found[1]) if found else None
+def _parse_duration_s(delay: str) -> float | None:
+    """Parse a google.protobuf.Duration in JSON: ``"38.8s"``."""
+    match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", delay)
+    return float(match[1]) if match else None
 
 
-def _detail(part: Any) -> _GoogleDetail | None:
-    """None for a detail of another shape: there are kinds of which nothing is read."""
+def _parse_detail(part: Any) -> _GoogleDetail | None:
+    """Parse a detail; None for the kinds that we do not read."""
     try:
         return foreign.convert(part, _GoogleDetail)
     except Undecodable:
@@ -158,9 +157,9 @@ class _GeminiToken(msgspec.Struct, rename="camel"):
 
     @property
     def logprob(self) -> float:
-        """Protobuf's JSON writes a number that is none, or infinite, as a text, and leaves out a zero."""
-        given = self.log_probability
-        return float(given) if isinstance(given, int | float) else float("-inf")
+        """Return the log-probability. Protobuf's JSON writes non-finite numbers as text, and omits zeros."""
+        value = self.log_probability
+        return float(value) if isinstance(value, int | float) else float("-inf")
 
 
 class _GeminiAlternatives(msgspec.Struct):
@@ -192,50 +191,54 @@ class _GeminiAnswer(msgspec.Struct, rename="camel"):
     model_version: Any = None
 
 
-_read_answer = reply_reader(_GeminiAnswer)
+_read_answer = make_reply_reader(_GeminiAnswer)
 
 
-def _booked(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
-    """Google counts cached tokens within the prompt, and thoughts beside the answer. Protobuf's JSON leaves a
-    count of zero out, so one may be missing where the answer has nothing of its kind."""
-    parts = [part for one in candidates if one.content for part in one.content.parts or []]
+def _read_usage(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
+    """Read token counts. Google counts cached tokens within the prompt, and thoughts beside the answer.
+    Protobuf's JSON omits a zero, so a count may be missing if the answer has nothing of its kind."""
+    parts = [part for candidate in candidates if candidate.content for part in candidate.content.parts or []]
     thinks = any(part.text for part in parts if part.thought)
-    says = any(part.text or part.function_call for part in parts if not part.thought)
+    answers = any(part.text or part.function_call for part in parts if not part.thought)
     counts = Counts(reported)
-    thoughts = (counts.needed if thinks else counts.optional)("thoughtsTokenCount")
-    said = (counts.needed if says else counts.optional)("candidatesTokenCount")
+    thoughts = (counts.required if thinks else counts.optional)("thoughtsTokenCount")
+    output = (counts.required if answers else counts.optional)("candidatesTokenCount")
     return Usage(
-        counts.needed("promptTokenCount") + (counts.optional("toolUsePromptTokenCount") or 0),
-        (said or 0) + (thoughts or 0),
+        counts.required("promptTokenCount") + (counts.optional("toolUsePromptTokenCount") or 0),
+        (output or 0) + (thoughts or 0),
         cached_tokens=counts.optional("cachedContentTokenCount"),
         reasoning_tokens=thoughts,
         uncounted=counts.uncounted,
     )
 
 
-def _texts(candidate: _GeminiCandidate) -> tuple[str, str | None]:
-    """``(text, reasoning)``; a call of a tool stands for text that is not there."""
+def _split_texts(candidate: _GeminiCandidate) -> tuple[str, str | None]:
+    """Split a candidate into text and reasoning; a tool call replaces missing text."""
     parts = (candidate.content.parts if candidate.content is not None else None) or []
     text = "".join(part.text or "" for part in parts if not part.thought)
     thoughts = "".join(part.text or "" for part in parts if part.thought)
     if not text:
-        text = "\n".join(arguments_text(part.function_call.args) for part in parts if part.function_call)
+        text = "\n".join(encode_arguments(part.function_call.args) for part in parts if part.function_call)
     return text, thoughts or None
 
 
-def _logprobs(given: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
-    if given is None or not given.chosen_candidates:
+def _read_logprobs(logprobs: _GeminiLogprobs | None) -> tuple[TokenLogprob, ...]:
+    if logprobs is None or not logprobs.chosen_candidates:
         return ()
-    tops = given.top_candidates or ()
+    tops = logprobs.top_candidates or ()
     return tuple(
-        TokenLogprob(chosen.token, chosen.logprob, _top(tops[at : at + 1]))
-        for at, chosen in enumerate(given.chosen_candidates)
+        TokenLogprob(chosen.token, chosen.logprob, _read_alternatives(tops[index : index + 1]))
+        for index, chosen in enumerate(logprobs.chosen_candidates)
     )
 
 
-def _top(alternatives: Sequence[_GeminiAlternatives]) -> dict[str, float]:
-    """Of two that read as one token the likelier, which comes first, is kept."""
-    return {other.token: other.logprob for each in alternatives for other in reversed(each.candidates or ())}
+def _read_alternatives(alternatives: Sequence[_GeminiAlternatives]) -> dict[str, float]:
+    """Read alternatives by token; of two with the same text, keep the likelier, which comes first."""
+    return {
+        other.token: other.logprob
+        for alternative in alternatives
+        for other in reversed(alternative.candidates or ())
+    }
 
 
 # --- Model list, ``GET /models``
@@ -252,27 +255,27 @@ class _GeminiList(msgspec.Struct, rename="camel"):
     next_page_token: str | None = None
 
 
-_read = foreign.make_decoder(_GeminiList)
+_read_list = foreign.make_decoder(_GeminiList)
 
 
-def _page(body: bytes) -> ModelPage:
-    """Those that answer generateContent: others embed, count or paint."""
-    found = _read(body)
+def _read_model_page(body: bytes) -> ModelPage:
+    """Read a page of models that answer generateContent: others embed, count or paint."""
+    page = _read_list(body)
     answering = (
         model
-        for model in found.models
+        for model in page.models
         if model.supported_generation_methods is None
         or "generateContent" in model.supported_generation_methods
     )
-    return ModelPage(tuple(map(_listed, answering)), found.next_page_token or None)
+    return ModelPage(tuple(map(_make_listed_model, answering)), page.next_page_token or None)
 
 
-def _listed(model: _GeminiModel) -> ListedModel:
+def _make_listed_model(model: _GeminiModel) -> ListedModel:
     return ListedModel(model.name.removeprefix("models/"), read_window(model.input_token_limit), bounds=False)
 
 
 # The most models that Google puts on a page.
-GEMINI_MODELS = ModelList("/models?pageSize=1000", _page, after="pageToken")
+GEMINI_MODELS = ModelList("/models?pageSize=1000", _read_model_page, after="pageToken")
 
 
 Body: TypeAlias = dict[str, Any]
@@ -289,8 +292,8 @@ _OF_THE_BODY = frozenset(
 
 
 class _GeminiFamily(NamedTuple):
-    """What the models whose ids a pattern matches take. ``thinking``: `level` is a word, `budget` a number of
-    tokens. ``drawing``: temperature, top_p and top_k count; other models pass over them without a word."""
+    """What the models whose ids match a pattern take. ``thinking``: `level` is a word, `budget` a number of
+    tokens. ``drawing``: temperature, top_p and top_k have an effect; other models ignore them silently."""
 
     ids: str
     thinking: Literal["none", "budget", "level"] = "level"
@@ -316,7 +319,7 @@ _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 245
 
 
 class Gemini(Dialect):
-    """generateContent; see `Dialect`."""
+    """Google's generateContent; see `Dialect`."""
 
     labels_field = None
     model_list = GEMINI_MODELS
@@ -325,21 +328,23 @@ class Gemini(Dialect):
         return generate_path(spec.model)
 
     def encode(self, request: Request, spec: ModelSpec, _: Host, *, structured: bool = True) -> bytes:
-        """See `Dialect`; ``extra_body`` is laid over within ``generationConfig`` too."""
-        family = _family_of(spec.model)
-        body = _said(request, family)
-        config = _drawn(request, spec, family)
+        """Encode a request; see `Dialect`. ``extra_body`` may replace fields of ``generationConfig``."""
+        family = _find_family(spec.model)
+        body = _encode_messages(request, family)
+        config = _encode_parameters(request, spec, family)
         if request.top_logprobs is not None:
             config["responseLogprobs"] = True
             if request.top_logprobs:
                 config["logprobs"] = request.top_logprobs
-        if family.structured and (schema := schema_for(request, spec, structured=structured)) is not None:
+        if family.structured and (schema := get_schema(request, spec, structured=structured)) is not None:
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = schema.body
         body[_CONFIG] = config
         for name, value in request.sampling.rest.items():
-            lay_over(body, {name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}, (_CONFIG,))
-        lay_over(body, spec.extra_body, (_CONFIG,))
+            overlay_fields(
+                body, {name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}, (_CONFIG,)
+            )
+        overlay_fields(body, spec.extra_body, (_CONFIG,))
         return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
@@ -348,7 +353,7 @@ class Gemini(Dialect):
             code = answer.error.get("code") if isinstance(answer.error, dict) else None
             status = code if isinstance(code, int) and 400 <= code < 600 else 502
             raise error_behind_200(status, body, redactor, explain(status, body, redactor))
-        usage = _booked(bytes(answer.usage_metadata), answer.candidates or [])
+        usage = _read_usage(bytes(answer.usage_metadata), answer.candidates or [])
         if not answer.candidates:
             feedback = answer.prompt_feedback
             if feedback is None or feedback.block_reason is None:
@@ -358,18 +363,20 @@ class Gemini(Dialect):
                 f"the host's content filter withheld the prompt ({excerpt(why, redactor)})", usage=usage
             )
         candidate = answer.candidates[0]
-        finish = finish_of(candidate.finish_reason, usage, excerpt(candidate.finish_message or "", redactor))
-        text, reasoning = _texts(candidate)
+        finish = map_finish_reason(
+            candidate.finish_reason, usage, excerpt(candidate.finish_message or "", redactor)
+        )
+        text, reasoning = _split_texts(candidate)
         completion = Completion(
             text=text,
             usage=usage,
             finish_reason=finish,
             reasoning=reasoning,
-            logprobs=_logprobs(candidate.logprobs_result),
+            logprobs=_read_logprobs(candidate.logprobs_result),
             truncated=finish == "length",
-            served_by=name_of(answer.model_version),
+            served_by=read_model_name(answer.model_version),
         )
-        return finished(completion, redactor, notes)
+        return finish_completion(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
         return explain(reply.status, reply.body, redactor)
@@ -379,20 +386,20 @@ GEMINI = Gemini()
 
 
 def generate_path(model: str) -> str:
-    """Where a model is asked, by its id or its name as a resource (``models/…``, ``tunedModels/…``)."""
+    """Return the path of a model, by its id or resource name (``models/…``, ``tunedModels/…``)."""
     return f"/{quote(model if '/' in model else f'models/{model}')}:generateContent"
 
 
-def _family_of(model: str) -> _GeminiFamily:
+def _find_family(model: str) -> _GeminiFamily:
     name = model.rpartition("/")[2].lower()
     return next(family for family in _FAMILIES if re.match(family.ids, name))
 
 
-def _said(request: Request, family: _GeminiFamily) -> Body:
-    """The turns, and the system prompt where the family takes one; one that stands alone is what is asked."""
+def _encode_messages(request: Request, family: _GeminiFamily) -> Body:
+    """Encode the turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
-        messages = in_first_turn(messages)
+        messages = move_system_to_user(messages)
     system = [{"text": message.content} for message in messages if message.role == "system"]
     turns = [
         {"role": _ROLES[message.role], "parts": [{"text": message.content}]}
@@ -402,8 +409,8 @@ def _said(request: Request, family: _GeminiFamily) -> Body:
     return {"systemInstruction": {"parts": system}, "contents": turns} if system else {"contents": turns}
 
 
-def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
-    """The typed parameters by Google's names."""
+def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
+    """Encode the typed parameters by Google's names."""
     sampling = request.sampling
     for name in () if family.drawing else ("temperature", "top_p", "top_k"):
         if getattr(sampling, name) is not None:
@@ -416,17 +423,15 @@ def _drawn(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
         "topK": sampling.top_k,
         "maxOutputTokens": sampling.max_tokens,
         "stopSequences": sampling.stop,
-        "seed": seed_of(request),
-        "thinkingConfig": _thinking(sampling, spec.model, family),
+        "seed": get_seed(request),
+        "thinkingConfig": _encode_thinking(sampling, spec.model, family),
     }
     return {name: value for name, value in config.items() if value is not None}
 
 
-def _thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:
-    """How much the model is to reason. What it reasons is asked for as well, else it is not told.
-
-    Raises BadRequest: the model's family has nothing for what is set.
-    """
+def _encode_thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:
+    """Encode how much to reason, and request the reasoning itself, which is not disclosed otherwise. Raises
+    BadRequest: the model's family does not support what is set."""
     effort, budget = sampling.reasoning_effort, sampling.thinking_budget
     if effort is None and budget is None:
         return None

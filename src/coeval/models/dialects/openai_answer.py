@@ -1,6 +1,6 @@
-"""What comes back from a chat completions endpoint: an answer, or the error in its place.
+"""Replies of a chat completions endpoint: an answer, or an error instead.
 
-The structs are partial: what a host adds is skipped, what it leaves out has a default.
+The structs are partial: further fields are skipped, missing ones have defaults.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from coeval.core.errors import ContentFiltered, Misshapen, ModelError, NotFound,
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.dialects.dialect import (
-    arguments_text,
-    finish_of,
-    finished,
-    name_of,
-    problem_of,
-    reply_reader,
+    encode_arguments,
+    finish_completion,
+    make_reply_reader,
+    map_finish_reason,
+    read_error_fields,
+    read_model_name,
 )
-from coeval.models.dialects.refusals import refusal_of
+from coeval.models.dialects.refusals import classify_refusal
 from coeval.models.transport.faults import error_behind_200, excerpt, read_error_message
 
 # --- Token counts
@@ -33,11 +33,11 @@ _MOST_TOKENS = 1 << 24
 
 
 class Counts:
-    """Read the counts of one answer one by one, by their names: nothing else is lost for the sake of one.
+    """Reads the token counts of an answer by name, each by itself, so that one bad count loses no other.
 
-    ``uncounted`` becomes True where there are none, a count that every answer has is missing, or any count
-    cannot be: negative, no whole number, or more than any context holds. Such a count reads as zero, which
-    nobody may take for what the answer cost.
+    ``uncounted`` becomes True if there are no counts, a required one is missing, or one is impossible:
+    negative, no whole number, or more than any context holds. Such a count reads as zero, which must not
+    pass for its cost.
     """
 
     def __init__(self, reported: bytes | msgspec.Raw) -> None:
@@ -47,8 +47,8 @@ class Counts:
         except Undecodable:
             self.uncounted, self._reported = True, {}
 
-    def needed(self, *path: str) -> int:
-        """A count that every answer has; ``path`` are the names that lead to it."""
+    def required(self, *path: str) -> int:
+        """Return a count that every answer has; ``path`` are the names that lead to it."""
         number = self.optional(*path)
         if number is msgspec.UNSET:
             self.uncounted = True
@@ -56,7 +56,7 @@ class Counts:
         return number
 
     def optional(self, *path: str) -> int | msgspec.UnsetType:
-        """A count that hosts may leave out or give as null, which is UNSET."""
+        """Return a count that may be missing or null, which is UNSET."""
         inner: Any = self._reported
         for name in path:
             if not isinstance(inner, dict):
@@ -69,15 +69,15 @@ class Counts:
         self.uncounted = True
         return 0
 
-    def cache_apart(self, rest: str, output: str, read: str, written: str, *reasoning: str) -> Usage:
-        """The usage of a host that reports what its cache read and wrote apart from the rest of the prompt;
-        ours is of the whole prompt."""
-        others, made = self.needed(rest), self.needed(output)
+    def read_uncached_usage(self, rest: str, output: str, read: str, written: str, *reasoning: str) -> Usage:
+        """Read the usage of a host that counts only the uncached prompt, and cache reads and writes beside
+        it; ours counts the whole prompt."""
+        others, made = self.required(rest), self.required(output)
         cached, kept = self.optional(read), self.optional(written)
         thoughts = self.optional(*reasoning) if reasoning else msgspec.UNSET
         return Usage(
             others + (cached or 0) + (kept or 0),
-            output_of(made, thoughts),
+            sum_output_tokens(made, thoughts),
             cached_tokens=cached,
             cache_write_tokens=kept,
             reasoning_tokens=thoughts,
@@ -85,11 +85,11 @@ class Counts:
         )
 
 
-def output_of(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
-    """Return all tokens that were made, of a host that may count those of its reasoning apart.
+def sum_output_tokens(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
+    """Return all output tokens, of a host that may count reasoning separately.
 
-    ``beyond`` is the total without prompt and output. xAI's holds the reasoning; that of Google's endpoint of
-    OpenAI's shape holds thoughts that nothing else tells of.
+    ``beyond`` is the total without prompt and output. xAI's holds the reasoning; that of Google's
+    OpenAI-like endpoint holds thoughts that no other count includes.
     """
     if reasoning is msgspec.UNSET:
         return output + max(beyond, 0)
@@ -126,7 +126,7 @@ class _ToolCall(msgspec.Struct):
     function: _Function | None = None
 
 
-class _Said(msgspec.Struct):
+class _Message(msgspec.Struct):
     content: str | list[_Part] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
@@ -146,13 +146,13 @@ class _Token(msgspec.Struct):
 
 
 class _Logprobs(msgspec.Struct):
-    """All tokens or none: with one missing, another would be read as the verdict."""
+    """All tokens or none: with one missing, another would be taken for the verdict."""
 
     content: tuple[_Token, ...] | None = None
 
 
 class _Choice(msgspec.Struct):
-    message: _Said
+    message: _Message
     finish_reason: str | None = None
     logprobs: _Logprobs | None = None
     error: Any = None
@@ -163,7 +163,7 @@ class _CostDetails(msgspec.Struct):
 
 
 class _Charge(msgspec.Struct):
-    """What OpenRouter's usage says besides, in US dollars; gateways before it hand that on."""
+    """The cost in OpenRouter's usage, in US dollars; gateways before it pass it on."""
 
     cost: float | None = None
     is_byok: bool = False
@@ -179,60 +179,60 @@ class _Answer(msgspec.Struct):
     provider: Any = None
 
 
-_read_answer = reply_reader(_Answer)
+_read_answer = make_reply_reader(_Answer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
-    """See `Dialect`. Usage that is left out, or holds a count that cannot be, is marked as ``uncounted``."""
+    """Decode an answer; see `Dialect`. Missing or impossible usage is marked ``uncounted``."""
     answer, notes = _read_answer(body)
     if answer.error:
-        raise inner_error(body, redactor)
+        raise read_inner_error(body, redactor)
     if answer.choices is None:
         raise Misshapen("no choices")
-    usage = _booked(bytes(answer.usage))
-    if (usd := _charged(bytes(answer.usage))) is not None:
+    usage = _read_usage(bytes(answer.usage))
+    if (usd := _read_charge(bytes(answer.usage))) is not None:
         usage = msgspec.structs.replace(usage, cost_usd=usd)
     if not answer.choices:
         raise Unreadable("the answer has no choices", status=200, usage=usage)
     choice = answer.choices[0]
     if choice.error:  # OpenRouter's, in the words of whoever it asked
-        error = inner_error(msgspec.json.encode({"error": choice.error}), redactor)
+        error = read_inner_error(msgspec.json.encode({"error": choice.error}), redactor)
         error.usage = usage
         raise error
-    text, reasoning, refusal = _read(choice.message)
-    finish = finish_of(choice.finish_reason, usage, text=text)
+    text, reasoning, refusal = _split_message(choice.message)
+    finish = map_finish_reason(choice.finish_reason, usage, text=text)
     if text is None and reasoning and not refusal and finish == "stop":
         # vLLM's reasoning parsers take all that a model says for reasoning until it ends its thinking.
         text, reasoning, notes = reasoning, None, (*notes, FROM_REASONING)
-    model, provider = name_of(answer.model), name_of(answer.provider)  # OpenRouter says both
+    model, provider = read_model_name(answer.model), read_model_name(answer.provider)  # OpenRouter says both
     completion = Completion(
         text=text or "",
         usage=usage,
         finish_reason=finish,
         reasoning=reasoning,
-        logprobs=_logprobs(choice.logprobs) if choice.logprobs is not None else (),
+        logprobs=_read_logprobs(choice.logprobs) if choice.logprobs is not None else (),
         truncated=finish == "length",
         refusal=refusal,
         served_by=f"{model} ({provider})" if provider else model,
-        reply_id=name_of(answer.id),
+        reply_id=read_model_name(answer.id),
     )
-    return finished(completion, redactor, notes)
+    return finish_completion(completion, redactor, notes)
 
 
-def _booked(reported: bytes) -> Usage:
-    """The token counts of an answer."""
+def _read_usage(reported: bytes) -> Usage:
+    """Read the token counts of an answer."""
     counts = Counts(reported)
     cached = counts.optional("prompt_tokens_details", "cached_tokens")
     if cached is msgspec.UNSET:
         cached = counts.optional("prompt_cache_hit_tokens")
-    prompt, output = counts.needed("prompt_tokens"), counts.needed("completion_tokens")
+    prompt, output = counts.required("prompt_tokens"), counts.required("completion_tokens")
     reasoning = counts.optional("completion_tokens_details", "reasoning_tokens")
     written = counts.optional("prompt_tokens_details", "cache_write_tokens")
     uncounted = counts.uncounted
     beyond = (counts.optional("total_tokens") or 0) - prompt - output
     return Usage(
         prompt,
-        output if uncounted else output_of(output, reasoning, 0 if beyond == cached else beyond),
+        output if uncounted else sum_output_tokens(output, reasoning, 0 if beyond == cached else beyond),
         cached_tokens=cached,
         cache_write_tokens=written,
         reasoning_tokens=reasoning,
@@ -240,9 +240,9 @@ def _booked(reported: bytes) -> Usage:
     )
 
 
-def _charged(reported: bytes) -> float | None:
-    """US dollars, where the usage says them; with a key of the user's own at the provider behind the host,
-    that one's charge as well."""
+def _read_charge(reported: bytes) -> float | None:
+    """Read the cost in US dollars, if the usage has it; with the user's own key at the provider behind the
+    host, plus that provider's charge."""
     try:
         charge = foreign.decode(reported, _Charge)
     except Undecodable:
@@ -255,28 +255,28 @@ def _charged(reported: bytes) -> float | None:
 
 
 def is_charge(usd: float) -> bool:
-    """Check that a number may be what one answer cost."""
+    """Check that a number may be the cost of one answer."""
     return math.isfinite(usd) and 0 <= usd <= _MOST_USD
 
 
-def _read(said: _Said) -> tuple[str | None, str | None, str | None]:
-    """``(text, reasoning, refusal)`` of a message; a call of a tool stands for text that is not there."""
-    reasoning = said.reasoning_content or said.reasoning
-    refusal = said.refusal
-    content = said.content
+def _split_message(message: _Message) -> tuple[str | None, str | None, str | None]:
+    """Split a message into text, reasoning and refusal; a tool call replaces missing text."""
+    reasoning = message.reasoning_content or message.reasoning
+    refusal = message.refusal
+    content = message.content
     if isinstance(content, list):
         reasoning = reasoning or "".join(part.thought for part in content)
         refusal = refusal or "".join(part.refusal or "" for part in content)
         content = "".join(part.text or "" for part in content if not part.thought)
-    if not content and said.tool_calls:
+    if not content and message.tool_calls:
         content = "\n".join(
-            arguments_text(call.function.arguments) for call in said.tool_calls if call.function
+            encode_arguments(call.function.arguments) for call in message.tool_calls if call.function
         )
     return content, reasoning or None, refusal or None
 
 
-def _logprobs(given: _Logprobs) -> tuple[TokenLogprob, ...]:
-    if not given.content:
+def _read_logprobs(logprobs: _Logprobs) -> tuple[TokenLogprob, ...]:
+    if not logprobs.content:
         return ()
     # Two byte sequences can read as one token: the likelier, which comes first, is kept.
     return tuple(
@@ -285,7 +285,7 @@ def _logprobs(given: _Logprobs) -> tuple[TokenLogprob, ...]:
             token.logprob,
             {other.token: other.logprob for other in reversed(token.top_logprobs or ())},
         )
-        for token in given.content
+        for token in logprobs.content
     )
 
 
@@ -308,54 +308,55 @@ class _Problem(msgspec.Struct):
     innererror: Any = None
 
 
-def inner_error(body: bytes, redactor: Redactor) -> ModelError:
-    """Return the error of a 200 that holds one: by its own code where that is an HTTP status, else by its
-    words."""
-    code = f"{problem_of(body, _Problem).code}"
+def read_inner_error(body: bytes, redactor: Redactor) -> ModelError:
+    """Return the error in a 200 reply: by its code if that is an HTTP status, else by its message."""
+    code = f"{read_error_fields(body, _Problem).code}"
     status = int(code) if _STATUS.fullmatch(code) else None
     return error_behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
 
 
 def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:
-    """What an error body says beyond its status; None where the status says it all.
+    """Explain an error reply; None leaves it to the status. ``passes``: the host says when to retry.
 
-    ``passes``: the host says when to try again. Beside the table of all dialects, Azure's verdicts and its
-    word for a deployment that is not there are read.
+    Besides the table of all dialects, this reads Azure's filter verdicts and its code for a missing
+    deployment.
     """
-    problem = problem_of(body, _Problem)
+    problem = read_error_fields(body, _Problem)
     message = read_error_message(body, redactor)
     param = redactor.redact_message(problem.param) if isinstance(problem.param, str) else ""
     codes = [code for code in (problem.code, problem.type) if isinstance(code, str)]
     codes += problem.metadata if isinstance(problem.metadata, dict) else ()
     if status == 404 and _NO_DEPLOYMENT in codes:
         return NotFound(f"{message} (`model` is the name of the deployment)", status=status)
-    error = refusal_of(status, message, codes=" ".join(codes), param=param, passes=passes)
-    if isinstance(error, ContentFiltered) and (verdicts := excerpt(_verdicts(problem.innererror), redactor)):
+    error = classify_refusal(status, message, codes=" ".join(codes), param=param, passes=passes)
+    if isinstance(error, ContentFiltered) and (
+        verdicts := excerpt(_describe_verdicts(problem.innererror), redactor)
+    ):
         return ContentFiltered(f"{message} ({verdicts})", status=status)
     return error
 
 
-def astray(status: int, body: bytes, base_url: str, redactor: Redactor) -> NotFound | None:
-    """For a 404 that may be due to a base URL without its ``/v1``: the same, naming the URL to try.
+def explain_missing_version(status: int, body: bytes, base_url: str, redactor: Redactor) -> NotFound | None:
+    """Explain a 404 that may come of a base URL without ``/v1``, and name the URL to try.
 
-    Not where the host speaks of the model, or gives the error a name of its own: then it was reached.
+    None if the host mentions the model, or gives the error a code: then the API was reached.
     """
     words = read_error_message(body, redactor)
     if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
         return None
-    if isinstance(problem_of(body, _Problem).code, str):
+    if isinstance(read_error_fields(body, _Problem).code, str):
         return None
     # Most servers put the API below /v1, and people copy the address that the server prints.
     hint = f"the base URL {base_url} has no /v1: try {base_url}/v1"
     return NotFound(f"{words}; {hint}" if words else hint, status=status)
 
 
-def _verdicts(inner: Any) -> str:
-    """What Azure's filter found, as ``hate: high``."""
-    found = inner.get("content_filter_result") if isinstance(inner, dict) else None
+def _describe_verdicts(inner: Any) -> str:
+    """Describe what Azure's filter detected, as ``hate: high``."""
+    results = inner.get("content_filter_result") if isinstance(inner, dict) else None
     verdicts = [
         f"{kind}: {verdict.get('severity', 'detected')}"
-        for kind, verdict in (found.items() if isinstance(found, dict) else ())
+        for kind, verdict in (results.items() if isinstance(results, dict) else ())
         if isinstance(verdict, dict) and verdict.get("filtered") is True
     ]
     return ", ".join(verdicts)

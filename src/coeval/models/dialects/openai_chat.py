@@ -27,10 +27,10 @@ from coeval.models.dialects.dialect import (
     ListedModel,
     ModelList,
     ModelPage,
+    get_schema,
     read_window,
-    schema_for,
 )
-from coeval.models.dialects.openai_answer import astray, decode, explain
+from coeval.models.dialects.openai_answer import decode, explain, explain_missing_version
 from coeval.models.transport.call import read_retry_wait_s
 from coeval.models.transport.connection import HttpReply
 
@@ -45,7 +45,7 @@ _WINDOWS = ("context_window", "context_length", "max_context_length", "max_model
 
 
 class _Model(msgspec.Struct):
-    """One entry. Only its id is relied on; whether the rest is what it should be is looked at one by one."""
+    """An entry of a model list. Only the id is required; each other field is checked when it is read."""
 
     id: str
     created: Any = None
@@ -68,8 +68,8 @@ _read_list = foreign.make_decoder(_List)
 _read_bare_list = foreign.make_decoder(list[_Model])
 
 
-def _page(body: bytes) -> ModelPage:
-    """The whole list: the dialect has no pages. Some hosts leave out the `data` around it."""
+def _read_model_page(body: bytes) -> ModelPage:
+    """Read the whole list: the dialect has no pages. Some hosts leave out the `data` around it."""
     try:
         models = _read_list(body).data
     except Misshapen as error:
@@ -77,16 +77,16 @@ def _page(body: bytes) -> ModelPage:
             models = _read_bare_list(body)
         except Undecodable:
             raise error from None
-    windows = {model.id: _window(model) for model in models}
+    windows = {model.id: _find_window(model) for model in models}
     # Names are routes where there is a wildcard, or all were made at LiteLLM's one moment.
     at_once = bool(models) and all(model.created == _ROUTED_AT for model in models)
     routed = at_once or any("*" in model.id for model in models)
-    listed = (_listed(model, windows, routed=routed) for model in models if _answers(model))
+    listed = (_make_listed_model(model, windows, routed=routed) for model in models if _is_chat_model(model))
     return ModelPage(tuple(listed))
 
 
-def _answers(model: _Model) -> bool:
-    """Not where the host says that it is not served, or answers no messages with text."""
+def _is_chat_model(model: _Model) -> bool:
+    """Check that the host does not mark a model as inactive, or as one that answers no messages with text."""
     capabilities = model.capabilities if isinstance(model.capabilities, dict) else {}
     architecture = model.architecture if isinstance(model.architecture, dict) else {}
     made = architecture.get("output_modalities")
@@ -97,20 +97,20 @@ def _answers(model: _Model) -> bool:
     )
 
 
-def _listed(model: _Model, windows: Mapping[str, int | None], *, routed: bool) -> ListedModel:
+def _make_listed_model(model: _Model, windows: Mapping[str, int | None], *, routed: bool) -> ListedModel:
     window = windows[model.id]
     if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
         window = windows.get(model.parent)
     return ListedModel(model.id, window, routed=routed)
 
 
-def _window(model: _Model) -> int | None:
+def _find_window(model: _Model) -> int | None:
     about = model.metadata if isinstance(model.metadata, dict) else {}
-    reported = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
-    return next(filter(None, map(read_window, reported)), None)
+    candidates = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
+    return next(filter(None, map(read_window, candidates)), None)
 
 
-OPENAI_MODELS = ModelList("/models", _page)
+OPENAI_MODELS = ModelList("/models", _read_model_page)
 
 
 # --- Model families with parameters of their own
@@ -127,11 +127,11 @@ _AS_IT_IS: Mapping[str, Any] = MappingProxyType({})
 
 
 class ModelTraits(NamedTuple):
-    """What is to be known of a model at a host: of a family of the table, ``models`` is matched at the start
-    of a model's id, in either case, at the ``hosts``.
+    """What a family of models takes at a host: ``models`` matches the start of a model's id, in any case, at
+    ``hosts``.
 
-    ``takes`` gives the only value that a parameter may have, `NOT_AT_ALL` for none; ``reasoning_takes`` the
-    same for requests that ask for reasoning. ``strict``: a schema may be sent as one to be followed strictly.
+    ``takes`` gives the only value that a parameter may have, or `NOT_AT_ALL`; ``reasoning_takes`` the same
+    for requests that ask for reasoning. ``strict``: a schema may be sent as one to follow strictly.
     """
 
     hosts: tuple[str, ...]
@@ -184,25 +184,25 @@ _FAMILIES = (
 
 
 @lru_cache(maxsize=1024)
-def traits_at(host: str, model: str) -> ModelTraits:
-    """What the families of a model say of it together."""
-    found = [row for row in _FAMILIES if host in row.hosts and re.match(row.models, model, re.IGNORECASE)]
+def find_traits(host: str, model: str) -> ModelTraits:
+    """Find and merge the traits of all families that a model belongs to."""
+    rows = [row for row in _FAMILIES if host in row.hosts and re.match(row.models, model, re.IGNORECASE)]
     return ModelTraits(
         (host,),
         model,
-        takes={name: value for row in found for name, value in row.takes.items()},
-        reasoning_takes={name: value for row in found for name, value in row.reasoning_takes.items()},
-        system=next((row.system for row in found if row.system != "system"), "system"),
-        structured=next((row.structured for row in found if row.structured is not None), None),
-        strict=all(row.strict for row in found),
+        takes={name: value for row in rows for name, value in row.takes.items()},
+        reasoning_takes={name: value for row in rows for name, value in row.reasoning_takes.items()},
+        system=next((row.system for row in rows if row.system != "system"), "system"),
+        structured=next((row.structured for row in rows if row.structured is not None), None),
+        strict=all(row.strict for row in rows),
     )
 
 
 # --- Conversations without a system prompt
 
 
-def in_first_turn(messages: Sequence[Message]) -> list[Message]:
-    """The messages with the system prompts at the beginning of what the user says first."""
+def move_system_to_user(messages: Sequence[Message]) -> list[Message]:
+    """Move the system prompts to the beginning of the first user message."""
     prompt = "\n\n".join(message.content for message in messages if message.role == "system")
     turns = [message for message in messages if message.role != "system"]
     if not prompt:
@@ -217,33 +217,30 @@ def in_first_turn(messages: Sequence[Message]) -> list[Message]:
 T = TypeVar("T")
 
 
-def _kept(make: Callable[..., T]) -> Callable[..., T]:
-    """Keep results by the very same objects: for what costs as much to hash as to work out. What is kept
-    keeps these alive, so that no other takes their identity."""
+def _cache_by_identity(make: Callable[..., T]) -> Callable[..., T]:
+    """Cache results by the identity of the arguments: hashing these would cost as much as the result. The
+    cache keeps the arguments alive, so that no other object takes their identity."""
     results: dict[tuple[int, ...], tuple[T, tuple[Any, ...]]] = {}
 
-    def found(*of: Any) -> T:
-        place = tuple(map(id, of))
-        if (known := results.get(place)) is None:
+    def cached(*arguments: Any) -> T:
+        key = tuple(map(id, arguments))
+        if (entry := results.get(key)) is None:
             if len(results) >= 256:
                 results.clear()
-            known = results[place] = make(*of), of
-        return known[0]
+            entry = results[key] = make(*arguments), arguments
+        return entry[0]
 
-    return found
+    return cached
 
 
-@_kept  # a model is asked in few ways, each of them very often
-def _drawn(
+@_cache_by_identity  # a model is asked in few ways, each of them very often
+def _encode_parameters(
     sampling: SamplingParameters, spec: ModelSpec, host: Host, top_logprobs: int | None, seed: int | None
 ) -> dict[str, Any]:
-    """The typed parameters, by the names of the host.
-
-    Raises BadRequest: one is set that the host, or this model of it, has nothing for; where it may go,
-    FieldRejected.
-    """
-    traits = traits_at(host.name, spec.lookup_name)
-    words = {
+    """Encode the typed parameters by the host's names. Raises BadRequest: one is set that the host, or this
+    model of it, does not support; FieldRejected if it may be left out."""
+    traits = find_traits(host.name, spec.lookup_name)
+    values = {
         "temperature": sampling.temperature,
         "top_p": sampling.top_p,
         "top_k": sampling.top_k,
@@ -253,21 +250,21 @@ def _drawn(
         "top_logprobs": top_logprobs,
         host.seed_field: sampling.seed if seed is None else seed,
     }
-    body: dict[str, Any] = {name: value for name, value in words.items() if value is not None}
+    body: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
-        body.update(_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
+        body.update(_encode_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
     if not (host.any_shaped and spec.base_url is not None):
-        _hold_to_host(body, host)
+        _check_host_limits(body, host)
     if traits.takes or traits.reasoning_takes:
         reasons = sampling.reasoning_effort not in (None, "none")
-        _hold_to_model(
+        _check_model_limits(
             body, {**traits.takes, **(traits.reasoning_takes if reasons else {})}, spec.lookup_name
         )
     return body
 
 
-def _reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:
-    """How much to reason, as the host is told."""
+def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:
+    """Encode how much to reason, in the host's field."""
     if budget is not None and host.reasons_by != "reasoning":
         raise FieldRejected(
             f"{host.name} has nothing for thinking_budget; leave it out", field="thinking_budget"
@@ -285,7 +282,7 @@ def _reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, 
             return {"reasoning_effort": effort}
 
 
-def _hold_to_host(body: Mapping[str, Any], host: Host) -> None:
+def _check_host_limits(body: Mapping[str, Any], host: Host) -> None:
     for name in sorted(host.lacks.intersection(body)):
         raise FieldRejected(
             f"{host.name} has nothing for {name}; leave it out, or set it in extra_body where the host has "
@@ -297,7 +294,7 @@ def _hold_to_host(body: Mapping[str, Any], host: Host) -> None:
         raise FieldRejected(f"{host.name} takes at most {most} texts in stop, not {len(stop)}", field="stop")
 
 
-def _hold_to_model(body: Mapping[str, Any], takes: Mapping[str, Any], model: str) -> None:
+def _check_model_limits(body: Mapping[str, Any], takes: Mapping[str, Any], model: str) -> None:
     for name, value in takes.items():
         if name in body and body[name] != value:
             only = "" if value is NOT_AT_ALL else f" other than {value}"
@@ -306,8 +303,8 @@ def _hold_to_model(body: Mapping[str, Any], takes: Mapping[str, Any], model: str
             )
 
 
-def said_by(messages: Sequence[Message], system: SystemRole) -> Sequence[Any]:
-    """The messages with the system prompt, if there is one, said by whoever the model listens to."""
+def assign_system_role(messages: Sequence[Message], system: SystemRole) -> Sequence[Any]:
+    """Give the system prompt the role that the model knows."""
     if all(message.role != "system" for message in messages):
         return messages
     if system == "developer":
@@ -315,7 +312,7 @@ def said_by(messages: Sequence[Message], system: SystemRole) -> Sequence[Any]:
             {"role": "developer", "content": message.content} if message.role == "system" else message
             for message in messages
         ]
-    return in_first_turn(messages)
+    return move_system_to_user(messages)
 
 
 # --- The dialect
@@ -324,7 +321,7 @@ METADATA = "metadata"
 
 
 class OpenAIChat(Dialect):
-    """Chat completions; see `Dialect`."""
+    """OpenAI's chat completions; see `Dialect`."""
 
     labels_field = METADATA
     model_list = OPENAI_MODELS
@@ -333,15 +330,17 @@ class OpenAIChat(Dialect):
         return "/chat/completions"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        traits = traits_at(host.name, spec.lookup_name)
+        traits = find_traits(host.name, spec.lookup_name)
         body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
-            body["messages"] = said_by(request.messages, traits.system)
-        body.update(_drawn(request.sampling, spec, host, request.top_logprobs, request.seed and 1))
+            body["messages"] = assign_system_role(request.messages, traits.system)
+        body.update(
+            _encode_parameters(request.sampling, spec, host, request.top_logprobs, request.seed and 1)
+        )
         if request.seed is not None:
             body[host.seed_field] = request.seed
-        if (schema := schema_for(request, spec, structured=structured)) is not None:
-            response_format = _response_format(request, schema, host, traits)
+        if (schema := get_schema(request, spec, structured=structured)) is not None:
+            response_format = _make_response_format(request, schema, host, traits)
             if response_format is not None:
                 body["response_format"] = response_format
         if request.labels and host.takes_labels:
@@ -355,19 +354,19 @@ class OpenAIChat(Dialect):
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
         passes = read_retry_wait_s(reply.headers) is not None
-        said = explain(reply.status, reply.body, redactor, passes=passes)
-        return said or astray(reply.status, reply.body, url, redactor)
+        error = explain(reply.status, reply.body, redactor, passes=passes)
+        return error or explain_missing_version(reply.status, reply.body, url, redactor)
 
 
 OPENAI_CHAT = OpenAIChat()
 
 
-def _response_format(
+def _make_response_format(
     request: Request, schema: Schema, host: Host, traits: ModelTraits
 ) -> msgspec.Raw | dict[str, str] | None:
     match traits.structured or host.structured:
         case "json_schema":
-            return _json_schema(schema, traits.strict)
+            return _encode_schema(schema, traits.strict)
         # JSON mode answers 400 unless a message says "JSON".
         case "json_object" if any("json" in m.content.lower() for m in request.messages):
             return {"type": "json_object"}
@@ -375,14 +374,14 @@ def _response_format(
             return None
 
 
-@_kept  # a run asks for few schemas many times
-def _json_schema(schema: Schema, strict: bool) -> msgspec.Raw:
+@_cache_by_identity  # a run asks for few schemas many times
+def _encode_schema(schema: Schema, strict: bool) -> msgspec.Raw:
     needed = {"name": schema.name, "schema": schema.body, "strict": strict and _is_closed(schema.body)}
     return msgspec.Raw(msgspec.json.encode({"type": "json_schema", "json_schema": needed}))
 
 
 def _is_closed(schema: Any) -> bool:
-    """Whether every object of a schema lists all its keys, which strict mode asks for."""
+    """Check whether every object of a schema requires all its keys, as strict mode demands."""
     if isinstance(schema, list):
         return all(map(_is_closed, schema))
     if not isinstance(schema, dict):

@@ -1,8 +1,8 @@
-"""What the words of an error mean, whoever says them: one table for all dialects.
+"""What the messages of errors mean, from any host: one table for all dialects.
 
-Hosts and gateways agree on few statuses and codes, and repeat each other's words. A dialect reads an error's
-message, codes and parameter out of its body; the first row whose words are in them says what the error is.
-What is learnt from a refusal is `HostedModel`'s affair.
+Hosts and gateways agree on few statuses and codes, and repeat each other's messages. A dialect reads the
+message, codes and parameter of an error; the first row whose words match says what the error is.
+`HostedModel` decides what to learn from a refusal.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _BROKEN = (500, 501)
 
 
 def is_broken(status: int | None) -> bool:
-    """Check whether a host has failed at a request, which another one of its kind may not."""
+    """Check for a status of a host that failed at a request, which another host of its kind may not."""
     return status in _BROKEN
 
 
 class _Row(NamedTuple):
-    """``statuses``: those in which the words mean that; none: in any. ``passes``: not where the host says
-    when to try again. ``vague``: not where it names another parameter."""
+    """``statuses`` in which the words have this meaning; none: in any. ``passes``: unless the host says when
+    to retry. ``vague``: unless it names another parameter."""
 
     kind: type[ModelError]
     words: re.Pattern[str]
@@ -127,41 +127,41 @@ _WORD = re.compile(r"[a-z]\w*")
 _NO_PARAMETERS = frozenset({"messages", "model", "input", "prompt", "body"})
 
 
-def refusal_of(
+def classify_refusal(
     status: int, message: str, *, codes: str = "", param: str = "", passes: bool = False
 ) -> ModelError | None:
-    """Return the error that a host's words are, beyond its status; None where the status says it all.
+    """Classify a refusal by the host's words; None leaves it to the status.
 
-    ``message`` is quoted in it, ``codes`` and ``param`` are read besides. ``passes``: the host says when to
-    try again.
+    ``message`` is quoted in the error, ``codes`` and ``param`` are only read. ``passes``: the host says
+    when to retry.
     """
     param = param.lower()
-    said = f"{param} {message}".lower()
-    about = f"{codes.lower()} {said}"
-    singled_out = _NAMED.fullmatch(param) or _SINGLED_OUT.search(said)
+    text = f"{param} {message}".lower()
+    about = f"{codes.lower()} {text}"
+    singled_out = _NAMED.fullmatch(param) or _SINGLED_OUT.search(text)
     for row in _ROWS:
         fits = status in row.statuses if row.statuses else status >= 400
         fits = fits and not (passes and row.passes) and not (singled_out and row.vague)
         if fits and row.words.search(about):
             return row.kind(message, status=status)
-    if status not in (*UNPROCESSED, *_BROKEN) or not _NOT_TAKEN.search(said):
+    if status not in (*UNPROCESSED, *_BROKEN) or not _NOT_TAKEN.search(text):
         return None
-    if "max_tokens" in said and "max_completion_tokens" in said:
+    if "max_tokens" in text and "max_completion_tokens" in text:
         return LimitRenamed(message, status=status)
-    name = _parameter(param, said)
+    name = _find_parameter(param, text)
     if name is None or (status in _BROKEN and name != "seed"):
         return None
     return FieldRejected(f"{message}; leave {name} out of the model's parameters", status=status, field=name)
 
 
-def _parameter(param: str, about: str) -> str | None:
-    """The parameter that is not taken, by our name where it has one."""
+def _find_parameter(param: str, about: str) -> str | None:
+    """Find the refused parameter, by our name if it has one."""
     if _ABOUT_SYSTEM.search(about):
         return "system_prompt"
-    known = [str(match.lastgroup) for match in _NAMED.finditer(about)]
+    names = [str(match.lastgroup) for match in _NAMED.finditer(about)]
     if param and _WORD.fullmatch(param) and param not in _NO_PARAMETERS:
         return next((str(match.lastgroup) for match in [_NAMED.fullmatch(param)] if match), param)
-    if known:  # where two cannot both be set, the first one says more
-        return known[-1 if "both" in about else 0]
+    if names:  # where two cannot both be set, the first one says more
+        return names[-1 if "both" in about else 0]
     others = ("".join(match.groups("")) for words in _OTHERS for match in words.finditer(about))
     return next((name for name in others if name not in _NO_PARAMETERS), None)

@@ -21,7 +21,7 @@ from coeval.core.entry_points import import_object, load_foreign
 from coeval.core.errors import Unreadable, UsageError
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.regular_files import find_scripts
-from coeval.models.dialects.dialect import reasoning_apart, seed_of
+from coeval.models.dialects.dialect import get_seed, split_off_reasoning
 from coeval.models.dialects.openai_answer import is_charge
 
 _GIVEN: dict[str, Callable[..., Any]] = {}
@@ -297,7 +297,7 @@ def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
         "prompt": _prompt(request, alone=alone),
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
         "system": next((message.content for message in request.messages if message.role == "system"), None),
-        "seed": seed_of(request),
+        "seed": get_seed(request),
         "settings": request.sampling.to_dict(),
         "schema": schema.body if schema is not None else None,
     }
@@ -349,4 +349,4 @@ def _is_cost(cost: object) -> bool:
 def _completion(text: str, usage: Usage) -> Completion:
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()  # halves of characters cannot be kept
-    return reasoning_apart(Completion(text, usage))
+    return split_off_reasoning(Completion(text, usage))

@@ -18,7 +18,7 @@ from coeval.core.errors import BadRequest, Misshapen, ModelError, ServerFault
 from coeval.core.foreign import convert
 from coeval.core.model import ModelSpec
 from coeval.core.records import TYPED_PARAMETERS, Completion, Message, Request, TokenLogprob, Usage
-from coeval.models.dialects.dialect import reasoning_apart
+from coeval.models.dialects.dialect import split_off_reasoning
 
 # --- A request to a local model on its way: how its answer is drawn, its tokens, what is made of the answer
 
@@ -105,7 +105,7 @@ def make_completion(
 ) -> Completion:
     """An answer as every dialect gives it: reasoning apart, cut ones marked."""
     whole = Completion(text, usage, finish, logprobs=logprobs, truncated=finish == "length")
-    return reasoning_apart(whole)
+    return split_off_reasoning(whole)
 
 
 class Prompt(NamedTuple):

@@ -109,8 +109,7 @@ class ModelAccount(msgspec.Struct):
             self.cost_usd = (self.cost_usd or 0.0) + usage.cost_usd
 
     def settle(self, bill_usd: float, at: str, by: str) -> None:
-        """Replace the uncertain cost by the provider's bill. The known cost of answers stays, even if the
-        bill is lower."""
+        """Replace the uncertain cost by the provider's bill; the known cost of answers stays."""
         self.settled_usd = max(0.0, bill_usd - (self.cost_usd or 0.0))
         self.settlements = [*self.settlements, Settlement(at, by, bill_usd, self.uncertain_usd)]
         self.uncertain_usd, self.unpriced = 0.0, 0
@@ -144,8 +143,7 @@ class AccountFile:
         self._content, self.rows = _read_accounts(self.path)
 
     def absorb_crash(self, recorded: Mapping[str, Usage]) -> bool:
-        """Absorb a crash in each account, given the usage in the folder's records; return whether one lacked
-        cost."""
+        """Absorb a crash in each account, given the folder's usage; return whether one lacked cost."""
         for name, usage in recorded.items():
             if usage.cost_usd:
                 self.rows.setdefault(name, ModelAccount())
@@ -171,11 +169,8 @@ def settle_accounts(
     path: Path, bills: Mapping[str, float], by: str, recorded: Mapping[str, Usage]
 ) -> dict[str, ModelAccount]:
     """Settle what models perhaps spent by the provider's bills, and record who said so, while no run uses the
-    folder. Return the settled accounts.
-
-    Raises UsageError: a model has no account, or unfinished batch jobs; StoreError: the file is damaged,
-    or cannot be read or written.
-    """
+    folder. Return the settled accounts. Raises UsageError: a model has no account, or unfinished batch jobs;
+    StoreError: the file is damaged, or cannot be read or written."""
     file = AccountFile(path)
     file.load()
     for name in bills:
@@ -196,10 +191,7 @@ def settle_accounts(
 
 
 def read_accounts(path: Path) -> dict[str, ModelAccount]:
-    """Read the accounts of a ``usage.json`` by model; none without a file.
-
-    Raises StoreError: it is damaged, or cannot be read.
-    """
+    """Read the accounts of a ``usage.json`` by model, none without a file; StoreError if damaged."""
     return _read_accounts(path)[1]
 
 
@@ -230,8 +222,7 @@ class Spent(NamedTuple):
 
     @classmethod
     def add_up(cls, accounts: Collection[ModelAccount], *, at_work: bool) -> Spent:
-        """Add up accounts. Unless a run is at work, what was set aside may have been billed, and is
-        uncertain."""
+        """Add up accounts. What is set aside is uncertain unless a run is at work."""
         set_aside = sum(account.reserved_usd for account in accounts)
         uncertain = sum(account.uncertain_usd for account in accounts)
         return cls(

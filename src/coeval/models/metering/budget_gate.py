@@ -108,8 +108,7 @@ class Budget:
         return self.spent_usd + sum(fund.promised_usd for fund in self.funds) + usd <= self.limit_usd
 
     def reservable_usd(self, fund: Fund) -> float:
-        """Return how much may be written ahead for a fund's live requests, leaving the blocks of other funds
-        alone."""
+        """Return how much may be written ahead for a fund's live requests beside other funds' blocks."""
         others = sum(other.row.reserved_usd for other in self.funds if other is not fund)
         unblocked = sum(each.unblocked_usd for each in self.funds)
         return self.limit_usd - self.spent_usd - others - unblocked
@@ -205,11 +204,9 @@ class BudgetGate:
 
     def set_aside(self, fund: Fund, usd: float, rank: int, *, parked: bool = False) -> Future[None] | None:
         """Set money aside for a request: at once (None), or when the returned future is done, for
-        `await_grant`. ``parked``: the request waits for a batch job, and no file is written.
-
-        Raises QuotaExhausted: a budget cannot pay for it, which the future may raise too; StoreError: the
-        reservation could not be written, so nothing may be sent.
-        """
+        `await_grant`. ``parked``: the request waits for a batch job, and no file is written. Raises
+        QuotaExhausted: a budget cannot pay for it, which the future may raise too; StoreError: the
+        reservation could not be written, so nothing may be sent."""
         if not self.waiting and all(rank >= budget.exhausted_at for budget in fund.budgets):
             if not parked and fund.held + usd <= fund.row.reserved_usd:
                 fund.hold(usd)
@@ -265,8 +262,7 @@ class BudgetGate:
             self._serve_queues()
 
     def release_spare_blocks(self) -> None:
-        """Release money reserved beyond held requests and one block (budget / `BLOCKS`). The caller writes
-        the file."""
+        """Release money beyond held requests and one block (budget / `BLOCKS`). The caller writes."""
         for fund in self._funds.values():
             row = fund.row
             row.reserved_usd = min(row.reserved_usd, fund.held + _block_usd(fund))

@@ -116,8 +116,7 @@ class Meter:
 
     @property
     def is_priced(self) -> bool:
-        """Check whether money is set aside for requests: they cost a known price. So it is even without a
-        budget, which may be set later."""
+        """Check whether requests cost a known price, which is then set aside, even without a budget."""
         return self._terms.most is not None
 
     @property
@@ -126,8 +125,7 @@ class Meter:
         return self.is_priced and bool(self.fund.budgets)
 
     def most_usd(self, body_bytes: int, answer_tokens: int, *, batched: bool = False) -> float:
-        """Return the most that a request may cost: no tokenizer makes more tokens of a text than it has
-        bytes."""
+        """Return the most that a request may cost: a text has no more tokens than bytes."""
         most = self._terms.batch_most if batched else self._terms.most
         return 0.0 if most is None else most(body_bytes + FRAMING_TOKENS, answer_tokens)
 
@@ -144,11 +142,8 @@ class Meter:
         )
 
     def reserve_request(self) -> None:
-        """Count a request that is about to be sent.
-
-        Raises QuotaExhausted: the quota is used up; StoreError: the reservation could not be written, so
-        nothing may be sent.
-        """
+        """Count a request that is about to be sent. Raises QuotaExhausted: the quota is used up; StoreError:
+        the reservation could not be written, so nothing may be sent."""
         row, ceiling = self._row, self._terms.max_calls
         if ceiling is not None:
             if (refused := self.refusal()) is not None:
@@ -174,8 +169,7 @@ class Meter:
                 self._file.write()
 
     def book_answer(self, usage: Usage, most_usd: float = 0.0) -> Usage:
-        """Book an answer's usage; return it with its cost, by price if the host reports none. ``most_usd`` is
-        what was set aside for it."""
+        """Book an answer's usage; return it with its cost. ``most_usd`` was set aside for it."""
         row, reported = self._row, usage.cost_usd
         usage = add_price(usage, self._terms.price)
         cost = usage.cost_usd
@@ -187,8 +181,7 @@ class Meter:
         return usage
 
     def _warn_of_bill(self, usage: Usage, most_usd: float, price: Price | None) -> None:
-        """Warn of a bill that no budget can prevent: more than was set aside, or nothing for tokens that cost
-        something."""
+        """Warn of a bill above what was set aside, or of none for priced tokens: no budget prevents these."""
         cost = usage.cost_usd
         if cost is None:
             return
@@ -211,10 +204,8 @@ class Meter:
 
     def park(self, usd: float = 0.0, rank: int = 0) -> Awaitable[None] | None:
         """Hold a permit and ``usd``, in memory only, for a request of a batch job that is yet to be
-        submitted: at once (None), or once what is returned has been awaited.
-
-        Raises QuotaExhausted: a quota or a budget does not allow it; so does the awaitable.
-        """
+        submitted: at once (None), or once what is returned has been awaited. Raises QuotaExhausted: a quota
+        or a budget does not allow it; so does the awaitable."""
         if (refused := self.refusal()) is not None:
             raise refused
         money = self.budget_gate.set_aside(self.fund, usd, rank, parked=True) if usd else None
@@ -238,10 +229,8 @@ class Meter:
 
     def submit(self, tag: str, requests: int, usd: float = 0.0, dearest_usd: float = 0.0) -> None:
         """Book the parked money of a job's requests, ``usd`` in all, as the job's, before the host gets it. A
-        repeated tag, after a crash, does nothing.
-
-        Raises StoreError: it could not be written, so nothing may be sent; all stays parked.
-        """
+        repeated tag, after a crash, does nothing. Raises StoreError: it could not be written, so nothing may
+        be sent; all stays parked."""
         row = self._row
         if tag in row.jobs:
             return
@@ -272,10 +261,8 @@ class Meter:
 
     def settle_job(self, tag: str, bill: JobBill) -> None:
         """Book a job's replies; return the permits and money of requests that were not processed. A repeated
-        tag does nothing. An empty ``bill`` is that of a job that never started.
-
-        Raises StoreError: it could not be written; call it again.
-        """
+        tag does nothing. An empty ``bill`` is that of a job that never started. Raises StoreError: it could
+        not be written; call it again."""
         row = self._row
         if tag in row.booked:
             return
@@ -332,11 +319,9 @@ class Reservation:
         return self._meter.budget_gate.refusal(self._meter.fund, self.usd, self._rank)
 
     def set_aside(self) -> Awaitable[None] | None:
-        """Set the money aside: at once (None), or once what is returned has been awaited.
-
-        Raises QuotaExhausted: a budget cannot pay for it; so does the awaitable; StoreError: the
-        reservation could not be written, so nothing may be sent.
-        """
+        """Set the money aside: at once (None), or once what is returned has been awaited. Raises
+        QuotaExhausted: a budget cannot pay for it; so does the awaitable; StoreError: the reservation could
+        not be written, so nothing may be sent."""
         if self._sent:
             self.close()
         if self._held:
@@ -352,8 +337,7 @@ class Reservation:
         self._held = True
 
     def settle(self, usage: Usage) -> Usage:
-        """Book an answer's usage; return it with its cost. If nobody knows its tokens, it may have cost all
-        that was set aside."""
+        """Book an answer's usage; return it with its cost. Without tokens, all that is held may be spent."""
         usage = self._meter.book_answer(usage, self.usd if self._held and self._bounds else 0.0)
         if self._held and usage.cost_usd is not None:
             self._held = self._sent = False
@@ -388,9 +372,8 @@ class Ledger:
 
     Models without ``terms`` are counted, not limited; accounts of models that this run does not use are kept.
     ``budget_usd`` is the most money for all models together, over the life of the file. Counts are never less
-    than ``recorded``, the usage in the folder's own records by model.
-
-    Raises StoreError: the file is damaged, and a quota or a budget depends on it.
+    than ``recorded``, the usage in the folder's own records by model. Raises StoreError: the file is damaged,
+    and a quota or a budget depends on it.
     """
 
     def __init__(

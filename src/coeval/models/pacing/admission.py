@@ -53,10 +53,7 @@ class Admission:
         self.settle: Callable[[Usage], Usage] = (lambda usage: usage) if meter is None else meter.book_answer
 
     def take_permit(self) -> None:
-        """Count a request that is about to be sent.
-
-        Raises ModelStopped, or as `Meter.reserve_request`.
-        """
+        """Count a request that is about to be sent. Raises ModelStopped, or as `Meter.reserve_request`."""
         if self._reason is not None:
             raise ModelStopped(self._reason)
         if self._meter is not None:
@@ -106,10 +103,7 @@ class Admission:
 
     def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
         """Return the most that a request of a priced model may cost; 0 if neither its answer nor a budget has
-        a bound.
-
-        Raises QuotaExhausted: its answer has no bound, and a budget needs one.
-        """
+        a bound. Raises QuotaExhausted: its answer has no bound, and a budget needs one."""
         if answer_tokens is None and not self._account.has_budget:
             return 0.0
         if answer_tokens is None:

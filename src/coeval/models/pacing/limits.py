@@ -142,8 +142,7 @@ class Gate:
         self._spacing.reset()
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until the next request may be sent; clear `may_block` once nothing can hold one
-        back."""
+        """Return the seconds until the next request may be sent; clear `may_block` if nothing can block."""
         wait_s = self._held_until - now
         if not self._spacing.is_open:
             wait_s = max(wait_s, self._spacing.wait_s(now))

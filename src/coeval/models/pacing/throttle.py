@@ -38,10 +38,8 @@ def replace_shared_time(path: Path, change: Callable[[float], float]) -> None:
     """Replace the time in a file by ``change`` of it, while no other process does.
 
     Times are seconds since 1970. An unreadable time counts as long past, and is repaired. Calls ``change``
-    once, and waits for nothing.
-
-    Raises BlockingIOError: another process has locked the file; OSError: it cannot be made or written, is
-    a link or no file, belongs to another user, or holds more than a time.
+    once, and waits for nothing. Raises BlockingIOError: another process has locked the file; OSError: it
+    cannot be made or written, is a link or no file, belongs to another user, or holds more than a time.
     """
     if sys.platform == "win32":
         raise OSError(errno.ENOTSUP, "files are not shared so on Windows", str(path))
@@ -210,10 +208,8 @@ class Turn:
 
 def read_throttle(environment: Mapping[str, str], *, default_s: float | None = None) -> Throttle | None:
     """Read the throttle that the environment sets, or None. ``default_s`` is the interval without
-    ``MIN_INTERVAL_S``, and excludes servers on this machine and in private networks.
-
-    Raises UsageError: a variable has an invalid value.
-    """
+    ``MIN_INTERVAL_S``, and excludes servers on this machine and in private networks. Raises UsageError: a
+    variable has an invalid value."""
     text = environment.get(INTERVAL, "").strip()
     interval_s = _parse_interval(text) if text else default_s
     if not interval_s:

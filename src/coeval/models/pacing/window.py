@@ -262,8 +262,7 @@ class Window:
         self.size = max(self.size, self._start)
 
     def _settle_at(self, good: float, patience: int) -> None:
-        """Settle at a good size, since a larger one was too much; the next probe waits ``patience`` round
-        trips."""
+        """Settle at a good size; the next probe of a larger one waits ``patience`` round trips."""
         self.size = self._good = good
         self._step = 1.0
         self._patience = patience

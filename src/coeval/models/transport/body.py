@@ -95,8 +95,7 @@ class Body:
             self._append(data)
 
     def read(self) -> bytes:
-        """Return the unpacked body without a byte order mark: JSON is UTF-8 (RFC 8259). NotHttp if it cannot
-        be unpacked."""
+        """Return the unpacked body without a byte order mark (RFC 8259); NotHttp if it is damaged."""
         if not self._received:
             return b""
         if self._stream is not None and not self._stream.eof:

@@ -194,8 +194,7 @@ def _get_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def read_hold_s(headers: Mapping[str, str]) -> float:
-    """Read for how many seconds the provider takes no more requests for this model: the longest reset of a
-    limit with nothing left."""
+    """Read for how many seconds a used-up limit holds requests for this model back."""
     longest = 0.0
     for name, value in headers.items():
         if not _LIMITS.search(name := name.lower()):

@@ -69,10 +69,7 @@ class ReplyParser:
         self._head_done = self._whole = self._fed = self.begun = self.keep_alive = False
 
     def feed(self, data: bytes) -> bool:
-        """Parse bytes as they arrive; return True once the reply is complete.
-
-        Raises NotHttp: this is no reply, or a larger one than we accept.
-        """
+        """Parse bytes as they arrive; return True once the reply is complete. NotHttp if it is none."""
         self._fed = False
         try:
             self.parser.feed_data(data)

@@ -72,9 +72,7 @@ class Endpoint:
 
     ``url`` is the base URL, without credentials (`resolve_address`). ``headers`` go with every request.
     ``secrets`` are further credentials that its host receives; ``redactor`` removes these, and those that
-    ``signer`` sends, from its replies.
-
-    Raises UsageError: a header cannot be sent.
+    ``signer`` sends, from its replies. Raises UsageError: a header cannot be sent.
     """
 
     def __init__(
@@ -145,10 +143,7 @@ class Endpoint:
         return route
 
     async def sign_route(self, route: RequestRoute, body: bytes | None, now: float) -> RequestRoute:
-        """Return the route with the signature of this one request; ``now`` in seconds since 1970.
-
-        Raises ModelError: it cannot be signed.
-        """
+        """Sign a route for one request; ``now`` in seconds since 1970. ModelError if that fails."""
         if self._signer is None:
             return route
         headers = await self._signer.headers(route.method, str(route.url), body, now)
@@ -229,8 +224,7 @@ class Endpoint:
         self._down_since = None
 
     def record_failure(self, now: float, *, away: bool = False) -> None:
-        """Record a 5xx, a broken connection, a time-out or no connection (``away``). Ten minutes without any
-        of them begin a new count."""
+        """Record a 5xx, a time-out, a broken or no connection (``away``); a gap of 10 min restarts."""
         self._away = away
         if self._down_since is None or now - self._failed_at > LONGEST_HOLD_S:
             self._down_since = now
@@ -240,8 +234,7 @@ class Endpoint:
             self.wake_retries()
 
     def record_lost_connection(self, sent_at: float, now: float, *, away: bool = False) -> bool:
-        """Record a connection that was refused (``away``) or broke; return True if there are too many, as
-        others succeed."""
+        """Record a lost or refused (``away``) connection; return True if there are too many."""
         self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
         if self._has_recent_success(sent_at, now) or self._has_older_request(sent_at):
             return self._lost_share > _CROWDED_SHARE
@@ -355,11 +348,8 @@ _AGAIN_AFTER_S, _LONGEST_PAUSE_S = 0.5, 4.0
 
 async def check_reachable(endpoint: Endpoint, path: str, method: str = "POST") -> None:
     """Connect to the endpoint, or to its proxy, and close the connection. ``path`` and ``method`` are those
-    of the request that will follow, for the message.
-
-    Raises ConnectionFailed: the host refused, did not reply or could not be resolved, repeatedly for
-    ``reach_s``.
-    """
+    of the request that will follow, for the message. Raises ConnectionFailed: the host refused, did not reply
+    or could not be resolved, repeatedly for ``reach_s``."""
     loop = asyncio.get_running_loop()
     dialler = Dialler()
     target = endpoint.proxy or URL(endpoint.url)

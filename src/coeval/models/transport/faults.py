@@ -88,8 +88,7 @@ def foreign_errors() -> tuple[type[Exception], ...]:
 
 
 def may_be_billed(status: int) -> bool:
-    """Check whether a request that got this status may be billed: some proxy did not wait for the answer, or
-    could not read it."""
+    """Check whether a request with this status may be billed: a proxy may have missed the answer."""
     return status in _PERHAPS_BILLED
 
 
@@ -281,8 +280,7 @@ def read_error_message(body: bytes, redactor: Redactor) -> str:
 
 
 def _find_messages(part: Any, depth: int = 0) -> Iterator[str]:
-    """Find the texts of an error: messages, FastAPI's ``{loc, msg}``, the ``raw`` reply of OpenRouter's
-    provider."""
+    """Find an error's messages, in FastAPI's ``{loc, msg}`` and OpenRouter's ``raw`` reply, too."""
     if depth > _DEEPEST:
         return
     match part:

@@ -215,10 +215,8 @@ class Http:
         self, endpoint: Endpoint, path: str, body: bytes, call: Call[T]
     ) -> Coroutine[Any, Any, Answered[T]]:
         """Send ``body`` until it is answered or has failed for good; ``path`` is appended to the base URL.
-
-        Raises ModelError: all attempts failed, or one in a way that a retry cannot mend; Gap: nothing
-        (more) was sent: what ``call.permit`` raised, or Draining.
-        """
+        Raises ModelError: all attempts failed, or one in a way that a retry cannot mend; Gap: nothing (more)
+        was sent: what ``call.permit`` raised, or Draining."""
         return self._send_until_answered(_Exchange(endpoint, endpoint.route("POST", path), body, call))
 
     def get(self, endpoint: Endpoint, path: str, call: Call[T]) -> Coroutine[Any, Any, Answered[T]]:
@@ -247,8 +245,7 @@ class Http:
         self._stop_sending(make_draining_error())
 
     async def aclose(self) -> None:
-        """Close for good: waiting requests, and later ones, raise Draining. Requests in flight fail, unless
-        their connections are shared."""
+        """Close for good, as `drain`. Requests in flight fail, unless their connections are shared."""
         self._stop_sending(make_draining_error("the models are closed"))
         if self._closes_hosts:
             await self.hosts.aclose()

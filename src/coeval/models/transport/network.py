@@ -145,9 +145,7 @@ def download(
     """Download ``url`` to ``target``, which may be left half-written on failure.
 
     Takes at most ``size`` bytes. The host may be silent for ``patience_s`` (default 30 s), and slower than
-    `_LEAST_PACE` for twice that.
-
-    Raises SourceFailed: it cannot be had, is cut off, or is too large.
+    `_LEAST_PACE` for twice that. Raises SourceFailed: it cannot be had, is cut off, or is too large.
     """
     limit = _LARGEST_FILE if size is None else size
     with target.open("wb") as file, _Download(url, "*/*", patience_s) as source:
@@ -236,8 +234,7 @@ class _Download:
 
 
 class _PaceWatch:
-    """Shuts down a request's connections once they bring less than `_LEAST_PACE`: reading then ends at once,
-    and ``slow`` says why."""
+    """Shuts down a download's connections once they are slower than `_LEAST_PACE`."""
 
     def __init__(self, period_s: float) -> None:
         self.received_bytes = 0
@@ -272,8 +269,7 @@ class _PaceWatch:
 
 
 class _RedirectGuard:
-    """Checks where redirects lead: no nearer to this machine than the named address (``allowed``), and on
-    this machine only to its ``port``."""
+    """Lets redirects lead no nearer to this machine than the named address, and to its ``port``."""
 
     def __init__(self, watch: _PaceWatch, shown: str, allowed: int, port: int) -> None:
         self._watch = watch
@@ -293,8 +289,7 @@ class _RedirectGuard:
         )  # as urllib reads it
 
     def check_connection(self, connection: HTTPConnection, *, proxied: bool) -> None:
-        """Raise SourceFailed if a redirect has led to an address that is too near. Behind a proxy, only the
-        name is known."""
+        """Raise SourceFailed if a redirect led too near. Behind a proxy, only the name is known."""
         self._watch.add(connection.sock)
         if not proxied:
             host, port, *_ = connection.sock.getpeername()

@@ -109,10 +109,9 @@ class Dialler:
     async def dial(self, origin: Origin, protocol: Callable[[], P], within_s: float | None = None) -> P:
         """Connect, within `CONNECT_TIMEOUT_S` or ``within_s``.
 
-        If cancelled, or if it fails after ``connection_made``, the protocol's ``connection_lost`` is
-        called all the same; on some loops twice.
-
-        Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError: see `WireError`.
+        If cancelled, or if it fails after ``connection_made``, the protocol's ``connection_lost`` is called
+        all the same; on some loops twice. Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError:
+        see `WireError`.
         """
         return await self._within_time_limit(self._connect(origin, protocol), origin, within_s)
 
@@ -295,9 +294,7 @@ class Pool:
 
     async def wait_for_connection(self, deadline: float) -> Connection:
         """Wait for a new connection, or one that becomes idle before; ``deadline`` is in the loop's time.
-
-        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: there is none; see `WireError`.
-        """
+        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: there is none; see `WireError`."""
         if self._closed:
             raise Closed(sent=False)
         waiter: _Waiter = self.loop.create_future()
@@ -467,9 +464,8 @@ class Wire:
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
         """Send one request, once, and return its reply; redirects and errors are replies too.
 
-        ``timeout_s`` covers all of it, connecting included. Cancelling ends the connection.
-
-        Raises WireError, TimeoutError, socket.gaierror, ssl.SSLError: there is no reply; see `WireError`.
+        ``timeout_s`` covers all of it, connecting included. Cancelling ends the connection. Raises WireError,
+        TimeoutError, socket.gaierror, ssl.SSLError: there is no reply; see `WireError`.
         """
         if self._closed:
             raise Closed(sent=False)
@@ -493,8 +489,7 @@ class Wire:
             raise
 
     async def aclose(self) -> None:
-        """End every connection, pending ones included, for good: requests get `Closed`. Return when all
-        sockets are closed."""
+        """End every connection for good: requests get `Closed`. Return when all sockets are closed."""
         self._closed = True
         await asyncio.gather(*(pool.aclose() for pool in self._pools.values()))
         await self._dialler.aclose()

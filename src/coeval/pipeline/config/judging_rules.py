@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from coeval.core.records import variant_name
-from coeval.judging.checks.check_options import check_problems, read_check
+from coeval.judging.checks.check_options import find_check_problems, read_check
 from coeval.judging.checks.rubric_check import RubricCheck, TargetedCheck
 from coeval.judging.checks.value_checks import CostCheck, LatencyCheck
 from coeval.pipeline.config.draft import Draft, list_checks
@@ -48,7 +48,7 @@ def _check_weights(draft: Draft, index: int) -> Iterator[Finding]:
 
 def _check_declared_checks(draft: Draft, index: int) -> Iterator[Finding]:
     for factor, options in list_checks(draft, index):
-        problems = check_problems(options)
+        problems = find_check_problems(options)
         if not problems and (why := _explain_never_scored(draft, index, read_check(options))):
             yield Finding(("tasks", index, "rubric", factor), "V-37", why)
         for problem in problems:

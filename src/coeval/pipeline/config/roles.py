@@ -7,7 +7,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from coeval.judging.checks.check_options import code_of
+from coeval.judging.checks.check_options import code_location
 from coeval.pipeline.config.draft import (
     BENCHMARK,
     OWN_ITEMS,
@@ -200,7 +200,7 @@ def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source
             yield Finding(("models", index, "interface"), "V-39", what)
     for index in draft.entry_indices("tasks") if "tasks" in inherited else ():
         for factor, options in list_checks(draft, index):
-            if code := code_of(options):
+            if code := code_location(options):
                 what = f"runs {code}, {named} its tasks into this file"
                 yield Finding(("tasks", index, "rubric", factor), "V-38", what)
 

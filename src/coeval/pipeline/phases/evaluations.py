@@ -27,7 +27,7 @@ from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import ModelWork, answer_text, make_failure
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
-from coeval.judging.checks.rubric_check import checked_answer
+from coeval.judging.checks.rubric_check import build_checked_answer
 from coeval.judging.labels import score_labels
 from coeval.judging.verdict import Levels, parse_preference
 from coeval.pipeline.phases.proposals import parse_item
@@ -426,7 +426,7 @@ class CheckWork:
 
     async def do(self) -> Evaluation:
         judged = self.judged
-        answer, checks = checked_answer(judged.prepared.item, judged.response), judged.setup.checks
+        answer, checks = build_checked_answer(judged.prepared.item, judged.response), judged.setup.checks
         values: dict[str, float] = {}
         reasons: dict[str, str] = {}
         for factor in self.factors:

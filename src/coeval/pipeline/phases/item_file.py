@@ -14,7 +14,7 @@ from coeval.core.errors import ConfigError, Misshapen, Undecodable
 from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.core.regular_files import open_file
-from coeval.judging.labels import normalise
+from coeval.judging.labels import normalise_label
 from coeval.pipeline.config.draft import ItemSource
 from coeval.pipeline.config.findings import describe_value
 from coeval.pipeline.config.items_section import Items
@@ -294,7 +294,7 @@ def _describe_oddities(supplied: SuppliedItem, task: TaskConfig) -> Iterator[str
             without = f"the label {label} has no value in `sampled_target_attributes`, and is not compared"
             near = get_close_matches(label, attributes.keys() - {*labels}, n=1)
             yield f"{without}; {near[0]} has one: is {label} meant?" if near else without
-        elif values is not None and normalise(attributes[label]) not in map(normalise, values):
+        elif values is not None and normalise_label(attributes[label]) not in map(normalise_label, values):
             yield f"the label {label} is {attributes[label]}, which target_attributes does not declare"
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from coeval.core.errors import ConfigError, StoreError, UsageError
 from coeval.core.options import ALLOW_UNSANDBOXED, CONTINUE, ONLY_MODELS, OVERWRITE
 from coeval.core.text import join_names
-from coeval.judging.checks.check_options import check_problems, code_of, read_check
-from coeval.judging.checks.check_runner import sandbox_problem
+from coeval.judging.checks.check_options import code_location, find_check_problems, read_check
+from coeval.judging.checks.check_runner import find_sandbox_problem
 from coeval.judging.checks.rubric_check import CommandCheck, PythonCheck
 from coeval.models.local.callables import require_callable_file
 from coeval.pipeline.config.draft import OWN_ITEMS, Draft, list_checks
@@ -101,12 +101,12 @@ def _locate_column_key(items: Items, path: KeyPath, key: tuple[str, ...]) -> Key
 
 def _check_runnable_checks(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     """Check that functions of checks exist, and that commands have a sandbox (V-38)."""
-    sandbox = cache(sandbox_problem)
+    sandbox = cache(find_sandbox_problem)
     for index in draft.names_by_index("tasks"):
         for factor, options in list_checks(draft, index):
             path: KeyPath = ("tasks", index, "rubric", factor)
-            check = read_check(options) if not check_problems(options) else None
-            if isinstance(check, PythonCheck) and (problem := check.problem()) is not None:
+            check = read_check(options) if not find_check_problems(options) else None
+            if isinstance(check, PythonCheck) and (problem := check.find_problem()) is not None:
                 yield Finding((*path, "function"), "V-38", problem)
             elif isinstance(check, CommandCheck) and not start.allow_unsandboxed and sandbox() is not None:
                 way = f"{sandbox()}; or use {ALLOW_UNSANDBOXED} to run it with the rights of your account"
@@ -129,7 +129,7 @@ def describe_check_code(config: Config) -> Iterator[str]:
     """Describe the code that checks of this configuration run, a sentence each."""
     for task in config.tasks:
         for factor, options in task.checks.items():
-            if code := code_of(options):
+            if code := code_location(options):
                 yield f"Runs code: {code} ({task.name}, {factor})"
 
 

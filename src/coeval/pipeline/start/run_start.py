@@ -99,7 +99,7 @@ async def start_run(
             watcher.warn(remark)
         _refuse_unaffordable(config, preview, prices, session, options)
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
-        requested = list_role_requests(config) if options.batches.asks else ()
+        requested = list_role_requests(config) if options.batches.calls_models else ()
         await probe_models(session, probing, find_models_with_work(preview), requested)
         if config.experiment.estimate_cost:
             from coeval.pipeline.plan.estimate.live_samples import write_start_estimate
@@ -206,7 +206,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
     meta.inherited = inherited
     meta.simulated = any(model.interface == "simulated" for model in config.models)
     meta.phases_in_progress = list(PHASES)
-    if options.batches.asks:  # else the configuration is the folder's own
+    if options.batches.calls_models:  # else the configuration is the folder's own
         folder.write_config(config.model_dump(mode="json", exclude_unset=True))
     folder.write_meta(meta)
     return meta

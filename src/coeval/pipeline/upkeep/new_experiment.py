@@ -272,7 +272,7 @@ def _describe_task(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tu
 def distinct_labels(values: Sequence[str]) -> list[str]:
     """Return the first spelling of each label; spellings that answers match alike are one label."""
     label_values = LabelValues(values)
-    return list(dict.fromkeys(label_values.named(value) or value for value in values))
+    return list(dict.fromkeys(label_values.match_whole(value) or value for value in values))
 
 
 def clean_task_name(name: str) -> str:

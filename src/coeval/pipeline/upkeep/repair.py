@@ -588,10 +588,7 @@ def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
 
 
 def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:
-    """Check whether every line has to be examined.
-
-    In a run that is being written, records whose source was read too early are not suspect.
-    """
+    """Check whether every line has to be examined; while a run writes, not for sources read too early."""
     if recorded.damaged:
         return True
     if folder.writer() is not None:

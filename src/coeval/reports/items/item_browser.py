@@ -1,4 +1,4 @@
-"""A folder's items, open for questions: of its rows, and of each item whole."""
+"""Queries of a folder's items, by row or whole."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from coeval.reports.items.item_rows import (
     ItemFigures,
     ItemRow,
     RowPage,
-    find_rows,
-    item_facets,
-    item_figures,
-    item_rows,
+    find_item_rows,
     make_item_tables,
+    read_item_facets,
+    read_item_figures,
+    read_item_rows,
 )
 
 # Characters of a prompt's beginning: a line of a list, however much space there is between its words.
-_OPENING, _READ = 80, 400
+_OPENING_LENGTH, _READ_LENGTH = 80, 400
 
-_OF_ITEM = """
+_SCORES_OF_ITEM = """
 SELECT item, task, student::VARCHAR, score FROM viewed LEFT JOIN answered USING (no)
 WHERE no = (SELECT min(no) FROM viewed WHERE item = ? AND (? = '' OR task = ?))
 """
@@ -40,9 +40,9 @@ log = logging.getLogger("coeval")
 
 
 class ItemBrowser:
-    """Answers about what a reader read, to one thread at a time; the reader stays open as long.
+    """The items of a reader that is open, for one thread at a time.
 
-    Raises StoreError: what was read cannot be put into tables.
+    Raises StoreError: the records cannot be put into tables.
     """
 
     def __init__(self, reader: Reader) -> None:
@@ -52,30 +52,29 @@ class ItemBrowser:
         self._items = reader.items()
         try:
             make_item_tables(reader)
-            self.facets: ItemFacets = item_facets(reader)
+            self.facets: ItemFacets = read_item_facets(reader)
         except duckdb.Error as error:
             raise StoreError(f"cannot show the items of {reader.folder}: {error}") from error
 
     def prepare(self) -> None:
-        """Find the lines of all items, which takes seconds at a million judgments: nobody waits for it then.
+        """Index the lines of all items beforehand, which takes seconds at a million judgments.
 
         Raises StoreError: a file cannot be read.
         """
         self._items.prepare()
 
     def rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
-        """A page of the items that fit a choice.
+        """Return a page of the items that fit a choice.
 
         Raises StoreError: files that are to be searched cannot be read.
         """
         with self._lock:
             if choice.words and not self._searchable:
                 self._make_searchable()
-            return find_rows(self._reader, choice, first, most)
+            return find_item_rows(self._reader, choice, first, most)
 
     def with_openings(self, page: RowPage) -> RowPage:
-        """A page whose rows say how their prompts begin; as it is where the files went away since they were
-        read."""
+        """Add the beginnings of prompts to a page, unless the files can no longer be read."""
         try:
             with self._lock:
                 prompts = [self._items.prompt(row.item, row.task) or "" for row in page.rows]
@@ -83,23 +82,23 @@ class ItemBrowser:
             log.debug("items are listed without their prompts: %s", error)
             return page
         rows = [
-            msgspec.structs.replace(row, opening=" ".join(prompt[:_READ].split())[:_OPENING])
+            msgspec.structs.replace(row, opening=" ".join(prompt[:_READ_LENGTH].split())[:_OPENING_LENGTH])
             for row, prompt in zip(page.rows, prompts, strict=True)
         ]
         return msgspec.structs.replace(page, rows=rows)
 
     def figures(self) -> ItemFigures:
-        """What students came to on each item."""
+        """Return the scores and disagreement of all items as arrays."""
         with self._lock:
-            return item_figures(self._reader, self.facets)
+            return read_item_figures(self._reader, self.facets)
 
-    def numbered(self, numbers: Sequence[int]) -> list[ItemRow]:
-        """The items of these numbers."""
+    def rows_by_number(self, numbers: Sequence[int]) -> list[ItemRow]:
+        """Return the rows of the items with these numbers."""
         with self._lock:
-            return item_rows(self._reader, ItemChoice(), numbers)
+            return read_item_rows(self._reader, ItemChoice(), numbers)
 
     def _make_searchable(self) -> None:
-        """Seconds and some 200 MB at a million judgments, so it is done when somebody first searches."""
+        """Index all texts on the first search: it takes seconds and 200 MB at a million judgments."""
         try:
             self._reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
             self._reader.add_searched()
@@ -108,22 +107,23 @@ class ItemBrowser:
         self._searchable = True
 
     def detail(self, item: str, task: str = "") -> ItemDetail | None:
-        """An item whole; ``task`` where ids are unique in a task alone. None: there is no such item.
+        """Return an item whole, or None if there is no such item; ``task`` is needed if ids are unique only
+        within one.
 
         Raises StoreError: a file cannot be read.
         """
         with self._lock:
-            found = self._reader.rows(_OF_ITEM, [item, task, task])
-            scores = {student: score for _, _, student, score in found}
-            return self._items.detail(found[0][0], found[0][1], scores) if found else None
+            records = self._reader.rows(_SCORES_OF_ITEM, [item, task, task])
+            scores = {student: score for _, _, student, score in records}
+            return self._items.detail(records[0][0], records[0][1], scores) if records else None
 
     def whole(self, row: ItemRow) -> ItemDetail | None:
-        """The item of a row of all students; raises as `detail`."""
+        """Return the whole item of a row with all students; raises as `detail`."""
         with self._lock:
             return self._items.detail(row.item, row.task, row.scores)
 
     def mark(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Say which items are marked, by task and item."""
+        """Replace the set of marked items, given by task and item."""
         tasks, items = [list(column) for column in zip(*keys, strict=True)] or ([], [])
         with self._lock:
             self._reader.rows("DELETE FROM marked")
@@ -134,32 +134,32 @@ class ItemBrowser:
             )
 
     def flag(self, items: Mapping[str, ItemMeasures]) -> None:
-        """Take over what was measured of a run's ``items``, by id."""
-        found = [(item, flag) for item, reported in items.items() for flag in _flags(reported)]
+        """Flag items by their measures, given by id."""
+        flag_rows = [(item, flag) for item, measures in items.items() for flag in _item_flags(measures)]
         with self._lock:
             self._reader.rows("DELETE FROM flagged")
             self._reader.rows(
                 "INSERT INTO flagged SELECT v.no, f.flag FROM viewed v JOIN "
                 "(SELECT unnest(?::VARCHAR[]) AS item, unnest(?::VARCHAR[]) AS flag) f USING (item)",
-                [[item for item, _ in found], [flag for _, flag in found]],
+                [[item for item, _ in flag_rows], [flag for _, flag in flag_rows]],
             )
 
     def name(self, labels: Mapping[str, str]) -> None:
-        """Call models as a report does; ``labels`` are its."""
+        """Use the short model names of a report."""
         self.facets = msgspec.structs.replace(self.facets, short=ShownNames(labels).key)
 
     def rank(self, order: Sequence[str]) -> None:
-        """Name students in an order, best first; the others behind them."""
+        """Order the facet of students, best first; others come last."""
         students = [name for name in order if name in self.facets.students]
         students += [name for name in self.facets.students if name not in students]
         self.facets = msgspec.structs.replace(self.facets, students=students)
 
 
-def _flags(reported: ItemMeasures) -> list[str]:
+def _item_flags(measures: ItemMeasures) -> list[str]:
     holds = {
-        "all_pass": reported.all_pass,
-        "all_fail": reported.all_fail,
-        "reversed": reported.is_reversed,
-        "near_duplicate": reported.near_duplicate_of is not None,
+        "all_pass": measures.all_pass,
+        "all_fail": measures.all_fail,
+        "reversed": measures.is_reversed,
+        "near_duplicate": measures.near_duplicate_of is not None,
     }
     return [flag for flag in FLAGS if holds[flag]]

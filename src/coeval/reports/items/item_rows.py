@@ -1,4 +1,4 @@
-"""The rows of the items that a choice names, a page of them at a time."""
+"""Rows of the items that fit a choice, a page at a time."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ _SINGLE = ("q", "order", "by", "lost", "failed", "marked")
 
 
 class ItemChoice(msgspec.Struct, frozen=True):
-    """Empty: all of them. ``attributes``: values by name; ``words`` are in lower case; ``lost``: the first of
-    two students scored less than the second."""
+    """A choice of items; empty: all of them. ``attributes``: values by name; ``words`` are in lower case;
+    ``lost``: the first of two students scored less than the second."""
 
     students: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -77,10 +77,10 @@ class ItemChoice(msgspec.Struct, frozen=True):
     marked: bool = False
 
 
-def item_choice(query: str) -> ItemChoice:
-    """The choice that a query says.
+def parse_item_choice(query: str) -> ItemChoice:
+    """Parse the query of an address as a choice.
 
-    Raises UsageError: it has an unknown key, or a value that is none; the message names both.
+    Raises UsageError: it has an unknown key, or an unknown value; the message names both.
     """
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
@@ -88,36 +88,36 @@ def item_choice(query: str) -> ItemChoice:
         raise UsageError(f"a choice of items has at most {_MOST_FIELDS:,} parts; choose fewer") from None
     names: dict[str, list[str]] = {key: [] for key in _NAMES}
     attributes: dict[str, tuple[str, ...]] = {}
-    given: dict[str, str] = {}
+    single_values: dict[str, str] = {}
     for key, value in pairs:
         if key in names:
             names[key].append(value)
         elif key == "attribute":
-            name, reported, needed = value.partition("=")
-            if not reported:
+            name, equals, attribute_value = value.partition("=")
+            if not equals:
                 raise UsageError(f"attribute={value}: write attribute=NAME=VALUE")
-            attributes[name] = (*attributes.get(name, ()), needed)
+            attributes[name] = (*attributes.get(name, ()), attribute_value)
         elif key in _SINGLE:
-            given[key] = value
+            single_values[key] = value
         else:
-            known = ", ".join([*_NAMES, "attribute", *_SINGLE])
-            raise UsageError(f"{key}: items are not chosen by this; there are {known}")
-    loser, both, winner = given.get("lost", "").partition(",")
-    if "lost" in given and not both:
+            keys = ", ".join([*_NAMES, "attribute", *_SINGLE])
+            raise UsageError(f"{key}: items are not chosen by this; there are {keys}")
+    loser, comma, winner = single_values.get("lost", "").partition(",")
+    if "lost" in single_values and not comma:
         raise UsageError(f"lost={loser}: write lost=A,B for the items on which A scored less than B")
     return ItemChoice(
         **{field: tuple(dict.fromkeys(names[key])) for key, field in _NAMES.items()},
         attributes=attributes,
-        words=tuple(given.get("q", "").lower().split()[:_MOST_WORDS]),
-        order=_order(given.get("order", "id")),
-        by=given.get("by", ""),
-        lost=(loser, winner) if both else None,
-        failed=given.get("failed", "0") == "1",
-        marked=given.get("marked", "0") == "1",
+        words=tuple(single_values.get("q", "").lower().split()[:_MOST_WORDS]),
+        order=_parse_order(single_values.get("order", "id")),
+        by=single_values.get("by", ""),
+        lost=(loser, winner) if comma else None,
+        failed=single_values.get("failed", "0") == "1",
+        marked=single_values.get("marked", "0") == "1",
     )
 
 
-def _order(name: str) -> ItemOrder:
+def _parse_order(name: str) -> ItemOrder:
     for order in ORDERS:
         if order == name:
             return order
@@ -157,7 +157,7 @@ CREATE TYPE item_name AS ENUM (SELECT name FROM item_names)
 _CELLS = """
 CREATE TABLE cell AS
     SELECT v.no, s.model::item_name AS student, s.judge::item_name AS judge, s.metric::item_name AS factor,
-           s.value, coalesce(s.metric = h.metric, {shown_unless_reported}) AS shown,
+           s.value, coalesce(s.metric = h.metric, {shown_by_default}) AS shown,
            s.sample::INTEGER AS sample
     FROM scores s JOIN viewed v USING (task, item) LEFT JOIN headline h ON h.task = s.task
 """
@@ -234,15 +234,15 @@ def make_item_tables(reader: Reader) -> None:
     raises as its queries do."""
     labels = "labels" in reader.views
     reader.rows(_ITEMS)
-    also = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
+    label_names = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
     reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
-    _score(reader)
-    for statement in _TABLE_NAMES.format(labels=also, won=WON).split(";"):
+    _score_items(reader)
+    for statement in _TABLE_NAMES.format(labels=label_names, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
     for task, metric in reader.headlines().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
-    reader.rows(_CELLS.format(shown_unless_reported="true" if labels else "false"))
+    reader.rows(_CELLS.format(shown_by_default="true" if labels else "false"))
     if labels:
         reader.rows(_LABELS)
     reader.rows(_WON)
@@ -251,34 +251,34 @@ def make_item_tables(reader: Reader) -> None:
 
 
 @singledispatch
-def _score(reader: Reader) -> None:
-    """Make ``answer_score``, and fill ``won_by`` with what both students of a comparison came to; scores of a
-    benchmark's items are cells as they are."""
+def _score_items(reader: Reader) -> None:
+    """Make ``answer_score``, and fill ``won_by`` with each student's share of a comparison; a benchmark's
+    scores are cells already."""
     reader.rows(
         "CREATE TABLE answer_score (item VARCHAR, model VARCHAR, sample INTEGER, total DOUBLE, share DOUBLE)"
     )
 
 
-@_score.register
+@_score_items.register
 def _(reader: RunReader) -> None:
     score_answers(reader)
-    if (found := read_pair_comparisons(reader)) is None:
+    if (pairs := read_pair_comparisons(reader)) is None:
         return
-    items = [found.items[at] for at in found.item]
-    judges = [found.judges[at] for at in found.judge]
-    for side, won in ((0, found.won), (1, 1 - found.won)):
-        students = [found.students[at] for at in found.who[:, side]]
+    items = [pairs.items[at] for at in pairs.item]
+    judges = [pairs.judges[at] for at in pairs.judge]
+    for side, won in ((0, pairs.won), (1, 1 - pairs.won)):
+        students = [pairs.students[at] for at in pairs.who[:, side]]
         columns = "unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::VARCHAR[]), unnest(?::DOUBLE[])"
         reader.rows(f"INSERT INTO won_by SELECT {columns}", [items, students, judges, won.tolist()])
 
 
 class ItemRow(msgspec.Struct, frozen=True):
-    """An item, and what students came to on it. ``scores``: by student, None where nothing is scored yet.
+    """An item with its students' scores. ``scores``: by student, None without a score.
 
-    ``difficulty`` is 1 less the mean over students, None where scores are no shares; ``disagreement`` the
-    mean over answers and factors of the highest less the lowest score that judges gave. ``failed`` counts
-    answers, judgments and scores that failed. ``row`` is its number in the folder, ``opening`` how its prompt
-    begins, where somebody asked.
+    ``difficulty`` is 1 − the mean over students, None if scores are no shares; ``disagreement`` the mean
+    over answers and factors of the highest − the lowest score by judges. ``failed`` counts answers,
+    judgments and scores that failed. ``row`` is its number in the folder, ``opening`` the beginning of its
+    prompt, if requested.
     """
 
     row: int
@@ -302,10 +302,12 @@ class RowPage(msgspec.Struct, frozen=True):
 
 
 class ItemFacets(msgspec.Struct, frozen=True):
-    """What can be chosen among: names, and values by attribute; how many ``items`` there are. ``short``: by
-    name, what people read in its place. ``shown`` are the factors that an item's mean is made of, ``binary``
-    those that are right or wrong: labels, checks and metrics of nothing else. ``shares``: whether scores run
-    from 0 to 1, and so are shown as points."""
+    """Names to choose among, values by attribute, and the number of ``items``.
+
+    ``short``: by name, what people read in its place. ``shown`` are the factors whose mean is an item's
+    score, ``binary`` those that are right or wrong: labels, checks and metrics of 0 and 1. ``shares``:
+    whether scores run from 0 to 1, and are shown as points.
+    """
 
     items: int
     students: list[str]
@@ -323,7 +325,7 @@ class ItemFacets(msgspec.Struct, frozen=True):
 # Of an attribute; of more nobody chooses in a menu.
 _MOST_VALUES = 200
 
-_ORDER: dict[ItemOrder, str] = {
+_ORDER_SQL: dict[ItemOrder, str] = {
     "id": "no",
     "worst": "worst NULLS LAST, no",
     "disagreement": "disagreement DESC NULLS LAST, no",
@@ -334,18 +336,18 @@ _ORDER: dict[ItemOrder, str] = {
 
 
 class _Conditions:
-    """Conditions with their parameters, in the order in which they stand in a query."""
+    """Conditions of a query with their parameters, in order."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []
         self.values: list[object] = []
 
-    def among(self, column: str, names: Sequence[str]) -> None:
+    def add_names(self, column: str, names: Sequence[str]) -> None:
         if names:
             self.add(f"{column} IN (SELECT unnest(?::VARCHAR[]))", list(names))
 
-    def coded(self, column: str, names: Sequence[str]) -> None:
-        """As `among`, of a column of codes: those are compared, no texts."""
+    def add_coded_names(self, column: str, names: Sequence[str]) -> None:
+        """Add names of a column of codes, which DuckDB compares without texts."""
         if names:
             codes = "SELECT name::item_name FROM item_names WHERE list_contains(?::VARCHAR[], name)"
             self.add(f"{column} IN ({codes})", list(names))
@@ -359,16 +361,18 @@ class _Conditions:
         return " AND ".join(self.texts) or "true"
 
 
-def find_rows(reader: Reader, choice: ItemChoice, first: int, most: int) -> RowPage:
-    """The rows from the ``first`` on, at most so many; the tables are those of `make_item_tables`."""
-    summed, values = _summed(choice)
-    items = _of_items(choice)
+def find_item_rows(reader: Reader, choice: ItemChoice, first: int, most: int) -> RowPage:
+    """Find a choice's rows from the ``first`` on, at most ``most``, in the tables of `make_item_tables`."""
+    summed, values = _item_scores_query(choice)
+    items = _item_conditions(choice)
     failed = "v.failed::INTEGER + coalesce(s.failed, 0) AS failed"
     kept = (
         f"SELECT v.no, s.* EXCLUDE (no, failed), {failed} "  # noqa: S608 - names of ours
-        f"FROM viewed v {_join(choice)} ({summed}) s USING (no)"
+        f"FROM viewed v {_join_kind(choice)} ({summed}) s USING (no)"
     )
-    order = "margin DESC, no" if choice.lost is not None and choice.order == "id" else _ORDER[choice.order]
+    order = (
+        "margin DESC, no" if choice.lost is not None and choice.order == "id" else _ORDER_SQL[choice.order]
+    )
     sql = (
         f"SELECT no, count(*) OVER () FROM ({kept}) k WHERE no IN "  # noqa: S608
         f"(SELECT no FROM viewed v WHERE {items.where}) "
@@ -377,38 +381,39 @@ def find_rows(reader: Reader, choice: ItemChoice, first: int, most: int) -> RowP
     )
     page = reader.rows(sql, [*values, *items.values])
     if not page and first:
-        return RowPage([], find_rows(reader, choice, 0, 1).total)
-    return RowPage(item_rows(reader, choice, [no for no, _ in page]), page[0][1] if page else 0)
+        return RowPage([], find_item_rows(reader, choice, 0, 1).total)
+    return RowPage(read_item_rows(reader, choice, [no for no, _ in page]), page[0][1] if page else 0)
 
 
-def _join(choice: ItemChoice) -> str:
-    """Items without an answer are there as well, unless answers are chosen among."""
+def _join_kind(choice: ItemChoice) -> str:
+    """Keep items without an answer, unless the choice is among answers."""
     chosen = choice.students or choice.judges or choice.factors or choice.lost
     return "JOIN" if chosen else "LEFT JOIN"
 
 
-def _of_items(choice: ItemChoice) -> _Conditions:
-    found = _Conditions()
-    found.among("v.task", choice.tasks)
-    found.among("v.teacher", choice.teachers)
-    found.among("v.item", choice.items)
-    for name, needed in choice.attributes.items():
-        sampled = [f"{name}={value}" for value in needed]
-        found.add("list_has_any(v.sampled, ?::VARCHAR[])", sampled)
+def _item_conditions(choice: ItemChoice) -> _Conditions:
+    """Return the conditions on items, apart from their answers."""
+    conditions = _Conditions()
+    conditions.add_names("v.task", choice.tasks)
+    conditions.add_names("v.teacher", choice.teachers)
+    conditions.add_names("v.item", choice.items)
+    for name, values in choice.attributes.items():
+        sampled = [f"{name}={value}" for value in values]
+        conditions.add("list_has_any(v.sampled, ?::VARCHAR[])", sampled)
     if choice.flags:
-        found.add(
+        conditions.add(
             "no IN (SELECT no FROM flagged WHERE list_contains(?::VARCHAR[], flag))", list(choice.flags)
         )
     if choice.marked:
-        found.add("no IN (SELECT no FROM marked)")
+        conditions.add("no IN (SELECT no FROM marked)")
     for word in choice.words:
-        found.add("no IN (SELECT no FROM item_text WHERE contains(text, ?))", word)
-    return found
+        conditions.add("no IN (SELECT no FROM item_text WHERE contains(text, ?))", word)
+    return conditions
 
 
-def _summed(choice: ItemChoice) -> tuple[str, list[object]]:
-    """What the chosen students came to on each item, by its number, as a query."""
-    answers, values = _answers(choice)
+def _item_scores_query(choice: ItemChoice) -> tuple[str, list[object]]:
+    """Return a query of the chosen students' scores by item number, and its parameters."""
+    answers, values = _answer_scores_query(choice)
     margin = "NULL::DOUBLE"
     if choice.lost is not None:
         margin = "max(score) FILTER (student::VARCHAR = ?) - max(score) FILTER (student::VARCHAR = ?)"
@@ -424,42 +429,44 @@ def _summed(choice: ItemChoice) -> tuple[str, list[object]]:
     return sql, values
 
 
-def _answers(choice: ItemChoice, page: Sequence[int] | None = None) -> tuple[str, list[object]]:
-    """The chosen students' scores, item by item: as they stand, or of the chosen judges and factors; of all
-    items, or those of a page. How far judges of a choice are apart takes as long again as their scores, and
-    is only told where it is shown or ordered by."""
-    found = _Conditions()
-    found.coded("student", choice.students or choice.lost or ())
+def _answer_scores_query(choice: ItemChoice, page: Sequence[int] | None = None) -> tuple[str, list[object]]:
+    """Return a query of the chosen students' scores, item by item, and its parameters.
+
+    Scores are of all or of the chosen judges and factors, on all items or those of a page. Disagreement of
+    chosen judges takes as long again, and is only computed if shown or ordered by.
+    """
+    conditions = _Conditions()
+    conditions.add_coded_names("student", choice.students or choice.lost or ())
     if page is not None:
-        found.add("no IN (SELECT unnest(?::INTEGER[]))", page)
+        conditions.add("no IN (SELECT unnest(?::INTEGER[]))", page)
     if not choice.judges and not choice.factors:
-        return f"SELECT * FROM answered WHERE {found.where}", found.values  # noqa: S608 - names of ours
-    found.coded("judge", choice.judges)
-    found.coded("factor", choice.factors)
-    reported = "no, student, sum(total) / nullif(sum(n), 0) AS score, sum(failed) AS failed"
+        return f"SELECT * FROM answered WHERE {conditions.where}", conditions.values  # noqa: S608 - names of ours
+    conditions.add_coded_names("judge", choice.judges)
+    conditions.add_coded_names("factor", choice.factors)
+    columns = "no, student, sum(total) / nullif(sum(n), 0) AS score, sum(failed) AS failed"
     if not choice.judges:
-        sql = f"SELECT {reported}, avg(spread) AS disagreement FROM by_factor"  # noqa: S608
+        sql = f"SELECT {columns}, avg(spread) AS disagreement FROM by_factor"  # noqa: S608
     elif page is None and not choice.factors and choice.order != "disagreement":
-        sql = f"SELECT {reported}, NULL::DOUBLE AS disagreement FROM by_judge"  # noqa: S608
+        sql = f"SELECT {columns}, NULL::DOUBLE AS disagreement FROM by_judge"  # noqa: S608
     else:
         if not choice.factors:
-            found.add("shown")
-        one = (
+            conditions.add("shown")
+        by_answer = (
             "SELECT no, student, factor, sum(value) AS total, count(value) AS n, "  # noqa: S608
             f"count(*) - count(value) AS failed, {SPREAD} AS spread "
-            f"FROM cell WHERE {found.where} GROUP BY no, student, factor, sample"
+            f"FROM cell WHERE {conditions.where} GROUP BY no, student, factor, sample"
         )
-        sql = f"SELECT {reported}, avg(spread) AS disagreement FROM ({one}) GROUP BY no, student"  # noqa: S608
-        return sql, found.values
-    return f"{sql} WHERE {found.where} GROUP BY no, student", found.values
+        sql = f"SELECT {columns}, avg(spread) AS disagreement FROM ({by_answer}) GROUP BY no, student"  # noqa: S608
+        return sql, conditions.values
+    return f"{sql} WHERE {conditions.where} GROUP BY no, student", conditions.values
 
 
-def item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> list[ItemRow]:
-    """The items of a page by their numbers, in its order."""
+def read_item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> list[ItemRow]:
+    """Read items by their numbers, in the order of these."""
     if not page:
         return []
-    answers, values = _answers(choice, page)
-    of_page = "no IN (SELECT unnest(?::INTEGER[]))"
+    answers, values = _answer_scores_query(choice, page)
+    on_page = "no IN (SELECT unnest(?::INTEGER[]))"
     scores: defaultdict[int, dict[str, float | None]] = defaultdict(dict)
     spreads: defaultdict[int, list[float]] = defaultdict(list)
     failed: defaultdict[int, int] = defaultdict(int)
@@ -472,21 +479,21 @@ def item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> list[I
         spreads[no] += [] if spread is None else [spread]
         failed[no] += failures or 0
     flags: defaultdict[int, list[str]] = defaultdict(list)
-    for no, flag in reader.rows(f"SELECT no, flag FROM flagged WHERE {of_page} ORDER BY ALL", [page]):  # noqa: S608
+    for no, flag in reader.rows(f"SELECT no, flag FROM flagged WHERE {on_page} ORDER BY ALL", [page]):  # noqa: S608
         flags[no].append(flag)
     [(shares,)] = reader.rows("SELECT shares FROM scale")
-    found = {
+    rows_by_number = {
         no: ItemRow(
             no, item, task, teacher, attributes or {},
             _difficulty(scores[no]) if shares else None, _mean(spreads[no]),
-            scores[no], failed[no] + bool(lost), flags[no],
+            scores[no], failed[no] + bool(has_failed), flags[no],
         )
-        for no, item, task, teacher, attributes, lost in reader.rows(
-            f"SELECT no, item, task, teacher, attributes, failed FROM viewed WHERE {of_page}",  # noqa: S608
+        for no, item, task, teacher, attributes, has_failed in reader.rows(
+            f"SELECT no, item, task, teacher, attributes, failed FROM viewed WHERE {on_page}",  # noqa: S608
             [page],
         )
     }  # fmt: skip
-    return [found[no] for no in page]
+    return [rows_by_number[no] for no in page]
 
 
 def _difficulty(scores: dict[str, float | None]) -> float | None:
@@ -498,43 +505,42 @@ def _mean(values: list[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def item_facets(reader: Reader) -> ItemFacets:
-    """What there is to choose among in a folder."""
+def read_item_facets(reader: Reader) -> ItemFacets:
+    """Read the names and values that can be chosen in a folder."""
 
-    def names(column: str, table: str) -> list[str]:
+    def distinct_names(column: str, table: str) -> list[str]:
         sql = f"SELECT DISTINCT {column}::VARCHAR AS name FROM {table} WHERE name IS NOT NULL ORDER BY name"  # noqa: S608
-        return listed_names(sql)
+        return read_names(sql)
 
-    def listed_names(sql: str) -> list[str]:
+    def read_names(sql: str) -> list[str]:
         return [name for (name,) in reader.rows(sql)]
 
     [(items,)] = reader.rows("SELECT count(*) FROM viewed")
     [(shares,)] = reader.rows("SELECT shares FROM scale")
     students, teachers, judges = (
-        names("student", "answered"),
-        names("teacher", "viewed"),
-        names("judge", "cell"),
+        distinct_names("student", "answered"),
+        distinct_names("teacher", "viewed"),
+        distinct_names("judge", "cell"),
     )
     labels = None if reader.planned is None else reader.planned.labels
     return ItemFacets(
         items,
         students,
-        names("task", "viewed"),
+        distinct_names("task", "viewed"),
         teachers,
         judges,
-        names("factor", "cell"),
+        distinct_names("factor", "cell"),
         {name: values for name, values in reader.rows(_ATTRIBUTES)},  # noqa: C416
         ShownNames.of((*students, *judges, *teachers), labels).key,
-        listed_names("SELECT DISTINCT factor::VARCHAR AS name FROM cell WHERE shown ORDER BY name"),
-        listed_names(_BINARY),
+        read_names("SELECT DISTINCT factor::VARCHAR AS name FROM cell WHERE shown ORDER BY name"),
+        read_names(_BINARY),
         shares,
     )
 
 
 class ItemFigures(NamedTuple):
-    """By number of the item: ``scores`` (S, I) in the order of the facets' students, ``disagreement`` (I,) as
-    in `ItemRow`, NaN where there is none; ``failed`` are those of which something failed, ``flagged`` those
-    with each flag."""
+    """Figures by item number: ``scores`` (S, I) in the order of the facets' students, ``disagreement`` (I,)
+    as in `ItemRow`, NaN if unknown; the ``failed`` items, and those ``flagged`` by flag."""
 
     scores: Floats
     disagreement: Floats
@@ -542,7 +548,7 @@ class ItemFigures(NamedTuple):
     flagged: Mapping[str, Sequence[int]]
 
 
-def item_figures(reader: Reader, facets: ItemFacets) -> ItemFigures:
+def read_item_figures(reader: Reader, facets: ItemFacets) -> ItemFigures:
     columns = reader.columns(_FIGURES, [facets.students])
     scores, spreads = np.full((2, len(facets.students), facets.items), np.nan)
     for matrix, name in ((scores, "score"), (spreads, "disagreement")):

@@ -1,4 +1,4 @@
-"""A folder's report, written as a page beside the measures that it shows; and the page of a comparison."""
+"""A folder's report as a page, written beside its measures; and the page of a comparison."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from coeval.reports.site.page import (
     DataBlock,
     PageChoice,
     PageFrame,
-    choice_data,
+    compress_data,
+    compressed_block,
+    encode_choice,
     item_blocks,
-    packed,
-    packed_block,
 )
 from coeval.store.jsonl import write_bytes_atomic
 
@@ -30,50 +30,56 @@ LARGEST = 1_000_000
 # some dozens of them. 80,000 judgments leave room for both (`python -m perf.run report-80-thousand`).
 ITEM_BYTES, _LEAST_ITEM_BYTES = 600_000, 40_000
 # Their facets and counts, which stand beside them; of a choice its element.
-_BESIDE_ITEMS, _BESIDE_CHOICE = 20_000, 60
+_ITEM_OVERHEAD, _CHOICE_OVERHEAD = 20_000, 60
 
 
 def write_report(folder: Path, out: Path) -> tuple[str, ...]:
-    """Write ``report.html`` and ``measures.json`` of a run, or of what ``eval-framework`` filled, into
-    ``out``; the notes of whoever read it.
+    """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder, into ``out``,
+    and return the notes.
 
-    Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be written.
+    Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be
+    written.
     """
     with open_folder_reader(folder, is_look=True) as (reader, notes):
-        found = make_folder_report(reader, notes)
-        write_report_page(found, reader, out)
-    write_measures(found.measured.measures, out)
-    return found.notes
+        report = make_folder_report(reader, notes)
+        write_report_page(report, reader, out)
+    write_measures(report.measured.measures, out)
+    return report.notes
 
 
-def write_report_page(found: FolderReport, reader: Reader, out: Path) -> None:
-    """Write the report of what is read, and its items, into ``out``; raises as `write_report`."""
-    write_bytes_atomic(out / PAGE, _fitting_page(found, found.add_measures(ItemBrowser(reader))))
+def write_report_page(folder_report: FolderReport, reader: Reader, out: Path) -> None:
+    """Write a folder's report with its items into ``out``; raises as `write_report`."""
+    write_bytes_atomic(
+        out / PAGE, _fitting_page(folder_report, folder_report.add_measures(ItemBrowser(reader)))
+    )
 
 
-def _fitting_page(found: FolderReport, browser: ItemBrowser) -> bytes:
-    """A page of `LARGEST` bytes at most, with as many choices as leave room for items."""
-    report, every = found.report, () if found.choices is None else found.choices.single
-    choices = [PageChoice(*pair) for pair in every]
+def _fitting_page(folder_report: FolderReport, browser: ItemBrowser) -> bytes:
+    """Make a page of `LARGEST` bytes at most, with as many choices as leave room for items."""
+    report, all_choices = (
+        folder_report.report,
+        () if folder_report.choices is None else folder_report.choices.single,
+    )
+    choices = [PageChoice(*pair) for pair in all_choices]
     frame = PageFrame(report, choices=choices, has_items=True)
-    room = (LARGEST - len(frame) - _BESIDE_ITEMS) * 3 // 4
+    bytes_left = (LARGEST - len(frame) - _ITEM_OVERHEAD) * 3 // 4
     blocks: list[DataBlock] = []
-    for at, data in enumerate(_choice_data(found.choices, room - _LEAST_ITEM_BYTES)):
-        blocks.append(packed_block(f"choice-{at}", data))
-        room -= len(data) + _BESIDE_CHOICE
-    if left_out := len(every) - len(blocks):
+    for number, data in enumerate(_encode_choices(folder_report.choices, bytes_left - _LEAST_ITEM_BYTES)):
+        blocks.append(compressed_block(f"choice-{number}", data))
+        bytes_left -= len(data) + _CHOICE_OVERHEAD
+    if left_out := len(all_choices) - len(blocks):
         frame = PageFrame(report, choices=choices[: len(blocks)], left_out=left_out, has_items=True)
-    items = select_items(browser, min(ITEM_BYTES, max(0, room)))
+    items = select_items(browser, min(ITEM_BYTES, max(0, bytes_left)))
     return frame.with_data((*blocks, *item_blocks(items)))
 
 
-def _choice_data(choices: RunChoices | None, room: int) -> Iterator[bytes]:
-    """The figures of the first choices, compressed, that take no more than ``room`` bytes."""
+def _encode_choices(choices: RunChoices | None, bytes_left: int) -> Iterator[bytes]:
+    """Yield the figures of the first choices, compressed, while they fit into ``bytes_left``."""
     if choices is None:
         return
     for pair in choices.single:
-        data = packed(choice_data(choices.report_choice([pair]), choices.evidence.students))
-        room -= len(data) + _BESIDE_CHOICE
-        if room < 0:
+        data = compress_data(encode_choice(choices.report_choice([pair]), choices.evidence.students))
+        bytes_left -= len(data) + _CHOICE_OVERHEAD
+        if bytes_left < 0:
             return
         yield data

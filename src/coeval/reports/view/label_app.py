@@ -1,6 +1,6 @@
-"""The server behind `coeval label`: one question at a time, and nothing of the run beside it.
+"""The server behind `coeval label`: one question at a time, without anything else of the run.
 
-The page is blind, so this server answers neither items nor scores. Who is answered is as in
+The page is blind, so this server answers neither items nor scores. Access is limited as in
 `coeval.reports.view.view_app`.
 """
 
@@ -16,26 +16,27 @@ from coeval.reports.label_session import LabelSession
 from coeval.reports.view.view_app import (
     LARGEST_BODY,
     ViewToken,
-    asset_answer,
-    guarded,
-    json_answer,
-    page_answer,
-    sent,
+    asset_response,
+    json_response,
+    make_guard,
+    page_response,
+    read_body,
 )
 
 
-class _LevelGiven(msgspec.Struct, forbid_unknown_fields=True):
+class _LevelBody(msgspec.Struct, forbid_unknown_fields=True):
     id: str
     level: str
 
 
-class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
-    """The body of a request that says nothing more."""
+class _EmptyBody(msgspec.Struct, forbid_unknown_fields=True):
+    """The body of a request without parameters."""
 
 
 def make_label_app(session: LabelSession, token: ViewToken | None) -> web.Application:
-    """``token``: without it nobody is answered; None: everybody on this machine is."""
-    app = web.Application(middlewares=[guarded(token)], client_max_size=LARGEST_BODY)
+    """Make the application. ``token``: required of every request; None: everybody on this machine is
+    answered."""
+    app = web.Application(middlewares=[make_guard(token)], client_max_size=LARGEST_BODY)
     handlers = _LabelHandlers(session)
     app.add_routes(
         [
@@ -50,37 +51,37 @@ def make_label_app(session: LabelSession, token: ViewToken | None) -> web.Applic
 
 
 class _LabelHandlers:
-    """Who answers; a label is on disk before its answer leaves."""
+    """Handlers of a labelling session; a label is on disk before its reply leaves."""
 
     def __init__(self, session: LabelSession) -> None:
         self._session = session
 
     async def page(self, _: web.Request) -> web.Response:
-        return page_answer("label")
+        return page_response("label")
 
     async def asset(self, request: web.Request) -> web.Response:
-        return asset_answer(request.match_info["name"])
+        return asset_response(request.match_info["name"])
 
     async def state(self, _: web.Request) -> web.Response:
-        return json_answer(self._state())
+        return json_response(self._state())
 
     async def give(self, request: web.Request) -> web.Response:
-        given = await sent(request, _LevelGiven, "this is no label")
-        await asyncio.to_thread(self._session.give, given.id, given.level)
-        return json_answer(self._state())
+        body = await read_body(request, _LevelBody, "this is no label")
+        await asyncio.to_thread(self._session.give, body.id, body.level)
+        return json_response(self._state())
 
     async def undo(self, request: web.Request) -> web.Response:
-        await sent(request, _Nothing, "send an empty object")
+        await read_body(request, _EmptyBody, "send an empty object")
         await asyncio.to_thread(self._session.undo)
-        return json_answer(self._state())
+        return json_response(self._state())
 
     def _state(self) -> dict[str, Any]:
-        """How far the person is, and the next question, without whose answer it is."""
+        """Return the person's progress and the next question, without naming the student."""
         session = self._session
         question = session.next
-        shown = None
+        shown_question = None
         if question is not None:
-            shown = {
+            shown_question = {
                 "id": question.id,
                 "prompt": question.prompt,
                 "reference": question.reference,
@@ -89,5 +90,10 @@ class _LabelHandlers:
                 "criterion": question.criterion,
                 "levels": question.scale.levels,
             }
-        given = len(session.given)
-        return {"by": session.by, "done": given, "total": len(session.questions), "question": shown}
+        labelled = len(session.levels)
+        return {
+            "by": session.by,
+            "done": labelled,
+            "total": len(session.questions),
+            "question": shown_question,
+        }

@@ -1,7 +1,7 @@
-"""The server behind `coeval view`: its pages, and the questions that they ask.
+"""The server behind `coeval view`: its pages and its JSON interface.
 
-A folder is named by its number, so that no path ever comes from outside. Reading happens in threads, and
-whatever is shown was read by the one that watches (`ViewedPlaces`).
+An address names a folder by its number, so that no path ever comes from outside. Files are read in
+threads, and pages show what the watching thread read (`ViewedPlaces`).
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle, escape_line
 from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
-from coeval.reports.items.item_rows import ItemChoice, RowPage, item_choice
-from coeval.reports.site.page import choice_data, page_template
+from coeval.reports.items.item_rows import ItemChoice, RowPage, parse_item_choice
+from coeval.reports.site.page import encode_choice, load_template
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
 
@@ -37,9 +37,9 @@ from coeval.store.human_labels import VIEWER, HumanLabel
 # ``Sec-Fetch-*``, or cannot say that it sends JSON without asking first, which nobody here allows. Other
 # users of this machine can send anything, and lack the token.
 
-_HERE = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?")
+_LOCAL_HOST = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d{1,5})?")
 # A reason is a sentence or two, and may quote what was asked.
-_LONGEST_SAID = 500
+_LONGEST_REASON = 500
 _JSON = "application/json"
 
 POLICY = (
@@ -68,58 +68,58 @@ class ViewToken:
         self._ticket: str | None = None
 
     def ticket(self) -> str:
-        """Another secret, which admits once: a browser's command line shows it to all users."""
+        """Make a second secret that admits once, since all users can see a browser's command line."""
         self._ticket = secrets.token_urlsafe(24)
         return self._ticket
 
     def is_held(self, request: web.Request) -> bool:
-        """Whether a request has it, but for its address."""
+        """Check whether a request has the token in its header or cookie."""
         scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
         cookie = request.cookies.get(self._cookie(request), "")
-        return (scheme == "Bearer" and self._is(sent)) or self._is(cookie)
+        return (scheme == "Bearer" and self._is_token(sent)) or self._is_token(cookie)
 
     def entry(self, request: web.Request) -> web.Response | None:
-        """The way to the same address without the token in it, and the cookie; None: it has none that is
-        right."""
-        given = request.query.get(_PARAMETER, "")
-        if self._ticket is not None and _same(given, self._ticket):
+        """Redirect an address with the token to the same one without, and set the cookie; None: no valid
+        token."""
+        token_text = request.query.get(_PARAMETER, "")
+        if self._ticket is not None and _is_same_secret(token_text, self._ticket):
             self._ticket = None
-        elif not self._is(given):
+        elif not self._is_token(token_text):
             return None
         rest = request.rel_url.without_query_params(_PARAMETER)
-        there = f"/{str(rest).lstrip('/')}"  # of two slashes the second would begin the name of a host
-        response = web.Response(status=303, headers={"Location": there})
+        location = f"/{str(rest).lstrip('/')}"  # of two slashes the second would begin the name of a host
+        response = web.Response(status=303, headers={"Location": location})
         response.set_cookie(self._cookie(request), self.text, httponly=True, samesite="Lax")
         return response
 
-    def _is(self, given: str) -> bool:
-        return _same(given, self.text)
+    def _is_token(self, candidate: str) -> bool:
+        return _is_same_secret(candidate, self.text)
 
     def _cookie(self, request: web.Request) -> str:
-        """Cookies are the same for all ports of a host."""
+        """Name the cookie by port, since cookies are the same for all ports of a host."""
         return f"coeval-view-{request.url.port}"
 
 
-def _same(given: str, needed: str) -> bool:
-    return hmac.compare_digest(given.encode("utf-8", "replace"), needed.encode())
+def _is_same_secret(text: str, secret: str) -> bool:
+    return hmac.compare_digest(text.encode("utf-8", "replace"), secret.encode())
 
 
-def json_answer(value: object, status: int = 200) -> web.Response:
+def json_response(value: object, status: int = 200) -> web.Response:
     return web.Response(body=msgspec.json.encode(value), status=status, content_type=_JSON)
 
 
-def refused(status: int, reason: str) -> web.Response:
-    """``{"error": reason}``; what the reason quotes is escaped and shortened."""
-    return json_answer({"error": cut_middle(escape_line(reason), _LONGEST_SAID)}, status)
+def refuse_request(status: int, reason: str) -> web.Response:
+    """Return ``{"error": reason}``; what the reason quotes is escaped and shortened."""
+    return json_response({"error": cut_middle(escape_line(reason), _LONGEST_REASON)}, status)
 
 
-def guarded(token: ViewToken | None) -> Middleware:
-    """Refuse what comes from elsewhere, or lacks the token if there is one; say errors as JSON; tell browsers
-    what our pages may do."""
+def make_guard(token: ViewToken | None) -> Middleware:
+    """Make the middleware that refuses foreign pages and requests without the token, reports errors as JSON,
+    and sets security headers."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = _refusal(request) or _entry(request, token) or await _answer(request, handler)
+        response = _refuse_foreign(request) or _admit(request, token) or await _call_handler(request, handler)
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         response.headers.setdefault("Content-Security-Policy", POLICY)
@@ -128,49 +128,50 @@ def guarded(token: ViewToken | None) -> Middleware:
     return guard
 
 
-def _entry(request: web.Request, token: ViewToken | None) -> web.Response | None:
-    """What is answered in place of what was asked for; None: nothing stands in the way."""
+def _admit(request: web.Request, token: ViewToken | None) -> web.Response | None:
+    """Return the reply to the token's first address or to a missing token, or None to admit the request."""
     if token is None:
         return None
     if request.method == "GET" and (response := token.entry(request)) is not None:
         return response
-    return None if token.is_held(request) else refused(403, _LOCKED)
+    return None if token.is_held(request) else refuse_request(403, _LOCKED)
 
 
-async def _answer(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _call_handler(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
     except UsageError as error:
-        return refused(400, str(error))
+        return refuse_request(400, str(error))
     except StoreError as error:
-        return refused(500, str(error))
+        return refuse_request(500, str(error))
     except web.HTTPRequestEntityTooLarge:
-        return refused(413, "that is more than a note may be")
+        return refuse_request(413, "that is more than a note may be")
     except web.HTTPRedirection as way:
         return web.Response(status=way.status, headers={"Location": way.headers["Location"]})
     except web.HTTPException as error:
-        return refused(error.status, f"{request.method} {request.path}: {error.reason}")
+        return refuse_request(error.status, f"{request.method} {request.path}: {error.reason}")
 
 
-def _refusal(request: web.Request) -> web.Response | None:
+def _refuse_foreign(request: web.Request) -> web.Response | None:
+    """Refuse other hosts, requests of foreign pages, and bodies that are not JSON; else return None."""
     host = request.headers.get("Host", "")
-    if _HERE.fullmatch(host) is None:
-        return refused(403, f"this is served under 127.0.0.1 and localhost only, not under {host!r}")
+    if _LOCAL_HOST.fullmatch(host) is None:
+        return refuse_request(403, f"this is served under 127.0.0.1 and localhost only, not under {host!r}")
     site = request.headers.get("Sec-Fetch-Site", "none")
     if site not in ("same-origin", "none") and not _is_visit(request):
-        return refused(403, "this is answered to pages of its own only")
+        return refuse_request(403, "this is answered to pages of its own only")
     if request.method in ("GET", "HEAD"):
         return None
     origin = request.headers.get("Origin")
     if site not in ("same-origin", "none") or origin not in (None, f"http://{host}"):
-        return refused(403, "pages from elsewhere may not write here")
+        return refuse_request(403, "pages from elsewhere may not write here")
     if request.content_type != _JSON:
-        return refused(415, f"send {_JSON}")
+        return refuse_request(415, f"send {_JSON}")
     return None
 
 
 def _is_visit(request: web.Request) -> bool:
-    """Whether a page is asked for, to which a link may lead: neither data nor anything in a frame."""
+    """Check whether a page is requested, which a link may do: neither data nor anything in a frame."""
     how = (request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest"))
     return how == ("navigate", "document") and "/api/" not in request.path
 
@@ -178,9 +179,9 @@ def _is_visit(request: web.Request) -> bool:
 # --- Pages of the server
 
 
-def view_page(name: str) -> str:
-    """``overview``, ``folder``, ``label`` or ``waiting``; there is nothing foreign in them."""
-    return page_template(f"{name}.html", "view").render()
+def render_view_page(name: str) -> str:
+    """Render ``overview``, ``folder``, ``label`` or ``waiting``, which hold nothing foreign."""
+    return load_template(f"{name}.html", "view").render()
 
 
 T = TypeVar("T")
@@ -202,10 +203,10 @@ _MOST_ROWS = 500
 # Names in a choice of scores.
 _MOST_NAMES = 200
 # Folders: the page offers no more.
-_MOST_BESIDE = 30
+_MOST_FOLDERS = 30
 _FRAMED = "frame-ancestors 'none'"
 # Parts of an address that say which rows of a choice, and beside whose.
-_ANSWERED_BY_PAGE = ("first", "most", "beside")
+_PAGE_PARAMETERS = ("first", "most", "beside")
 
 
 PageOfFolders: TypeAlias = Callable[[Sequence[Path], Sequence[str | None]], bytes]
@@ -214,15 +215,16 @@ yet). May raise a `CoevalError`."""
 
 
 def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOfFolders) -> web.Application:
-    """``token``: without it nobody is answered; None: everybody on this machine is."""
-    app = web.Application(middlewares=[guarded(token)], client_max_size=LARGEST_BODY)
+    """Make the application. ``token``: required of every request; None: everybody on this machine is
+    answered."""
+    app = web.Application(middlewares=[make_guard(token)], client_max_size=LARGEST_BODY)
     handlers = _ViewHandlers(places, compare)
     number = r"/f/{number:\d{1,6}}"
     app.add_routes(
         [
             web.get("/", handlers.overview),
             web.get("/api/folders", handlers.folders),
-            web.get("/compare", handlers.compared),
+            web.get("/compare", handlers.comparison),
             web.get("/assets/{name}", handlers.asset),
             web.get(f"{number}/", handlers.page),
             web.get(f"{number}/report", handlers.report),
@@ -237,148 +239,154 @@ def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOf
     return app
 
 
-class _MarkGiven(msgspec.Struct, forbid_unknown_fields=True):
+class _MarkBody(msgspec.Struct, forbid_unknown_fields=True):
     item: str
     task: str
     flag: bool = False
     note: str = ""
 
 
-def _shown_mark(mark: HumanLabel) -> _MarkGiven:
-    return _MarkGiven(mark.datapoint_id, mark.task_id, mark.flag, mark.note)
+def _mark_body(mark: HumanLabel) -> _MarkBody:
+    return _MarkBody(mark.datapoint_id, mark.task_id, mark.flag, mark.note)
 
 
 class _ViewHandlers:
-    """Who answers."""
+    """Handlers of the pages and their JSON interface."""
 
     def __init__(self, places: ViewedPlaces, compare: PageOfFolders) -> None:
         self._places, self._compare = places, compare
 
     async def overview(self, request: web.Request) -> web.Response:
-        """The folders side by side; of one alone, its own page."""
+        """Show the list of folders, or the page of a single one."""
         if len(self._places.folders) == 1 and "all" not in request.query:
             raise web.HTTPFound("/f/0/")
-        return page_answer("overview")
+        return page_response("overview")
 
     async def folders(self, _: web.Request) -> web.Response:
         folders = self._places.folders
-        names = short_paths(each.path for each in folders)
-        return json_answer(
-            [{"number": at, **each.line(), "name": names[str(each.path)]} for at, each in enumerate(folders)]
+        names = short_paths(folder.path for folder in folders)
+        return json_response(
+            [
+                {"number": number, **folder.line(), "name": names[str(folder.path)]}
+                for number, folder in enumerate(folders)
+            ]
         )
 
-    async def compared(self, request: web.Request) -> web.Response:
-        """The comparison of the folders whose numbers stand in ``f``."""
-        numbers = dict.fromkeys(self._numbered(number) for number in request.query.getall("f", []))
-        if not 1 < len(numbers) <= _MOST_BESIDE:
-            raise UsageError(f"name from 2 to {_MOST_BESIDE} folders to compare, as /compare?f=0&f=1")
+    async def comparison(self, request: web.Request) -> web.Response:
+        """Show the comparison of the folders whose numbers ``f`` gives."""
+        numbers = dict.fromkeys(self._folder_number(number) for number in request.query.getall("f", []))
+        if not 1 < len(numbers) <= _MOST_FOLDERS:
+            raise UsageError(f"name from 2 to {_MOST_FOLDERS} folders to compare, as /compare?f=0&f=1")
         chosen = [self._places.folders[at] for at in numbers]
-        paths, best = [each.path for each in chosen], [each.best for each in chosen]
+        paths, best = [folder.path for folder in chosen], [folder.best for folder in chosen]
         page = await asyncio.to_thread(self._compare, paths, best)
-        return _report_answer(page)
+        return _report_response(page)
 
     async def asset(self, request: web.Request) -> web.Response:
-        return asset_answer(request.match_info["name"])
+        return asset_response(request.match_info["name"])
 
     async def page(self, request: web.Request) -> web.Response:
-        self._needed(request)
-        return page_answer("folder")
+        self._requested_folder(request)
+        return page_response("folder")
 
     async def report(self, request: web.Request) -> web.Response:
-        folder = self._needed(request)
+        folder = self._requested_folder(request)
         folder.report_needed = True
         if (page := folder.report) is None:
-            return page_answer("waiting", status=202)
-        return _report_answer(page)
+            return page_response("waiting", status=202)
+        return _report_response(page)
 
     async def state(self, request: web.Request) -> web.Response:
-        return json_answer(self._needed(request).state())
+        return json_response(self._requested_folder(request).state())
 
     async def figures(self, request: web.Request) -> web.Response:
-        """What the report says of a choice of scores: pairs of a dimension and a name."""
-        choices = self._needed(request).choices
+        """Return the report on a choice of scores, given as pairs of a dimension and a name."""
+        choices = self._requested_folder(request).choices
         if choices is None:
-            return refused(503, "the report is being written; ask again in a moment")
+            return refuse_request(503, "the report is being written; ask again in a moment")
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
         if len(pairs) > _MOST_NAMES:
             raise UsageError(f"choose by {_MOST_NAMES} names at most, not by {len(pairs)}")
 
-        def computed() -> bytes:
-            return choice_data(choices.report_choice(pairs), choices.evidence.students)
+        def encode() -> bytes:
+            return encode_choice(choices.report_choice(pairs), choices.evidence.students)
 
-        return web.Response(body=await asyncio.to_thread(computed), content_type=_JSON)
+        return web.Response(body=await asyncio.to_thread(encode), content_type=_JSON)
 
     async def items(self, request: web.Request) -> web.Response:
-        """A page of rows, ``total``, and ``beside``: what the same items came to in other folders."""
-        folder = self._needed(request)
+        """Return a page of rows, ``total``, and ``beside``: the scores of the same items in other folders."""
+        folder = self._requested_folder(request)
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
-        choice = item_choice(urlencode([pair for pair in pairs if pair[0] not in _ANSWERED_BY_PAGE]))
-        reported = dict(pairs)
-        first, most = _whole(reported, "first", 0, None), _whole(reported, "most", 50, _MOST_ROWS)
-        mine = self._numbered(request.match_info["number"])
-        named = dict.fromkeys(name for name in reported.get("beside", "").split(",") if name)
-        others = {self._numbered(name) for name in named} - {mine}
-        if len(others) > _MOST_BESIDE:
-            raise UsageError(f"beside: name {_MOST_BESIDE} folders at most, not {len(others)}")
+        choice = parse_item_choice(urlencode([pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]))
+        parameters = dict(pairs)
+        first, most = (
+            _parse_count(parameters, "first", 0, None),
+            _parse_count(parameters, "most", 50, _MOST_ROWS),
+        )
+        own_number = self._folder_number(request.match_info["number"])
+        names = dict.fromkeys(name for name in parameters.get("beside", "").split(",") if name)
+        others = {self._folder_number(name) for name in names} - {own_number}
+        if len(others) > _MOST_FOLDERS:
+            raise UsageError(f"beside: name {_MOST_FOLDERS} folders at most, not {len(others)}")
 
-        def found(browser: ItemBrowser) -> RowPage:
+        def rows_with_openings(browser: ItemBrowser) -> RowPage:
             return browser.with_openings(browser.rows(choice, first, most))
 
-        page = await _requested(folder, found)
+        page = await _query_items(folder, rows_with_openings)
         if page is None:
-            return refused(503, "the records are being read; ask again in a moment")
+            return refuse_request(503, "the records are being read; ask again in a moment")
         beside = {}
         for other in sorted(others):
-            beside[other] = await _beside(self._places.folders[other], choice, page)
-        return json_answer({"rows": page.rows, "total": page.total, "beside": beside})
+            beside[other] = await _scores_beside(self._places.folders[other], choice, page)
+        return json_response({"rows": page.rows, "total": page.total, "beside": beside})
 
     async def item(self, request: web.Request) -> web.Response:
-        """An item whole; null: there is no such item."""
+        """Return an item whole, or null if there is no such item."""
         item, task = request.query.get("item", ""), request.query.get("task", "")
-        return json_answer(
-            await _requested(self._needed(request), lambda browser: browser.detail(item, task))
+        return json_response(
+            await _query_items(self._requested_folder(request), lambda browser: browser.detail(item, task))
         )
 
     async def marks(self, request: web.Request) -> web.Response:
-        marks = await asyncio.to_thread(self._needed(request).marks)
-        return json_answer([_shown_mark(mark) for mark in marks.values()])
+        marks = await asyncio.to_thread(self._requested_folder(request).marks)
+        return json_response([_mark_body(mark) for mark in marks.values()])
 
     async def mark(self, request: web.Request) -> web.Response:
-        folder = self._needed(request)
-        given = await sent(request, _MarkGiven, "this is no mark")
-        found = await _requested(folder, lambda browser: browser.detail(given.item, given.task))
-        if found is None:
-            return refused(404, f"there is no item {given.item}")
+        folder = self._requested_folder(request)
+        body = await read_body(request, _MarkBody, "this is no mark")
+        detail = await _query_items(folder, lambda browser: browser.detail(body.item, body.task))
+        if detail is None:
+            return refuse_request(404, f"there is no item {body.item}")
         mark = HumanLabel(
             judge_model_id=VIEWER,
-            task_id=found.task,
-            datapoint_id=found.item,
-            flag=given.flag,
-            note=given.note,
+            task_id=detail.task,
+            datapoint_id=detail.item,
+            flag=body.flag,
+            note=body.note,
         )
-        return json_answer(_shown_mark(await asyncio.to_thread(folder.mark, mark)))
+        return json_response(_mark_body(await asyncio.to_thread(folder.mark, mark)))
 
-    def _needed(self, request: web.Request) -> ViewedFolder:
-        """The folder that an address names; from now on it is read."""
-        folder = self._places.folders[self._numbered(request.match_info["number"])]
+    def _requested_folder(self, request: web.Request) -> ViewedFolder:
+        """Return the folder that an address names, and have it read from now on."""
+        folder = self._places.folders[self._folder_number(request.match_info["number"])]
         folder.needed = True
         return folder
 
-    def _numbered(self, name: str) -> int:
+    def _folder_number(self, name: str) -> int:
         whole = name.isascii() and name.isdigit() and len(name) < 7
         if not whole or int(name) >= len(self._places.folders):
             raise web.HTTPNotFound(reason=f"there is no folder {name[:20]}")
         return int(name)
 
 
-def _report_answer(page: bytes) -> web.Response:
+def _report_response(page: bytes) -> web.Response:
     return web.Response(
         body=page, content_type="text/html", charset="utf-8", headers={"Content-Security-Policy": _FRAMED}
     )
 
 
-async def _requested(folder: ViewedFolder, question: Callable[[ItemBrowser], T]) -> T | None:
-    """What the items of a folder answer; None also where they have not been read yet."""
+async def _query_items(folder: ViewedFolder, question: Callable[[ItemBrowser], T]) -> T | None:
+    """Query a folder's items in a thread; None also if they have not been read yet."""
 
     def ask() -> T | None:
         with folder.browser() as browser:
@@ -387,10 +395,10 @@ async def _requested(folder: ViewedFolder, question: Callable[[ItemBrowser], T])
     return await asyncio.to_thread(ask)
 
 
-async def _beside(
+async def _scores_beside(
     folder: ViewedFolder, choice: ItemChoice, page: RowPage
 ) -> dict[str, dict[str, float | None]]:
-    """The scores of the page's items in another folder, by task and item (``task item``)."""
+    """Return the scores of the page's items in another folder, by ``task item``."""
     folder.needed = True
     same = ItemChoice(
         judges=choice.judges,
@@ -398,33 +406,35 @@ async def _beside(
         items=tuple(row.item for row in page.rows),
         tasks=tuple({row.task for row in page.rows}),
     )
-    found = await _requested(folder, lambda browser: browser.rows(same, 0, _MOST_ROWS)) if page.rows else None
-    return {f"{row.task} {row.item}": row.scores for row in found.rows} if found is not None else {}
+    if not page.rows:
+        return {}
+    others = await _query_items(folder, lambda browser: browser.rows(same, 0, _MOST_ROWS))
+    return {} if others is None else {f"{row.task} {row.item}": row.scores for row in others.rows}
 
 
-def _whole(reported: dict[str, str], name: str, usual: int, most: int | None) -> int:
-    text = reported.get(name, str(usual))
+def _parse_count(parameters: dict[str, str], name: str, default: int, most: int | None) -> int:
+    text = parameters.get(name, str(default))
     if not (text.isascii() and text.isdigit()) or len(text) > 9:
         raise UsageError(f"{name}={text}: write a whole number")
     return int(text) if most is None else min(int(text), most)
 
 
-async def sent(request: web.Request, kind: type[T], otherwise: str) -> T:
-    """Read a request's body; ``otherwise`` begins the reason why it is refused.
+async def read_body(request: web.Request, body_type: type[T], refusal: str) -> T:
+    """Read a request's body; ``refusal`` begins the reason of a refusal.
 
     Raises UsageError: it is no such record.
     """
     try:
-        return decode(await request.read(), kind)
+        return decode(await request.read(), body_type)
     except Undecodable as error:
-        raise UsageError(f"{otherwise}: {error}") from None
+        raise UsageError(f"{refusal}: {error}") from None
 
 
-def page_answer(name: str, status: int = 200) -> web.Response:
-    return web.Response(text=view_page(name), status=status, content_type="text/html", charset="utf-8")
+def page_response(name: str, status: int = 200) -> web.Response:
+    return web.Response(text=render_view_page(name), status=status, content_type="text/html", charset="utf-8")
 
 
-def asset_answer(name: str) -> web.Response:
+def asset_response(name: str) -> web.Response:
     if name not in _ASSETS:
         raise web.HTTPNotFound
     text = (files(_ASSETS[name]) / name).read_text(encoding="utf-8")

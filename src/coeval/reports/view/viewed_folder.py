@@ -1,4 +1,4 @@
-"""A folder as it is shown: what was read of it last, and what is to be read again as it grows."""
+"""Folders as `coeval view` shows them: what was read last, and what to read again as they grow."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ from coeval.store.rundir import RunDir
 
 
 class Best(msgspec.Struct, frozen=True):
-    """Who is best, under the whole and the short name; ``what``: what the figure is, where it is no score;
-    ``tasks``: of a benchmark's checkpoint, over how many it is."""
+    """The best student or model, with its whole and short name; ``what``: what the figure is, if no score;
+    ``tasks``: over how many tasks a benchmark's mean is."""
 
     name: str
     short: str
@@ -51,8 +51,8 @@ class Best(msgspec.Struct, frozen=True):
 
 
 class FolderSummary(msgspec.Struct, frozen=True):
-    """How many students and items a folder has, and who is best; ``leads`` are the sentences of its scores,
-    ``short`` names by whole ones."""
+    """A folder's line in the list: numbers of students and items, and who is best; ``leads`` are sentences on
+    its scores, ``short`` names by whole ones."""
 
     students: int
     items: int
@@ -62,57 +62,66 @@ class FolderSummary(msgspec.Struct, frozen=True):
 
 
 def read_summary(folder: Path) -> FolderSummary:
-    """Read a folder for its line alone, and let go of it; raises as `open_folder_reader`."""
+    """Open a folder, summarise it, and close it; raises as `open_folder_reader`."""
     with open_folder_reader(folder) as (reader, notes):
-        return summary_of(reader, read_results(reader, notes).as_dict())
+        return summarise_folder(reader, read_results(reader, notes).as_dict())
 
 
-def summary_of(reader: Reader, found: Mapping[str, Any]) -> FolderSummary:
-    """The line of what is read already; ``found`` are its results as plain data."""
+def summarise_folder(reader: Reader, results: Mapping[str, Any]) -> FolderSummary:
+    """Summarise an open folder from its results as plain data."""
     [(items,)] = reader.rows("SELECT count(*) FROM items")
-    overall = [one for one in found["students"] if one["task"] is None]
+    overall = [row for row in results["students"] if row["task"] is None]
     names = list(
         dict.fromkeys(
-            [one["student"] for one in (*overall, *found["labels"])]
-            + [one["model"] for one in (*found["metrics"], *found["costs"])]
+            [row["student"] for row in (*overall, *results["labels"])]
+            + [row["model"] for row in (*results["metrics"], *results["costs"])]
         )
     )
-    shown = ShownNames.of(names, None if reader.planned is None else reader.planned.labels)
-    students = {one["student"] for one in (*overall, *found["labels"])} or {
-        one["model"] for one in found["metrics"]
+    shown_names = ShownNames.of(names, None if reader.planned is None else reader.planned.labels)
+    students = {row["student"] for row in (*overall, *results["labels"])} or {
+        row["model"] for row in results["metrics"]
     }
-    leads = tuple(shown.text(text) for text in found["leads"])
-    return FolderSummary(len(students), items, _best(found, overall, shown), leads, shown.key)
+    leads = tuple(shown_names.text(text) for text in results["leads"])
+    return FolderSummary(
+        len(students), items, _find_best(results, overall, shown_names), leads, shown_names.key
+    )
 
 
-def _best(found: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown: ShownNames) -> Best | None:
+def _find_best(
+    results: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown_names: ShownNames
+) -> Best | None:
+    """Find who is best: by score, else by comparisons, labels or a benchmark's headline metrics."""
     # The best stands first, whoever does only some of the tasks or is removed last.
-    first = next((one for one in overall if one["score"] is not None), None)
+    first = next((row for row in overall if row["score"] is not None), None)
     if first is not None:
         return Best(
-            first["student"], shown.text(first["student"]), first["score"], first["low"], first["high"]
+            first["student"], shown_names.text(first["student"]), first["score"], first["low"], first["high"]
         )
     for part, figure, what in (("pairs", "strength", "wins in 100"), ("labels", "accuracy", "labels right")):
-        first = next((one for one in found[part] if one[figure] is not None), None)
+        first = next((row for row in results[part] if row[figure] is not None), None)
         if first is not None:
             name, figures = first["student"], (first[figure], first["low"], first["high"])
-            return Best(name, shown.text(name), *figures, what)
+            return Best(name, shown_names.text(name), *figures, what)
     # The first metric of each task is its headline.
     heads: dict[tuple[str, str], Mapping[str, Any]] = {}
-    for one in found["metrics"]:
-        if one["value"] is not None and one["unit"]:
-            heads.setdefault((one["model"], one["task"]), one)
+    for row in results["metrics"]:
+        if row["value"] is not None and row["unit"]:
+            heads.setdefault((row["model"], row["task"]), row)
     if not heads:
         return None
     name = next(iter(heads))[0]
-    own = [one for (model, _), one in heads.items() if model == name]
-    mean = mean_over_tasks((one["value"], one["unit"]) for one in own)
-    what = f"{own[0]['task']} {own[0]['metric']}" if len(own) == 1 else f"mean of {len(own)} tasks"
-    return Best(name, shown.text(name), mean, what=what, tasks=len(own))
+    of_model = [row for (model, _), row in heads.items() if model == name]
+    mean = mean_over_tasks((row["value"], row["unit"]) for row in of_model)
+    what = (
+        f"{of_model[0]['task']} {of_model[0]['metric']}"
+        if len(of_model) == 1
+        else f"mean of {len(of_model)} tasks"
+    )
+    return Best(name, shown_names.text(name), mean, what=what, tasks=len(of_model))
 
 
 class GrowthRate:
-    """How many records a minute are made, and how long the rest takes at that pace."""
+    """Rate at which records are made, and the time that the missing ones take at that rate."""
 
     # A look every two seconds: rates over the last two minutes follow a change of pace, and do not jump.
     _LOOKS = 60
@@ -120,28 +129,28 @@ class GrowthRate:
     _SOONEST = 5.0
 
     def __init__(self) -> None:
-        self._seen: deque[tuple[float, int]] = deque(maxlen=self._LOOKS)
-        self._left = 0
+        self._counts: deque[tuple[float, int]] = deque(maxlen=self._LOOKS)
+        self._owed = 0
 
-    def see(self, status: Any) -> None:
-        """Take over how much is done and missing, from the status of a folder as plain data."""
+    def add_status(self, status: Any) -> None:
+        """Add the counts of finished and missing records from a folder's status, as plain data."""
         phases = status.get("phases", {}).values() if isinstance(status, dict) else ()
         done = sum(phase["good"] + phase["failed"] for phase in phases)
-        self._left = sum(phase.get("owed") or 0 for phase in phases)
-        if self._seen and done < self._seen[-1][1]:
-            self._seen.clear()  # it was begun again
-        self._seen.append((time.monotonic(), done))
+        self._owed = sum(phase.get("owed") or 0 for phase in phases)
+        if self._counts and done < self._counts[-1][1]:
+            self._counts.clear()  # it was begun again
+        self._counts.append((time.monotonic(), done))
 
-    def told(self) -> dict[str, float] | None:
-        """Records a minute and seconds left; None where it is too early to say, or nothing moves."""
-        if len(self._seen) < 2:
+    def estimate_rate(self) -> dict[str, float] | None:
+        """Return records per minute and seconds left, or None if it is too early to say, or nothing moves."""
+        if len(self._counts) < 2:
             return None
-        (began, first), (_, last) = self._seen[0], self._seen[-1]
+        (began, first), (_, last) = self._counts[0], self._counts[-1]
         seconds = time.monotonic() - began
         if seconds < self._SOONEST or last <= first:
             return None
-        each = (last - first) / seconds
-        return {"per_minute": 60 * each, "seconds_left": self._left / each}
+        per_second = (last - first) / seconds
+        return {"per_minute": 60 * per_second, "seconds_left": self._owed / per_second}
 
 
 # --- Viewed folder
@@ -159,8 +168,8 @@ _SOONEST_S = 2.0
 _READING_SHARE = 0.1
 
 
-class _Read:
-    """What was read of a folder at one time; it is closed when its last user leaves it."""
+class _OpenedFolder:
+    """A folder as read at one time; it is closed when its last user leaves it."""
 
     def __init__(self, folder: Path) -> None:
         self.users = 0
@@ -168,34 +177,34 @@ class _Read:
             reader, notes = stack.enter_context(open_folder_reader(folder, is_look=True))
             self.browser = ItemBrowser(reader)
             self.results = read_results(reader, notes).as_dict()
-            self.summary = summary_of(reader, self.results)
+            self.summary = summarise_folder(reader, self.results)
             self.close = stack.pop_all().close
 
 
-class _Due:
-    """Something that takes a while, done again when it is time to."""
+class _Throttle:
+    """Repeats an action only if something has changed, and not too often."""
 
     def __init__(self) -> None:
-        self._stamp: object = None
+        self._files_stamp: object = None
         self._next = 0.0
 
     def run(self, stamp: object, action: Callable[[], None]) -> bool:
-        """Do it unless it was done for this stamp, or a moment ago; whether it was done."""
+        """Run the action unless it ran for this stamp, or a moment ago; return whether it ran."""
         began = time.monotonic()
-        if stamp == self._stamp or began < self._next:
+        if stamp == self._files_stamp or began < self._next:
             return False
         try:
             action()
         finally:
-            self._stamp = stamp
+            self._files_stamp = stamp
             ended = time.monotonic()
             self._next = ended + max(_SOONEST_S, (ended - began) / _READING_SHARE)
         return True
 
 
 class ViewedFolder:
-    """One run, or one output folder of ``eval-framework``. `look` is called by one thread again and again;
-    the other methods answer any thread, with what was read last."""
+    """One run, or one output folder of ``eval-framework``. One thread calls `look` repeatedly; the other
+    methods answer any thread, with what was read last."""
 
     def __init__(self, path: Path, status: StatusReader, sweep: Path | None = None) -> None:
         self.path, self.sweep = path, sweep
@@ -204,81 +213,90 @@ class ViewedFolder:
         self.needed = self.report_needed = False
         self._status = status
         self._lock = Lock()
-        self._read: _Read | None = None
+        self._read: _OpenedFolder | None = None
         self._generation = 0
         self._changed: str | None = None
-        self._reported: dict[str, Any] = {"status": None, "error": None}
+        self._last_status: dict[str, Any] = {"status": None, "error": None}
         self.report: bytes | None = None
         """The page of its report as it was written last; None: not yet."""
         self.choices: RunChoices | None = None
         """The scores behind that page, from which any choice is computed."""
         self._summary: FolderSummary | None = None
         self._pace = GrowthRate()
-        self._asking, self._reading, self._writing, self._summarising = _Due(), _Due(), _Due(), _Due()
+        self._status_throttle, self._records_throttle, self._report_throttle, self._summary_throttle = (
+            _Throttle(),
+            _Throttle(),
+            _Throttle(),
+            _Throttle(),
+        )
 
     def look(self) -> None:
-        """Read again what has changed, if it is time to: status, records, report. What cannot be read is told
-        in `state`."""
+        """Read status, records and report again if they have changed and it is time to. `state` has the
+        errors."""
         self.look_at_status()
         self.look_at_records()
         self.renew_report()
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _report_errors(self) -> Iterator[None]:
         try:
             yield
         except (CoevalError, OSError) as error:
             with self._lock:
-                self._reported = {**self._reported, "error": escape_line(str(error))}
+                self._last_status = {**self._last_status, "error": escape_line(str(error))}
 
     def look_at_status(self) -> None:
-        """The first part of `look`, which takes little of any folder."""
-        with self._telling():
+        """Read the status again, which is cheap for any folder."""
+        with self._report_errors():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
-            self._asking.run((writer_of(self.path), self._stamp(records_alone=False)), self._take_status)
+            self._status_throttle.run(
+                (writer_of(self.path), self._files_stamp(records_alone=False)), self._read_status
+            )
 
     def look_at_records(self) -> None:
-        """The second part of `look`; nothing of a folder that nobody has opened."""
-        with self._telling():
+        """Read the records again, if somebody has opened the folder."""
+        with self._report_errors():
             if self.needed and self.path.is_dir():
-                self._reading.run(self._stamp(records_alone=True), self._take_records)
+                self._records_throttle.run(self._files_stamp(records_alone=True), self._read_records)
 
     def renew_report(self) -> bool:
-        """The last part of `look`, which measures the folder; whether there was anything to do."""
-        wanted = self._generation and (self.report_needed or writer_of(self.path) is None)
-        return bool(wanted) and self._writing.run(self._generation, self._write_report)
+        """Measure the folder and write its report again; return whether that was necessary."""
+        is_wanted = self._generation and (self.report_needed or writer_of(self.path) is None)
+        return bool(is_wanted) and self._report_throttle.run(self._generation, self._write_report)
 
     def summarise(self) -> None:
-        """Read a folder that nobody has opened for its line in the list, if it has changed."""
+        """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
-            with self._telling():
-                self._summarising.run(self._stamp(records_alone=True), self._take_summary)
+            with self._report_errors():
+                self._summary_throttle.run(self._files_stamp(records_alone=True), self._read_summary)
 
-    def _told(self, **more: object) -> dict[str, Any]:
+    def _describe(self, **more: object) -> dict[str, Any]:
         return {
             "name": self.name,
             "path": escape_line(str(self.path)),
             "kind": "run" if self.is_run else "eval-framework",
             "generation": self._generation,
-            **self._reported,
+            **self._last_status,
             **more,
         }
 
     def line(self) -> dict[str, Any]:
-        """What the list of folders says, for JSON: less than `state`, since it is asked for all the time."""
+        """Return the folder's line in the list, for JSON: less than `state`, since it is requested all the
+        time."""
         with self._lock:
-            found = self._found
+            current = self._current_summary
             sweep = None if self.sweep is None else escape_line(self.sweep.name)
-            summary = None if found is None else msgspec.structs.replace(found, leads=())
-            return self._told(sweep=sweep, changed=self._changed, summary=summary)
+            summary = None if current is None else msgspec.structs.replace(current, leads=())
+            return self._describe(sweep=sweep, changed=self._changed, summary=summary)
 
     def state(self) -> dict[str, Any]:
-        """What there is to tell, for JSON: ``generation`` counts how often records were read; 0: not yet."""
+        """Return everything that the folder's page shows, for JSON; ``generation`` counts how often records
+        were read, 0: not yet."""
         with self._lock:
             read = self._read
-            return self._told(
-                pace=self._pace.told(),
+            return self._describe(
+                pace=self._pace.estimate_rate(),
                 headline=() if read is None else read.summary.leads,
                 short={} if read is None else read.summary.short,
                 results=None if read is None else read.results,
@@ -286,19 +304,19 @@ class ViewedFolder:
             )
 
     @property
-    def _found(self) -> FolderSummary | None:
+    def _current_summary(self) -> FolderSummary | None:
         return self._summary if self._read is None else self._read.summary
 
     @property
     def best(self) -> str | None:
-        """Who is best; None where nobody has a score, or it has not been read."""
+        """Return who is best, or None if nobody has a score or nothing was read yet."""
         with self._lock:
-            found = self._found
-        return None if found is None or found.best is None else found.best.name
+            current = self._current_summary
+        return None if current is None or current.best is None else current.best.name
 
     @contextmanager
     def browser(self) -> Iterator[ItemBrowser | None]:
-        """The items as they were read last; they stay while this is entered. None: not yet."""
+        """Yield the items as read last, kept open meanwhile; None: not read yet."""
         with self._lock:
             read = self._read
             if read is not None:
@@ -309,16 +327,16 @@ class ViewedFolder:
             if read is not None:
                 with self._lock:
                     read.users -= 1
-                    left = read is not self._read and not read.users
-                if left:
+                    unused = read is not self._read and not read.users
+                if unused:
                     read.close()
 
     def marks(self) -> dict[tuple[str, str], HumanLabel]:
-        """By task and item; raises as `read_labels`."""
+        """Read the marks by task and item; raises as `read_labels`."""
         return find_marks(read_labels(self.path))
 
     def mark(self, mark: HumanLabel) -> HumanLabel:
-        """Keep a mark; raises as `add_labels`."""
+        """Record a mark; raises as `add_labels`."""
         [kept] = add_labels(self.path, [mark])
         with self.browser() as browser:
             if browser is not None:
@@ -326,25 +344,25 @@ class ViewedFolder:
         return kept
 
     def close(self) -> None:
-        """Let go of what was read."""
+        """Close what was read."""
         self._replace(None)
 
-    def _take_status(self) -> None:
+    def _read_status(self) -> None:
         try:
-            reported = {"status": msgspec.to_builtins(self._status(self.path))}
-            self._pace.see(reported["status"])
+            new_status = {"status": msgspec.to_builtins(self._status(self.path))}
+            self._pace.add_status(new_status["status"])
         except CoevalError as error:
-            reported = {"status": None, "status_error": escape_line(str(error))}
+            new_status = {"status": None, "status_error": escape_line(str(error))}
         with self._lock:
-            self._reported = {"error": self._reported["error"], **reported}
+            self._last_status = {"error": self._last_status["error"], **new_status}
 
-    def _take_summary(self) -> None:
-        found = read_summary(self.path)
+    def _read_summary(self) -> None:
+        summary = read_summary(self.path)
         with self._lock:
-            self._summary = found
+            self._summary = summary
 
-    def _take_records(self) -> None:
-        read = _Read(self.path)
+    def _read_records(self) -> None:
+        read = _OpenedFolder(self.path)
         read.browser.mark(self.marks())
         self._replace(read)
         with self.browser() as browser:
@@ -352,44 +370,45 @@ class ViewedFolder:
                 browser.prepare()
 
     def _write_report(self) -> None:
-        """Measure a run, which takes longer than to read it, and take over what that says of its items."""
-        with self._telling():
-            with open_folder_report(self.path) as found:
-                choices = found.choices
+        """Measure a run, which takes longer than to read it, write its page, and give the browser the items'
+        measures."""
+        with self._report_errors():
+            with open_folder_report(self.path) as report:
+                choices = report.choices
                 single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
-                self.report = PageFrame(found.report, choices=single, served_at=_API).with_data(())
+                self.report = PageFrame(report.report, choices=single, served_at=_API).with_data(())
                 self.choices = choices
             with self.browser() as browser:
                 if browser is not None:
-                    found.add_measures(browser)
+                    report.add_measures(browser)
 
-    def _replace(self, read: _Read | None) -> None:
+    def _replace(self, read: _OpenedFolder | None) -> None:
         with self._lock:
             before, self._read = self._read, read
             self._generation += 1
-            self._reported = {**self._reported, "error": None}
-            left = before is not None and not before.users
-        if before is not None and left:
+            self._last_status = {**self._last_status, "error": None}
+            unused = before is not None and not before.users
+        if before is not None and unused:
             before.close()
 
-    def _stamp(self, *, records_alone: bool) -> Stamp:
-        """What tells whether anything has changed: names, sizes and times of files, those of records alone,
-        or those in which the folder says how it stands too."""
+    def _files_stamp(self, *, records_alone: bool) -> Stamp:
+        """Return names, sizes and times of files, of records alone or of the status too, and note the latest
+        change."""
         run = RunDir(self.path)
-        reported = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
-        files = (*record_files(self.path), self.path / LABELS_FILE, *reported)
-        stamp = tuple(_stamp_of(file) for file in files)
+        status_files = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
+        files = (*record_files(self.path), self.path / LABELS_FILE, *status_files)
+        stamp = tuple(_file_stamp(file) for file in files)
         if latest := max(at for _, _, at in stamp):
             self._changed = datetime.fromtimestamp(latest / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         return stamp
 
 
-def _stamp_of(file: Path) -> tuple[str, int, int]:
+def _file_stamp(file: Path) -> tuple[str, int, int]:
     try:
-        found = file.stat()
+        stat = file.stat()
     except OSError:  # it is not there, or no more: that is told when it is read
         return str(file), -1, 0
-    return str(file), found.st_size, found.st_mtime_ns
+    return str(file), stat.st_size, stat.st_mtime_ns
 
 
 # --- Discovery of folders
@@ -407,30 +426,31 @@ _READ_AT_ONCE = 8
 
 
 class ViewedPlaces:
-    """Folders by number, which stays theirs; a thread of its own looks at them again and again.
+    """The viewed folders, whose numbers do not change; a thread of its own reads them again.
 
-    Raises UsageError: a path is no folder, or holds nothing that can be shown; StoreError: a folder cannot be
-    looked into.
+    Raises UsageError: a path is no folder, or holds nothing that can be shown; StoreError: a folder cannot
+    be read.
     """
 
     def __init__(self, paths: Sequence[Path], status: StatusReader) -> None:
+        """Find the folders at or below ``paths``, and read them at once if they are few."""
         self.folders: list[ViewedFolder] = []
         self._status = status
         self._parents: dict[Path, Path | None] = {}  # with the sweep that each is
-        self._known: set[Path] = set()
+        self._resolved_paths: set[Path] = set()
         self._stopped = Event()
         self._thread = Thread(target=self._watch, name="coeval view", daemon=True)
         for path in paths:
             if not path.is_dir():
-                what = "is a file; name a folder" if path.exists() else "is not there"
+                problem = "is a file; name a folder" if path.exists() else "is not there"
                 raise UsageError(
-                    escape_line(f"{path} {what}: a run, an output of eval-framework, or one with these")
+                    escape_line(f"{path} {problem}: a run, an output of eval-framework, or one with these")
                 )
             if is_readable(path):
-                self._add(path)
+                self._add_folder(path)
             else:
                 self._parents[path] = path if list_sweep_steps(path) else None
-        self._find()
+        self._find_folders()
         if not self.folders:
             named = ", ".join(map(str, paths))
             raise UsageError(
@@ -442,12 +462,11 @@ class ViewedPlaces:
             folder.needed = True
 
     def watch(self) -> None:
-        """Begin to look at the folders, until `stop`."""
+        """Start to read the folders, until `stop`."""
         self._thread.start()
 
     def stop(self) -> bool:
-        """Let go of the folders. False: something large is just being read, which nobody needs any more, and
-        which ends with the process."""
+        """Stop and close the folders. False: a large one is still being read, which ends with the process."""
         self._stopped.set()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE_S)
@@ -458,50 +477,52 @@ class ViewedPlaces:
         return True
 
     def _watch(self) -> None:
+        """Read statuses, records, summaries and reports in turn, until stopped."""
         while not self._stopped.is_set():
-            self._find()
-            for folder in self._until_stopped():
+            self._find_folders()
+            for folder in self._folders_until_stopped():
                 folder.look_at_status()
-            for folder in self._until_stopped():
+            for folder in self._folders_until_stopped():
                 folder.look_at_records()
             end = time.monotonic() + _LINES_S
-            for folder in self._until_stopped():
+            for folder in self._folders_until_stopped():
                 if time.monotonic() < end:
                     folder.summarise()
             # One at a time, since it takes seconds: what has changed meanwhile comes before the next.
-            for folder in sorted(self.folders, key=lambda each: not each.report_needed):
+            for folder in sorted(self.folders, key=lambda folder: not folder.report_needed):
                 if self._stopped.is_set() or folder.renew_report():
                     break
             self._stopped.wait(_EVERY_S)
 
-    def _until_stopped(self) -> Iterator[ViewedFolder]:
+    def _folders_until_stopped(self) -> Iterator[ViewedFolder]:
         return takewhile(lambda _: not self._stopped.is_set(), self.folders)
 
-    def _find(self) -> None:
+    def _find_folders(self) -> None:
+        """Add new folders below the parents; a sweep among them becomes a parent itself."""
         parents = [*self._parents.items()]
         for parent, sweep in parents:
             try:
-                within = [path for path in sorted(parent.iterdir(), key=_by_step) if path.is_dir()]
-                found = [path for path in within if is_readable(path)]
+                within = [path for path in sorted(parent.iterdir(), key=_step_key) if path.is_dir()]
+                readable = [path for path in within if is_readable(path)]
                 if sweep is None:
                     self._parents |= {path: path for path in within if list_sweep_steps(path)}
             except OSError as error:
                 if not self.folders:
                     raise store_error("read", parent, error) from error
                 continue  # it was there before, and may be again
-            for path in found:
-                self._add(path, sweep)
+            for path in readable:
+                self._add_folder(path, sweep)
         if len(self._parents) > len(parents):
-            self._find()
+            self._find_folders()
 
-    def _add(self, path: Path, sweep: Path | None = None) -> None:
+    def _add_folder(self, path: Path, sweep: Path | None = None) -> None:
         whole = path.resolve()
-        if whole not in self._known:
-            self._known.add(whole)
+        if whole not in self._resolved_paths:
+            self._resolved_paths.add(whole)
             self.folders.append(ViewedFolder(path, self._status, sweep))
 
 
-def _by_step(path: Path) -> tuple[str, int, str]:
-    """By name, steps by their number."""
+def _step_key(path: Path) -> tuple[str, int, str]:
+    """Return a sort key: by name, and steps by their number."""
     name, _, number = path.name.rpartition("_")
     return (name, int(number), "") if number.isdecimal() else (path.name, 0, "")

@@ -97,17 +97,17 @@ def print_aggregates_and_gaps(
 
 def aggregate_and_draw(sweep: Sweep) -> int:
     """Aggregate all steps in the output folder, draw curves, print results; return the exit code."""
-    from coeval.reports.training_files import put_together  # duckdb, numpy and vl-convert
+    from coeval.reports.training_files import aggregate_sweep  # duckdb, numpy and vl-convert
 
     plan = JobPlan.read(sweep.own_folder)
-    made = put_together(sweep.out, {task.label: task.samples for task in plan.tasks})
+    made = aggregate_sweep(sweep.out, {task.label: task.samples for task in plan.tasks})
     tasks = [task.label for task in plan.tasks]
-    if made.run is not None and made.compared is not None:
-        print_conclusions([made.run], made.compared, streams.results(), made.found)
-    gaps = print_aggregates_and_gaps(made.found, sweep.out, tasks)
-    if made.written:
-        pictures = len(made.written) - 1
-        say(streams.messages(), f"written: {made.written[-1]} and {pictures} pictures beside it")
+    if made.run is not None and made.comparison is not None:
+        print_conclusions([made.run], made.comparison, streams.results(), made.aggregates)
+    gaps = print_aggregates_and_gaps(made.aggregates, sweep.out, tasks)
+    if made.paths:
+        pictures = len(made.paths) - 1
+        say(streams.messages(), f"paths: {made.paths[-1]} and {pictures} pictures beside it")
     return GAPS if gaps else 0
 
 
