@@ -95,7 +95,7 @@ def test_items_show_their_comparisons(lab: Lab) -> None:
     records = lab.records("evaluation")
     with open_run_reader(RunDir(lab.path)) as (reader, _):
         make_item_tables(reader)
-        detail = reader.items().detail(ITEM, "story")
+        detail = reader.items().read_item(ITEM, "story")
         assert detail is not None
         shown = {
             (one.what, one.verdict["winner"], one.reasons["reason"])

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 
 from coeval import __version__
-from coeval.analysis.breakdown import By, breakdown
+from coeval.analysis.breakdown import By
 from coeval.analysis.measures.pair_measures import (
     PlannedPair,
     compute_pair_measures,
@@ -133,7 +133,7 @@ class Export:
             raise UsageError(f"{self._reader.folder} has no scores yet")
         items = self._reader.items()
         for task, item in self._reader.rows("SELECT DISTINCT task, item FROM items ORDER BY ALL"):
-            if (detail := items.detail(item, task)) is None:
+            if (detail := items.read_item(item, task)) is None:
                 continue
             for answer in detail.answers:
                 yield ExportedAnswer(

@@ -153,7 +153,7 @@ async def ask_owed(
         asking.switch_folders(watcher.note)
         watcher.begin(session.board)
         await asking.make_missing_records()
-        jobs = session.batches.jobs() if session.batches is not None else ()
+        jobs = session.batches.list_uncollected() if session.batches is not None else ()
     return EndOfAsking(begun=True, interrupted=session.interrupted, stopped=session.stopped, batches=jobs)
 
 

@@ -18,7 +18,7 @@ from shlex import quote
 from statistics import variance
 from typing import Any, ClassVar, NamedTuple
 
-from coeval.analysis.intervals import mean_over_strata, wilson
+from coeval.analysis.intervals import mean_over_strata, wilson_interval
 from coeval.analysis.planned_names import PlannedTask
 from coeval.benchmarks.benchmark import (
     Answer,
@@ -190,7 +190,9 @@ def _metric_name(task: str, label: str) -> str:
 
 
 def _accuracy(scores: Mapping[str, LabelScore]) -> Metric:
-    return metric_from_interval(wilson(sum(score.match for score in scores.values()), len(scores)), "share")
+    return metric_from_interval(
+        wilson_interval(sum(score.match for score in scores.values()), len(scores)), "share"
+    )
 
 
 class CoevalRun(Benchmark):
@@ -404,7 +406,9 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
     for datapoint in choose_counting(_read_datapoints(run)).values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
         positions[task, teacher] += 1
-        is_planned = task in planned and planned[task].holds(teacher, datapoint.id, positions[task, teacher])
+        is_planned = task in planned and planned[task].counts_item(
+            teacher, datapoint.id, positions[task, teacher]
+        )
         if is_planned and is_good(datapoint):
             yield datapoint
 

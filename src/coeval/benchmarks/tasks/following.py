@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from coeval.analysis.intervals import wilson
+from coeval.analysis.intervals import wilson_interval
 from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Benchmark,
@@ -183,7 +183,7 @@ class FollowingTask(Benchmark):
             error = sqrt(followed / n * (1 - followed / n) / n) if n else None
             yield (
                 f"prompt_level_{reading}_accuracy",
-                metric_from_interval(wilson(followed, n), "share", error),
+                metric_from_interval(wilson_interval(followed, n), "share", error),
             )
             clustered = clustered_mean_metric(prompts, "share")
             count = sum(map(len, prompts))

@@ -91,13 +91,13 @@ def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
     if (folder.path / LABELS_FILE).exists() and folder.is_run():
         # Here, because they load duckdb and numpy.
         from coeval.analysis.measures.score_grid import read_score_grid
-        from coeval.analysis.people.people_measures import goal_sentences, people_measures
+        from coeval.analysis.people.people_measures import labels_needed_sentences, measure_people
         from coeval.pipeline.plan.run_reading import open_run_reader
 
         with open_run_reader(folder) as (reader, _):
-            measures = people_measures(reader, read_score_grid(reader))
+            measures = measure_people(reader, read_score_grid(reader))
         if measures is not None and measures.whole is not None:
-            yield from goal_sentences(measures.whole)
+            yield from labels_needed_sentences(measures.whole)
 
 
 def _describe_shortfalls(start: PreviewedStart) -> Iterator[str]:

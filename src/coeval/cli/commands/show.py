@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
+from coeval.analysis.judged_answers import AnswerChoice, Order, read_chosen_answers
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, require_folder
@@ -87,7 +87,7 @@ def show(
     with open_run_reader(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
-        (chosen, fitting), planned = choose_answers(reader, choice), reader.planned
+        (chosen, fitting), planned = read_chosen_answers(reader, choice), reader.planned
         if not chosen:
             streams.say(messages, _explain_no_answers(reader, choice))
     if as_json:

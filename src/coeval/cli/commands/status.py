@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from coeval.analysis.load import writer_of
+from coeval.analysis.load import find_writer_pid
 from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile, RunFolder, RunWord, require_folder
@@ -78,14 +78,14 @@ def status(
     is_run = RunDir(path).is_run()
     _check_flags(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
-        _settle_bills(path, settle, is_run=is_run, writer=writer_of(path))
+        _settle_bills(path, settle, is_run=is_run, writer=find_writer_pid(path))
     failed_jobs = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
         failed_jobs = (
             _fetch_run_jobs(folder, keys, cancel=cancel_batches)
             if is_run
-            else _cancel_output_jobs(folder, keys, writer_of(path))
+            else _cancel_output_jobs(folder, keys, find_writer_pid(path))
         )
     console = streams.results()
 
@@ -97,7 +97,7 @@ def status(
         return captured.get()
 
     if watching:
-        watch(render_status, lambda: writer_of(path) is not None, console)
+        watch(render_status, lambda: find_writer_pid(path) is not None, console)
     elif as_json:
         typer.echo(render_status(), nl=False)
     else:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from coeval.analysis.doubtful_answers import EmptyAnswers
-from coeval.analysis.readers.run_records import filtered_note
+from coeval.analysis.readers.run_records import discarded_draft_notes
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import make_decoder
 from coeval.core.records import (
@@ -456,7 +456,7 @@ class RunIndex:
         counts = Counter[str]()
         for reasons in self.discarded_by_row.values():
             counts.update(reasons)
-        return filtered_note(dict(counts.most_common()))
+        return discarded_draft_notes(dict(counts.most_common()))
 
     def count_empty_answers(self) -> list[EmptyAnswers]:
         """Count for each student the good answers without text."""
