@@ -241,7 +241,7 @@ class _RunExport(Export):
 
     def _recipe_texts(self) -> dict[int, str]:
         lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
-        return dict(self._run_reader.of_lines("evaluation", {"recipe": "VARCHAR"}, lines))
+        return dict(self._run_reader.query_lines("evaluation", {"recipe": "VARCHAR"}, lines))
 
 
 @singledispatch
@@ -273,7 +273,7 @@ def _part_figures(
 ) -> Iterator[ExportedFigure]:
     """Yield each student's means by factor and by judge."""
     kinds: tuple[By, By] = ("factor", "judge")
-    for part in (part for kind in kinds for part in breakdown(reader, kind).scores):
+    for part in (part for kind in kinds for part in break_down_scores(reader, kind).scores):
         names = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
         yield _share_figure(part.task, f"{part.by} {part.part}", part.score, part, names)
 
