@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 
 from coeval import __version__
-from coeval.analysis.breakdown import By
+from coeval.analysis.breakdown import By, break_down_scores
 from coeval.analysis.measures.pair_measures import (
     PlannedPair,
     compute_pair_measures,
