@@ -237,7 +237,7 @@ def test_a_comparison_of_answers_that_are_gone_is_set_aside(lab: Lab) -> None:
     lab.lose("response_collection", f"{ITEM}__ann")
     report = repair_run(RunDir(lab.path), RepairOptions())
     assert [reason for (_, reason), n in report.reasons.items() for _ in range(n)] == ["origin"] * 4
-    assert report.owed("evaluation") == 4
+    assert report.count_owed("evaluation") == 4
     assert lab.run(continue_run=True).exit_code == 0
 
 

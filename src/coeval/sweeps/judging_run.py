@@ -86,7 +86,6 @@ read_message: Callable[[bytes], JudgingMessage] = make_decoder(JudgingMessage)  
 
 
 def encode_line(message: ConcludeOrder | JudgingMessage) -> bytes:
-    """Encode a message as a line of JSON."""
     return msgspec.json.encode(message, enc_hook=os.fspath) + b"\n"
 
 

@@ -39,7 +39,6 @@ class Outcomes(msgspec.Struct, frozen=True):
         return self.expected - sum(self.failed.values())
 
     def complete_values(self, item: str) -> tuple[Value, ...] | None:
-        """Return an item's values if none is missing."""
         values = tuple(value for value in self.values[item] if value is not None)
         return values if len(values) == len(self.values[item]) else None
 

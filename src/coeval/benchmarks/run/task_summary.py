@@ -320,7 +320,6 @@ class TaskOutcome:
 
     @property
     def gap(self) -> str | None:
-        """Return what it lacks, in words."""
         if self.problem is not None:
             return self.problem
         if (counts := self.left_at) is not None:

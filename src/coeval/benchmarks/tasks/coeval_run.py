@@ -170,7 +170,6 @@ class LabelComparison(NamedTuple):
 
 
 def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> LabelComparison:
-    """Compare every answer with its item's labels."""
     compared = LabelComparison({}, Counter())
     for item in items:
         task, datapoint, _ = posed_item(item)
@@ -282,7 +281,7 @@ class CoevalRun(Benchmark):
                 template = find_template(
                     config.prompt_library, "test", self.settings.model, described=described
                 )
-                values = PreparedItem(datapoint, nuances[config.name].of(datapoint)).values
+                values = PreparedItem(datapoint, nuances[config.name].find_nuance(datapoint)).values
                 text = fill_template(template, {**build_task_variables(config), **values})
                 fields = {"posed": PosedItem(task, datapoint, values)}
                 items.append(Item(datapoint.id, (Message("user", text),), fields, task.labels))
@@ -447,7 +446,6 @@ def _factors_by_ask(item: Item) -> dict[str, tuple[str, ...]]:
 
 
 def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
-    """Return factor → value, of the factors with a score."""
     levels: dict[str, Level | float] = {}
     for key in _factors_by_ask(item):
         if (judgment := judgments.get(key)) is not None and is_good(judgment):

@@ -40,7 +40,6 @@ from coeval.store.jsonl import write_lines
 
 
 def _list_instruction_types(*modules: ModuleType) -> tuple[InstructionType, ...]:
-    """List the instruction types that these modules define, in order."""
     return tuple(
         kind for module in modules for kind in vars(module).values() if isinstance(kind, InstructionType)
     )
@@ -273,7 +272,6 @@ def _item_scores(followed: Followed) -> dict[str, float | None]:
 
 
 def _item_weights(followed: Followed) -> dict[str, float]:
-    """Count an item once for each of its instructions."""
     return {f"instruction_level_{reading}_accuracy": len(followed.verdicts(reading)) for reading in READINGS}
 
 

@@ -28,7 +28,7 @@ from coeval.core.text import dollars, limit_in_dollars, pluralize
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
-from coeval.pipeline.upkeep.gaps import continue_command
+from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
 from coeval.reports.content import make_columns
 from coeval.store.record_index import PhaseIndex
@@ -287,7 +287,7 @@ def _missing(report: RepairReport, phase: Phase) -> int | None:
     if phase in ("attribute_mapping", "rubric_mapping"):
         damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
         return damaged or (None if report.no_plan or report.unsettled else 0)
-    return report.owed(phase)
+    return report.count_owed(phase)
 
 
 # --- Tables
@@ -373,7 +373,7 @@ def _state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     writer = folder.writer()
     if writer is not None:
         return f"running (process {writer})"
-    return f"stopped before its end; go on with {continue_command(folder)}"
+    return f"stopped before its end; go on with {build_continue_command(folder)}"
 
 
 def _show_phases(
@@ -405,7 +405,7 @@ def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console:
         raised = f"Raise first what may not suffice: {used_up}."
         first = raised if used_up else checks_first(folder, checks)
         whole = owed + len(report.unsettled)
-        tell_way_on(console, report.short, continue_command(folder), owed=whole, first=first)
+        tell_way_on(console, report.short, build_continue_command(folder), owed=whole, first=first)
 
 
 def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:

@@ -337,7 +337,7 @@ def _misnamed_error(part: RecordPart) -> Misshapen:
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def count_earlier_attempts(
+def earlier_attempts(
     index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str
 ) -> RequestAttempts:
     """Count the attempts of all records of an id; the seed of the next attempt depends on it."""
@@ -405,7 +405,7 @@ class RunIndex:
 
     @property
     def files(self) -> tuple[RecordFiles, ...]:
-        """What has been read of each phase."""
+        """Return what was read of each phase."""
         return self.items.files, self.responses.files, self.evaluations.files, self.pairs.files
 
     @property

@@ -229,7 +229,6 @@ def _read_looks(folder: RunDir) -> list[Look]:
 
 
 def _read_status(folder: RunDir) -> str:
-    """Return the run's status, or "" if it has none."""
     try:
         return folder.status(folder.read_meta())
     except (FileNotFoundError, StoreError):

@@ -242,7 +242,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
     gaps = evidence.missing.gaps
-    lacking = evidence.missing.sentences if gaps is None else gaps.describe(files=False)
+    lacking = evidence.missing.sentences if gaps is None else gaps.describe(with_files=False)
     discarded = discarded_draft_notes(dict(evidence.reader.rows(FILTERED_SQL)))
     texts = [*_spending_sentences(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)

@@ -25,7 +25,7 @@ from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, id_fields, item_number
 from coeval.core.text import pluralize
-from coeval.pipeline.upkeep.gaps import continue_command
+from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.reports.content import (
     Alert,
     Example,
@@ -394,7 +394,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         parts = [f"{count:,} {noun}" for count, noun in zip(counts, nouns, strict=True) if count]
         what = f"{' and '.join(parts)} are missing" if parts else "phases 1 and 2 are not finished"
         state = "The run has not ended" if status in _UNFINISHED else "The run is incomplete"
-        command, explained, meaning = continue_command(run).partition(" (")
+        command, explained, meaning = build_continue_command(run).partition(" (")
         advice = f" Continue with {command}; {meaning.rstrip(')')}." if explained else ""
         yield Alert(f"{state}: {what}.{advice}", "" if explained else command)
     elif missing.sentences:
