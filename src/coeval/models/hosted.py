@@ -85,11 +85,9 @@ class HostModels:
 
 
 async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:
-    """List all models of a host, in its order, each id once; None if the dialect has no list.
-
-    Spends no tokens and counts no requests: no model is called. Raises ModelError: the list cannot be had;
-    Gap: the run is being interrupted.
-    """
+    """List all models of a host, in its order, each id once; None if the dialect has no list. Spends no
+    tokens and counts no requests: no model is called. Raises ModelError: the list cannot be had; Gap: the run
+    is being interrupted."""
     listing = dialect.model_list
     if listing is None:
         return None

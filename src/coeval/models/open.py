@@ -34,11 +34,8 @@ from coeval.models.transport.http import Http, make_draining_error
 
 def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     """Raise the UsageError that opening these models would raise, without opening them, as far as it is
-    known.
-
-    A model lacks an address or a key, or its folder, a library or the device. Whether weights can be
-    loaded shows only when they are.
-    """
+    known. A model lacks an address or a key, or its folder, a library or the device. Whether weights can be
+    loaded shows only when they are."""
     read_throttle(os.environ)
     _resolve_addresses(_select_callable_specs(specs), keys)
 

@@ -142,21 +142,13 @@ PageT = TypeVar("PageT", bound=ListPage)
 
 
 class BatchHttp:
-    """Sends the requests of a provider's batch interface, at one endpoint.
+    """Sends the requests of a provider's batch interface, at one endpoint, whose limiter is not used.
 
     A ``path`` is appended to ``url`` unchanged. An absolute URL is used as it is, and gets the credentials
     only at the same scheme, host and port: no reply can lead them elsewhere. Passing failures are retried
-    as those of live requests are: with pauses, longer ones if the host asks for them. All methods raise a
-    ModelError if that fails, whose quotes are redacted.
-
-    Parameters
-    ----------
-    endpoint:
-        the base URL, the credential, and its redactor; its limiter is not used.
-    sleep, rng:
-        how to wait, and what spreads retries.
-    explain:
-        the host's `Dialect.explain`: some report an invalid key by a 400.
+    as those of live requests are: with pauses (``sleep``, spread by ``rng``), longer ones if the host asks
+    for them. All methods raise a ModelError if that fails, redacted. ``explain`` is the host's
+    `Dialect.explain`: some report an invalid key by a 400.
     """
 
     def __init__(

@@ -115,10 +115,8 @@ class FileBatches:
         return self._paths.make_path(f"{self.jobs}/{quote(job_id, safe='')}{below}")
 
     async def _upload(self, lines: Path) -> str:
-        """Upload a file of requests; return its id once the host can make a job of it.
-
-        An uploaded file that is not used costs nothing: it may be sent twice.
-        """
+        """Upload a file of requests; return its id once the host can make a job of it. An uploaded file that
+        is not used costs nothing: it may be sent twice."""
         form = UploadForm({"purpose": "batch"}, lines)
         reply = await self._http.send("POST", self._paths.make_path("/files"), form, repeatable=True)
         file = read_answer(reply.body, UploadedFile, "an uploaded file")

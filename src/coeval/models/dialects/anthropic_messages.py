@@ -258,10 +258,8 @@ ANTHROPIC = Anthropic()
 
 
 def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
-    """Check whether to mark a request's shared prefix for the cache: it may be long enough.
-
-    A token counts as three bytes, which overestimates tokens: a mark on too short a prefix does no harm.
-    """
+    """Check whether to mark a request's shared prefix for the cache: it may be long enough. A token counts as
+    three bytes, which overestimates tokens: a mark on too short a prefix does no harm."""
     if not (request.shared and spec.prompt_caching):
         return False
     *before, last = request.messages

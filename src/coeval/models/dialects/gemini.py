@@ -84,11 +84,8 @@ class _GoogleStatus(msgspec.Struct):
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-    """Explain an error reply; None leaves it to the status.
-
-    Besides the table of all dialects, this reads Google's details: invalid keys (a 400), the requested wait,
-    and a daily quota (waiting does not help).
-    """
+    """Explain an error reply; None leaves it to the status. Besides the table of all dialects, this reads
+    Google's details: invalid keys (a 400), the requested wait, and a daily quota (waiting does not help)."""
     problem = read_error_fields(body, _GoogleStatus)
     if problem == _GoogleStatus():
         return None

@@ -154,12 +154,9 @@ class Meter:
         row.requests += 1
 
     def return_request(self) -> None:
-        """Return the permit of a request that was not sent.
-
-        The file's count is lowered only at its next write, so it is never less than what was sent. It is
-        written as soon as a crash would waste more than a block. Raises StoreError: it could not be
-        written.
-        """
+        """Return the permit of a request that was not sent. The file's count is lowered only at its next
+        write, so it is never less than what was sent. It is written as soon as a crash would waste more than
+        a block. Raises StoreError: it could not be written."""
         row = self._row
         row.requests -= 1
         if self._terms.max_calls is not None:
