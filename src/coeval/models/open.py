@@ -91,6 +91,7 @@ class Models(dict[str, Model]):
         self.http = http or Http()
 
     async def __aenter__(self) -> Self:
+        """Open all models and resume their batch jobs; close what is open if one fails."""
         addresses = _resolve_addresses(self._specs, self._keys)
         endpoints = self.http.hosts.open_endpoints(addresses.values())
         lists = _make_host_lists(addresses, endpoints, self.http)
@@ -141,6 +142,7 @@ class Models(dict[str, Model]):
         host_models: HostModels | None,
         opened: AsyncExitStack,
     ) -> Model:
+        """Open a model called over HTTP, with batch jobs and the answer store if they apply to it."""
         name, batches, ledger = address.spec.name, self._batches, self._ledger
         arguments = (address, self.http, endpoint, self._make_admission(address.spec), host_models)
         model = HostedModel(*arguments)

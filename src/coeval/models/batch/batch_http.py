@@ -70,6 +70,7 @@ async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> Htt
 
 
 async def _write_download(response: aiohttp.ClientResponse, into: Path) -> None:
+    """Write a reply's body to disk; StoreError if it is too large, or the disk refuses."""
     received = 0
     try:
         file = into.open("wb")
@@ -229,6 +230,7 @@ class BatchHttp:
             await self._sleep(tries.wait_s(outcome, self._rng))
 
     async def _send_once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
+        """Send a request once, signed if it goes to the endpoint's host."""
         endpoint = self._endpoint
         route, ours = self._make_route(sending)
         where = describe_request(sending.method, route.url)
@@ -293,6 +295,7 @@ class BatchHttp:
     async def _open_response(
         self, route: RequestRoute, sending: _Sending
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open the response to a request, whose files are closed with it."""
         async with AsyncExitStack() as opened:
             data = _make_upload(sending.content, opened)
             headers = CIMultiDict(route.headers)

@@ -399,9 +399,7 @@ def _encode_tool(name: str, schema: bytes) -> msgspec.Raw:
     )
 
 
-# --- What comes back: an answer, or the error in its place
-
-# Shared by the Messages API and Bedrock's Converse.
+# --- Replies (the first two are Bedrock's, too)
 
 REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
 

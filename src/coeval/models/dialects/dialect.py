@@ -349,6 +349,7 @@ class _ReplyFit:
         return items
 
     def _fit_struct(self, value: Any, kind: type[msgspec.Struct], where: str) -> Any:
+        """Fit an object, or the text of one, to a struct; leave out fields that do not fit."""
         fields = msgspec.structs.fields(kind)
         if isinstance(value, str):
             value = dict([(field.encode_name, value) for field in fields if field.name in _TEXTS][:1]) or None

@@ -287,10 +287,10 @@ def _read_logprobs(logprobs: _Logprobs) -> tuple[TokenLogprob, ...]:
     )
 
 
-# --- The error in an answer's place: what it says beyond its status
+# --- Error replies
 #
-# Hosts of OpenAI's shape agree on little here: Mistral and DeepInfra send FastAPI's lists of places, Hugging
-# Face and Ollama a bare text, OpenRouter the words of whoever it asked, Azure the verdicts of its filter.
+# OpenAI-like hosts agree on little here: Mistral and DeepInfra send FastAPI's lists of locations, Hugging
+# Face and Ollama a bare text, OpenRouter the provider's message, Azure the verdicts of its filter.
 
 _NO_DEPLOYMENT = "DeploymentNotFound"
 # An HTTP status, as a number or in quotes.

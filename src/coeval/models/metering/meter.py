@@ -23,8 +23,6 @@ from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
 from coeval.models.metering.budget_gate import BudgetGate, Fund
 
-# --- Bill of a batch job
-
 
 class JobBill:
     """Adds up the replies of a batch job; made by `Meter.open_bill`.
@@ -358,8 +356,6 @@ class Reservation:
         else:
             self.release()
 
-
-# --- The meters of a folder's models
 
 _log = logging.getLogger("coeval")
 

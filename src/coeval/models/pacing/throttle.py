@@ -24,8 +24,6 @@ from coeval.core.errors import UsageError
 from coeval.core.model import is_own_address
 from coeval.core.regular_files import file_kind
 
-# --- A time shared by processes in a file
-
 if sys.platform != "win32":
     import fcntl
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# --- Slow answers, and whether fewer requests help
-
 # Answers in the first base latency: with fewer, a single slow answer would set it.
 _WARM_UP = 16
 # The mean over about the last 16 answers.

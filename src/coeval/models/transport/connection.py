@@ -99,6 +99,7 @@ class ReplyParser:
             raise NotHttp("bytes after the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header, within the limits on size; skip trailers."""
         if 0 in value:
             raise NotHttp("a NUL in a header")
         size = len(name) + len(value)

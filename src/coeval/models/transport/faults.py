@@ -231,6 +231,7 @@ def error_from_garbage(
 
 
 def _error_from_tls(error: Exception, where: str) -> ConnectionFailed:
+    """Make the error for a failed TLS handshake; only a cut connection may be retried."""
     if isinstance(error, ssl.SSLCertVerificationError):
         cause = getattr(error, "verify_message", "") or "not trusted"
         return ConnectionFailed(

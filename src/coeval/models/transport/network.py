@@ -179,6 +179,7 @@ class _Download:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        """Send the request, with the URL's password if it has one; SourceFailed if that fails."""
         parts = _split_url(self.url)
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
         request = Request(urlunsplit(bare))  # noqa: S310  checked above

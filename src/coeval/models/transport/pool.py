@@ -119,6 +119,7 @@ class Dialler:
     async def _within_time_limit(
         self, connecting: Coroutine[Any, Any, T], origin: Origin, within_s: float | None
     ) -> T:
+        """Await a connection within a time limit; map failures to `WireError`."""
         timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
         try:
             async with timeout:
@@ -151,6 +152,7 @@ class Dialler:
         return connected
 
     async def _connect(self, origin: Origin, protocol: Callable[[], P]) -> P:
+        """Connect a protocol, with TLS if the origin asks for it."""
         loop, connected = asyncio.get_running_loop(), await self._connect_socket(origin)
         tls, name = (self._tls_context(), origin.host.rstrip(".")) if origin.tls else (None, None)
         made: list[P] = []
@@ -170,6 +172,7 @@ class Dialler:
         return connection
 
     async def _resolve(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[AddrInfoType]:
+        """Resolve a host's addresses, once for all who wait; an IP address needs no lookup."""
         try:
             family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
             if "%" not in host:
