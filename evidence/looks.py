@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri, stdtr
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import ALPHA, Floats, Looks, p_at_any_look
+from coeval.analysis.intervals import ALPHA, Floats, Looks, p_value_at_any_look
 from evidence.page import write_page
 from evidence.paired import KINDS, Kind, draw
 
@@ -52,7 +52,9 @@ def found(a: Floats, b: Floats) -> Found:
         for at, n in enumerate(stops):
             p = paired_difference([PairedScores(one[:n], other[:n], np.ones(n))]).p
             fixed[row, at] = 1.0 if p is None else p
-            anytime[row, at] = p_at_any_look(fixed[row, at], Looks(at + 1, n / PLANNED, growing=n < PLANNED))
+            anytime[row, at] = p_value_at_any_look(
+                fixed[row, at], Looks(at + 1, n / PLANNED, growing=n < PLANNED)
+            )
     return Found(
         float((fixed[:, -1] < ALPHA).mean()),
         float((fixed < ALPHA).any(axis=1).mean()),
@@ -131,7 +133,10 @@ def extended(grow: Callable[[Floats, Floats], Floats], repeats: int) -> Extended
 def _later(fixed: Floats, shares: Floats) -> NDArray[np.bool_]:
     """Whether any look but the first is significant at any look; both (R, looks)."""
     anytime = [
-        [p_at_any_look(p, Looks(at + 2, share)) for at, (p, share) in enumerate(zip(row, of, strict=True))]
+        [
+            p_value_at_any_look(p, Looks(at + 2, share))
+            for at, (p, share) in enumerate(zip(row, of, strict=True))
+        ]
         for row, of in zip(fixed[:, 1:], shares[:, 1:], strict=True)
     ]
     return np.asarray((np.array(anytime) < ALPHA).any(axis=1))

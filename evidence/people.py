@@ -23,9 +23,9 @@ from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.people.calibration import (
     LabelledStratum,
     LinearParts,
-    parts_of,
-    powered_difference,
-    powered_mean,
+    estimate_linear_parts,
+    estimate_powered_difference,
+    estimate_powered_mean,
 )
 from evidence.page import write_page
 
@@ -82,7 +82,7 @@ def levels(quality: Floats) -> Floats:
 def sure_pairs(parts: list[LinearParts]) -> set[tuple[int, int]]:
     """Who is significantly ahead of whom, after Holm's adjustment."""
     pairs = list(combinations(range(len(parts)), 2))
-    found = [powered_difference(parts[one], parts[other]) for one, other in pairs]
+    found = [estimate_powered_difference(parts[one], parts[other]) for one, other in pairs]
     adjusted = holm_adjust([each.p for each in found])
     return {
         pair if each.value > 0 else pair[::-1]
@@ -127,13 +127,13 @@ def measure(world: World, repeats: int, seed: int = 0) -> Found:
     truth, rows = world.truth, []
     for _ in range(repeats):
         students = world.draw(generator)
-        means = [powered_mean(strata, ITEMS) for strata in students]
+        means = [estimate_powered_mean(strata, ITEMS) for strata in students]
         held = [mean.bounds.low <= true <= mean.bounds.high for mean, true in zip(means, truth, strict=True)]
         width = [mean.bounds.high - mean.bounds.low for mean in means]
         by_labels = [mean.alone_bounds.high - mean.alone_bounds.low for mean in means]
         wider = [one > other + 1e-12 for one, other in zip(width, by_labels, strict=True)]
         ahead = [
-            sure_pairs([parts_of(change(strata), ITEMS) for strata in students])
+            sure_pairs([estimate_linear_parts(change(strata), ITEMS) for strata in students])
             for change in (as_if_labelled, alone, list)
         ]
         named = [leader(pairs) for pairs in ahead]

@@ -7,17 +7,17 @@ from pathlib import Path
 import pytest
 from written_run import Run
 
-from coeval.analysis.judged_answers import AnswerChoice, Answers, choose_answers
+from coeval.analysis.judged_answers import AnswerChoice, ChosenAnswers, read_chosen_answers
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 
 
-def choose(folder: Path, planned: Planned | None = None, **choice: object) -> Answers:
+def choose(folder: Path, planned: Planned | None = None, **choice: object) -> ChosenAnswers:
     with RunReader(folder, planned) as reader:
-        return choose_answers(reader, AnswerChoice(**choice))  # type: ignore[arg-type]
+        return read_chosen_answers(reader, AnswerChoice(**choice))  # type: ignore[arg-type]
 
 
-def shown(found: Answers) -> list[tuple[str, float | None]]:
+def shown(found: ChosenAnswers) -> list[tuple[str, float | None]]:
     assert all(judged.answer is not None for judged in found.answers)
     return [(judged.answer.id, judged.score) for judged in found.answers if judged.answer is not None]
 

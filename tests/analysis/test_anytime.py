@@ -11,9 +11,9 @@ from coeval.analysis.intervals import (
     Looks,
     alpha_at_any_look,
     bounds_at_level,
-    detectable_at_any_look,
-    joined,
-    p_at_any_look,
+    combine_looks,
+    detectable_gap_at_any_look,
+    p_value_at_any_look,
 )
 
 MANY = Looks(3, 0.6)
@@ -21,9 +21,9 @@ MANY = Looks(3, 0.6)
 
 def test_one_look_costs_nothing() -> None:
     for looks in (None, Looks(1, 0.4), Looks(1, 1.0)):
-        assert p_at_any_look(0.04, looks) == 0.04
+        assert p_value_at_any_look(0.04, looks) == 0.04
         assert alpha_at_any_look(0.025, looks) == 0.025
-    assert Looks(1, 0.4, growing=True).many
+    assert Looks(1, 0.4, growing=True).is_repeated
 
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 1.0])
@@ -38,12 +38,12 @@ def test_it_is_the_mixture_of_likelihood_ratios(share: float, z: float) -> None:
 
     expected, _ = integrate.quad(ratio, -40, 40)
     p = 2 * stats.norm.sf(z)
-    assert p_at_any_look(p, Looks(2, share)) == pytest.approx(max(p, min(1.0, 1 / expected)), rel=1e-6)
+    assert p_value_at_any_look(p, Looks(2, share)) == pytest.approx(max(p, min(1.0, 1 / expected)), rel=1e-6)
 
 
 def test_interval_level_and_p_value_say_the_same() -> None:
     """A difference whose p-value is 5% at any look is the arm of the interval; so is the one-sided level."""
-    z = optimize.brentq(lambda z: p_at_any_look(2 * stats.norm.sf(z), MANY) - 0.05, 1, 9)
+    z = optimize.brentq(lambda z: p_value_at_any_look(2 * stats.norm.sf(z), MANY) - 0.05, 1, 9)
     low, high = bounds_at_level(0.0, Bounds(-0.0196, 0.0196), 1_000_000, 0.05, MANY)
     assert high == -low == pytest.approx(0.01 * z, rel=1e-4)
     assert alpha_at_any_look(0.025, MANY) == pytest.approx(stats.norm.sf(z), rel=1e-6)
@@ -62,7 +62,7 @@ def test_whoever_looks_ten_times_is_not_fooled() -> None:
     sums = np.cumsum(draw.standard_normal((4_000, 10)), axis=1) / np.sqrt(np.arange(1, 11))
     p = 2 * stats.norm.sf(np.abs(sums))
     sure = [
-        [p_at_any_look(one, Looks(n + 1, (n + 1) / 10, n < 9)) < 0.05 for n, one in enumerate(row)]
+        [p_value_at_any_look(one, Looks(n + 1, (n + 1) / 10, n < 9)) < 0.05 for n, one in enumerate(row)]
         for row in p
     ]
     assert (p < 0.05).any(axis=1).mean() > 0.15
@@ -70,8 +70,8 @@ def test_whoever_looks_ten_times_is_not_fooled() -> None:
 
 
 def test_a_comparison_is_as_often_looked_at_as_the_run_looked_at_most() -> None:
-    assert joined((None, Looks(1, 0.3))) is None
-    assert joined((Looks(2, 0.9), Looks(1, 0.3), Looks(4, 0.5))) == Looks(4, 0.5)
+    assert combine_looks((None, Looks(1, 0.3))) is None
+    assert combine_looks((Looks(2, 0.9), Looks(1, 0.3), Looks(4, 0.5))) == Looks(4, 0.5)
     assert [Looks(n, 1.0).name for n in (2, 3, 12)] == ["second look", "third look", "look 12"]
 
 
@@ -80,7 +80,7 @@ def test_what_a_test_at_any_look_finds_is_larger() -> None:
     least = (stats.norm.isf(0.025) + stats.norm.ppf(0.8)) * 0.01
     for family in (1, 6):
         fixed = least if family == 1 else (stats.norm.isf(0.025 / family) + stats.norm.ppf(0.8)) * 0.01
-        found = detectable_at_any_look(fixed, MANY, power=0.8, family=family)
+        found = detectable_gap_at_any_look(fixed, MANY, power=0.8, family=family)
         drawn = np.random.default_rng(3).normal(found / 0.01, size=4_000)
-        p = [p_at_any_look(2 * float(stats.norm.sf(abs(z))), MANY) for z in drawn]
+        p = [p_value_at_any_look(2 * float(stats.norm.sf(abs(z))), MANY) for z in drawn]
         assert np.mean(np.array(p) < 0.05 / family) == pytest.approx(0.8, abs=0.02)

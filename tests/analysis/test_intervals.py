@@ -16,7 +16,7 @@ from coeval.analysis.intervals import (
     clustered_mean,
     mean_bounds,
     mean_over_strata,
-    wilson,
+    wilson_interval,
 )
 
 LEVELS = st.sampled_from([0.0, 0.5, 1.0])
@@ -172,13 +172,13 @@ def test_wilson_equals_statsmodels() -> None:
     proportion = pytest.importorskip("statsmodels.stats.proportion")
     for k, n in [(0, 7), (1, 7), (5, 7), (7, 7), (50, 1000), (999, 1000)]:
         expected = proportion.proportion_confint(k, n, alpha=0.05, method="wilson")
-        assert bounds(wilson(k, n)) == pytest.approx(expected, abs=1e-12)
+        assert bounds(wilson_interval(k, n)) == pytest.approx(expected, abs=1e-12)
 
 
 @given(st.integers(1, 5000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_wilson_contains_the_share_and_stays_between_0_and_1(counts: tuple[int, int]) -> None:
     k, n = counts
-    low, high = bounds(wilson(k, n))
+    low, high = bounds(wilson_interval(k, n))
     assert 0 <= low <= k / n <= high <= 1
     assert (low == 0) == (k == 0)
     assert (high == 1) == (k == n)
@@ -186,7 +186,7 @@ def test_wilson_contains_the_share_and_stays_between_0_and_1(counts: tuple[int, 
 
 def test_wilson_refuses_nonsense() -> None:
     with pytest.raises(ValueError, match="k=3, n=2"):
-        wilson(3, 2)
+        wilson_interval(3, 2)
 
 
 def test_nothing_gives_nothing() -> None:
@@ -194,7 +194,7 @@ def test_nothing_gives_nothing() -> None:
     assert clustered_mean([], []) == nothing
     assert mean_over_strata([]) == nothing
     assert mean_over_strata([[], []]) == nothing
-    assert wilson(0, 0) == nothing
+    assert wilson_interval(0, 0) == nothing
 
 
 def test_refuses_what_is_no_score() -> None:

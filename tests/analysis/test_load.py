@@ -15,7 +15,7 @@ from fakes.openai_chat import Answer, Behaviour, Fault, fake
 from pipeline.experiments import Lab, model, quiz, task
 
 import coeval
-from coeval.analysis.load import load
+from coeval.analysis.load import open_reader
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Damage, Reader
 from coeval.core.errors import StoreError, UsageError
@@ -72,7 +72,7 @@ def ifeval(evaluated: Path, tmp_path: Path) -> Path:
 
 @pytest.mark.process
 async def test_the_scores_of_an_output_folder_come_to_its_figures(ifeval: Path) -> None:
-    with load(ifeval) as reader:
+    with open_reader(ifeval) as reader:
         assert isinstance(reader, OutputReader)
         assert means(reader) == pytest.approx(figures(ifeval), abs=1e-9)
         assert reader.rows("SELECT DISTINCT task, teacher, model, judge FROM scores") == [
@@ -92,7 +92,7 @@ async def test_the_scores_of_an_output_folder_come_to_its_figures(ifeval: Path) 
 
 @pytest.mark.process
 async def test_one_task_of_an_output_folder_can_be_read_alone(ifeval: Path) -> None:
-    with load(ifeval / "run_1" / "ifeval") as reader:
+    with open_reader(ifeval / "run_1" / "ifeval") as reader:
         assert means(reader) == pytest.approx(
             {key: value for key, value in figures(ifeval).items() if key[1] == 1}, abs=1e-9
         )
@@ -102,7 +102,7 @@ async def test_one_task_of_an_output_folder_can_be_read_alone(ifeval: Path) -> N
 async def test_a_single_sample_beside_several_is_left_out_and_told(ifeval: Path) -> None:
     """They are the same prompts: under one name their answers would count twice."""
     shutil.copytree(ifeval / "run_1" / "ifeval", ifeval / "ifeval")
-    with load(ifeval) as reader:
+    with open_reader(ifeval) as reader:
         assert isinstance(reader, OutputReader)
         assert reader.rows("SELECT sample, count(*) FROM answers GROUP BY ALL ORDER BY ALL") == [
             (0, 8),
@@ -111,7 +111,7 @@ async def test_a_single_sample_beside_several_is_left_out_and_told(ifeval: Path)
         assert any(note.startswith("ifeval is left out: it holds one sample") for note in reader.notes())
         assert {metric.sample for metric in reader.metrics} == {0, 1}
         assert len(reader.metrics) == 2 * len({metric.metric for metric in reader.metrics})
-    with load(ifeval / "ifeval") as reader:
+    with open_reader(ifeval / "ifeval") as reader:
         assert reader.rows("SELECT count(*) FROM answers") == [(8,)]
 
 
@@ -119,14 +119,14 @@ async def test_a_single_sample_beside_several_is_left_out_and_told(ifeval: Path)
 async def test_damaged_and_huge_lines_are_told_and_cost_only_themselves(ifeval: Path) -> None:
     responses = ifeval / "run_1" / "ifeval" / "responses.jsonl"
     scores = ifeval / "run_0" / "ifeval" / "scores.jsonl"
-    with load(ifeval) as reader:
+    with open_reader(ifeval) as reader:
         before = means(reader)
     huge = json.dumps({"id": "0", "model": "m.1", "response": "x" * (40 << 20)})
     responses.write_text(responses.read_text() + "[1, 2]\n" + huge + "\n" + '{"id": "1", "resp')
     nameless = '{"id": "8", "response": "of nobody"}'
     responses.write_text(f"{nameless}\n{responses.read_text()}")
     scores.write_text("not json\n" + scores.read_text())
-    with load(ifeval) as reader:
+    with open_reader(ifeval) as reader:
         assert means(reader) == before
         assert set(reader.damage) == {
             Damage("run_1/ifeval/responses.jsonl", torn=1, damaged=1),
@@ -137,7 +137,7 @@ async def test_damaged_and_huge_lines_are_told_and_cost_only_themselves(ifeval: 
             (False, False)
         ]
     (ifeval / "run_0" / "ifeval" / "summary.json").write_text("{")
-    with load(ifeval) as reader:
+    with open_reader(ifeval) as reader:
         assert isinstance(reader, OutputReader)
         assert {metric.sample for metric in reader.metrics} == {1}
         assert any("its figures are left out" in note for note in reader.notes())
@@ -147,14 +147,14 @@ async def test_damaged_and_huge_lines_are_told_and_cost_only_themselves(ifeval: 
 async def test_a_pipe_is_not_waited_for(ifeval: Path) -> None:
     os.mkfifo(ifeval / "run_0" / "ifeval" / "judgments.j-0.jsonl")
     with pytest.raises(StoreError, match="a pipe"):
-        load(ifeval)
+        open_reader(ifeval)
 
 
 @pytest.mark.process
 async def test_answers_that_are_not_scored_yet_are_there(ifeval: Path) -> None:
     for name in ("summary.json", "scores.jsonl"):
         (ifeval / "run_0" / "ifeval" / name).unlink()
-    with load(ifeval) as reader:
+    with open_reader(ifeval) as reader:
         assert reader.rows("SELECT DISTINCT sample, model FROM answers ORDER BY ALL") == [
             (0, "m.1"),
             (1, "m.1"),
@@ -179,7 +179,7 @@ async def test_judged_by_another_recipe_the_last_one_counts(tmp_path: Path) -> N
             ended = await finish(await start(tmp_path, *how, "--base-url", host.url, *sampling))
             assert ended.code == 0, ended
     assert len(list(output.glob("coeval-exp/judgments.*.jsonl"))) == 2
-    with load(output) as reader:
+    with open_reader(output) as reader:
         found = means(reader)
         official = figures(output)
         assert {key: found[key] for key in official} == pytest.approx(official, abs=1e-9)
@@ -193,7 +193,7 @@ async def test_judged_by_another_recipe_the_last_one_counts(tmp_path: Path) -> N
 def test_the_scores_of_a_run_come_to_its_table(lab: Lab) -> None:
     run = lab.run()
     by_item = "SELECT task, model, item, avg(value) AS value FROM scores WHERE NOT failed GROUP BY ALL"
-    with load(run.path) as reader:
+    with open_reader(run.path) as reader:
         found = reader.rows(f"SELECT model, task, avg(value) FROM ({by_item}) GROUP BY ALL")  # noqa: S608
     reported = [(score.student, score.task, score.score) for score in run.results().students]
     expected = {
@@ -252,7 +252,7 @@ async def test_python_opens_an_output_folder(ifeval: Path) -> None:
 def test_a_folder_that_is_none_of_ours_is_refused(tmp_path: Path) -> None:
     for folder in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(UsageError, match="is no run"):
-            load(folder)
+            open_reader(folder)
 
 
 @pytest.mark.process

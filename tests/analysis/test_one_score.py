@@ -17,7 +17,7 @@ from written_run import Run, append
 
 from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
-from coeval.analysis.judged_answers import AnswerChoice, choose_answers
+from coeval.analysis.judged_answers import AnswerChoice, read_chosen_answers
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.student_measures import sum_item_scores
 from coeval.analysis.planned_names import Planned, PlannedTask
@@ -128,7 +128,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
         with RunReader(folder, planned(weights)) as reader:
             run = compute_run_measures(reader)
             compared = pair_sides(*read_sides(reader, {name: name for name in STUDENTS}, {}).values())
-            answers = choose_answers(reader, AnswerChoice()).answers
+            answers = read_chosen_answers(reader, AnswerChoice()).answers
             browser = ItemBrowser(reader)
             rows = {
                 (row.item, name): score

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from coeval.analysis.load import load
+from coeval.analysis.load import open_reader
 from coeval.analysis.measures.compute import compute_measures, position_bias_one_order
 from coeval.analysis.measures.run_measures import measures_to_json
 
@@ -34,7 +34,7 @@ def write_task(
 
 
 def measures(folder: Path) -> dict[str, Any]:
-    with load(folder) as reader:
+    with open_reader(folder) as reader:
         return measures_to_json(compute_measures(reader).measures)
 
 

@@ -18,15 +18,21 @@ from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.people.calibration import (
     ALL_FACTORS,
     LabelledStratum,
-    best_weight,
-    labels_needed,
-    parts_of,
-    powered_difference,
-    powered_mean,
+    count_labels_needed,
+    estimate_best_weight,
+    estimate_linear_parts,
+    estimate_powered_difference,
+    estimate_powered_mean,
 )
-from coeval.analysis.people.label_questions import ShownTexts, draw, judged_factors, share_out, to_label
-from coeval.analysis.people.labelled_rows import PANEL, labelled_rows
-from coeval.analysis.people.people_measures import PeopleMeasures, goal_sentences, people_sentences
+from coeval.analysis.people.label_questions import (
+    ShownTexts,
+    assign_answers,
+    draw_answers,
+    judged_factors_by_task,
+    make_empty_labels,
+)
+from coeval.analysis.people.labelled_rows import PANEL, match_labels_to_rows
+from coeval.analysis.people.people_measures import PeopleMeasures, labels_needed_sentences, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import response_id
@@ -71,8 +77,8 @@ def test_the_plain_case_is_that_of_ppi_python(
 ) -> None:
     """The figures are those of ppi-python 0.2.3: ``ppi_mean_pointestimate`` and ``ppi_mean_ci``."""
     one = stratum(*sample(*data))
-    assert best_weight([one]) == pytest.approx(weight, abs=1e-9)
-    parts = parts_of([one], len(one.judged), plain=True)
+    assert estimate_best_weight([one]) == pytest.approx(weight, abs=1e-9)
+    parts = estimate_linear_parts([one], len(one.judged), plain=True)
     assert parts.at(weight) == pytest.approx(value, abs=1e-9)
     assert np.sqrt(parts.variance(weight)) == pytest.approx(error, abs=1e-9)
 
@@ -82,7 +88,7 @@ def test_judges_never_widen_what_labels_say_alone(seed: int) -> None:
     rng = np.random.default_rng(seed)
     lean, noise = rng.uniform(-0.4, 0.4), rng.uniform(0, 1)
     people, own, rest = sample(seed, int(rng.integers(5, 80)), 200, lean, noise)
-    found = powered_mean([stratum(people, own, rest)], 280)
+    found = estimate_powered_mean([stratum(people, own, rest)], 280)
     assert np.ptp(found.bounds) <= np.ptp(found.alone_bounds)
     assert 0 <= found.bounds.low <= found.value <= found.bounds.high <= 1
     assert 0 <= found.weight <= 1
@@ -90,22 +96,22 @@ def test_judges_never_widen_what_labels_say_alone(seed: int) -> None:
 
 def test_perfect_judges_make_labels_go_further_and_dice_do_not() -> None:
     people, _, rest = sample(5, 40, 360, 0.0, 0.0)
-    honest = powered_mean([stratum(people, people, np.round(rest * 2) / 2)], 400)
+    honest = estimate_powered_mean([stratum(people, people, np.round(rest * 2) / 2)], 400)
     assert honest.weight > 0.8
     assert np.ptp(honest.bounds) < 0.6 * np.ptp(honest.alone_bounds)
     dice = np.random.default_rng(0).random(400)
-    thrown = powered_mean([stratum(people, dice[:40], dice[40:])], 400)
+    thrown = estimate_powered_mean([stratum(people, dice[:40], dice[40:])], 400)
     assert thrown.weight < 0.3
     assert thrown.value == pytest.approx(people.mean(), abs=0.03)
 
 
 def test_all_labels_alike_still_have_a_width() -> None:
     ones = np.ones(30)
-    found = powered_mean([stratum(ones, ones, np.ones(100))], 130)
+    found = estimate_powered_mean([stratum(ones, ones, np.ones(100))], 130)
     assert (found.value, found.bounds.high) == (1.0, 1.0)
     assert 0.8 < found.bounds.low < 0.99
-    parts = parts_of([stratum(ones, ones, np.ones(100))], 130)
-    same = powered_difference(parts, parts)
+    parts = estimate_linear_parts([stratum(ones, ones, np.ones(100))], 130)
+    same = estimate_powered_difference(parts, parts)
     assert same.value == 0
     assert same.bounds.low < 0 < same.bounds.high
     assert same.p == pytest.approx(1.0)
@@ -120,33 +126,35 @@ def test_students_labelled_on_the_same_items_are_compared_on_them() -> None:
         true = np.clip(0.5 + gain + 0.25 * item + 0.05 * rng.normal(size=400), 0, 1)
         judged = np.clip(true + 0.1 * rng.normal(size=400), 0, 1)
         both.append(LabelledStratum(np.where(few, true, np.nan), judged, np.arange(400)))
-    first, second = (parts_of([one], 400) for one in both)
-    paired = powered_difference(second, first)
+    first, second = (estimate_linear_parts([one], 400) for one in both)
+    paired = estimate_powered_difference(second, first)
     assert paired.p < 0.001
-    apart = sum(np.ptp(powered_mean([one], 400).bounds) ** 2 for one in both) ** 0.5
+    apart = sum(np.ptp(estimate_powered_mean([one], 400).bounds) ** 2 for one in both) ** 0.5
     assert np.ptp(paired.bounds) < apart / 2
 
 
 def test_how_many_labels_are_needed_shrinks_with_better_judges() -> None:
     people, own, rest = sample(1, 60, 940, 0.0, 0.05)
-    good = labels_needed([stratum(people, own, rest)], 0.03)
-    poor = labels_needed([stratum(people, *np.split(np.random.default_rng(0).random(1000), [60]))], 0.03)
+    good = count_labels_needed([stratum(people, own, rest)], 0.03)
+    poor = count_labels_needed(
+        [stratum(people, *np.split(np.random.default_rng(0).random(1000), [60]))], 0.03
+    )
     assert good is not None
     assert poor is not None
     assert 60 < good < poor / 2
-    assert labels_needed([stratum(people, own, rest[:40])], 0.001) is None
+    assert count_labels_needed([stratum(people, own, rest[:40])], 0.001) is None
 
 
 @pytest.mark.parametrize("value", [0.0, 0.5, 1.0])
 def test_labels_that_are_all_alike_still_need_some(value: float) -> None:
     """So many as the interval itself takes for ± 3 points."""
     few = np.full(10, value)
-    needed = labels_needed([stratum(few, few, np.full(490, value))], 0.03)
+    needed = count_labels_needed([stratum(few, few, np.full(490, value))], 0.03)
     assert needed is not None
     widths = []
     for n in (needed - 1, needed):
         labels = np.full(n, value)
-        low, high = powered_mean([stratum(labels, labels, np.full(500 - n, value))], 500).bounds
+        low, high = estimate_powered_mean([stratum(labels, labels, np.full(500 - n, value))], 500).bounds
         widths.append((high - low) / 2)
     assert widths[1] <= 0.03 < widths[0]
 
@@ -179,17 +187,17 @@ def grid_of(reader: RunReader) -> ScoreGrid:
 def test_a_larger_draw_begins_with_the_smaller_one_and_strata_are_even(run: Path) -> None:
     with RunReader(run) as reader:
         grid = grid_of(reader)
-    factors = judged_factors(grid)
+    factors = judged_factors_by_task(grid)
     assert factors == {"haiku": ("form", "plot")}
-    small, large = draw(grid, factors, 30, 0), draw(grid, factors, 60, 0)
+    small, large = draw_answers(grid, factors, 30, 0), draw_answers(grid, factors, 60, 0)
     assert [key for key, _ in small] == [key for key, _ in large[:30]]
     assert {key.student for key, _ in small[:3]} == set(STUDENTS)
     assert {how.probability for _, how in small if how} == {10 / ITEMS}
     assert {how.stratum for _, how in small if how} == {f"haiku × {student}" for student in STUDENTS}
-    assert [key for key, _ in draw(grid, factors, 30, 1)] != [key for key, _ in small]
-    assert len(draw(grid, factors, 10_000, 0)) == 3 * ITEMS
+    assert [key for key, _ in draw_answers(grid, factors, 30, 1)] != [key for key, _ in small]
+    assert len(draw_answers(grid, factors, 10_000, 0)) == 3 * ITEMS
     with pytest.raises(UsageError, match="--factor rhyme: judges score form, plot"):
-        judged_factors(grid, ["rhyme"])
+        judged_factors_by_task(grid, ["rhyme"])
 
 
 @pytest.mark.process
@@ -197,10 +205,10 @@ def test_every_answer_is_as_likely_to_be_drawn(run: Path) -> None:
     """Over many seeds an item is drawn as often as its probability says."""
     with RunReader(run) as reader:
         grid = grid_of(reader)
-    factors = judged_factors(grid)
+    factors = judged_factors_by_task(grid)
     counts = dict.fromkeys(grid.items.ids, 0)
     for seed in range(200):
-        for item in {key.item for key, _ in draw(grid, factors, 60, seed)}:
+        for item in {key.item for key, _ in draw_answers(grid, factors, 60, seed)}:
             counts[item] += 1
     expected = 200 * 20 / ITEMS
     squares = sum((count - expected) ** 2 / (expected * (1 - 20 / ITEMS)) for count in counts.values())
@@ -210,15 +218,15 @@ def test_every_answer_is_as_likely_to_be_drawn(run: Path) -> None:
 def test_two_people_share_the_overlap_and_split_the_rest(run: Path) -> None:
     with RunReader(run) as reader:
         grid = grid_of(reader)
-    drawn = draw(grid, judged_factors(grid), 50, 0)
-    anna, ben = (share_out(drawn, ("ben", "anna"), name, 0.2) for name in ("anna", "ben"))
+    drawn = draw_answers(grid, judged_factors_by_task(grid), 50, 0)
+    anna, ben = (assign_answers(drawn, ("ben", "anna"), name, 0.2) for name in ("anna", "ben"))
     assert anna[:10] == ben[:10] == drawn[:10]
     assert {key.answer for key, _ in anna} & {key.answer for key, _ in ben} == {
         key.answer for key, _ in drawn[:10]
     }
     assert {key.answer for key, _ in (*anna, *ben)} == {key.answer for key, _ in drawn}
     with pytest.raises(UsageError, match="--by cem is not among anna, ben"):
-        share_out(drawn, ("ben", "anna"), "cem", 0.2)
+        assign_answers(drawn, ("ben", "anna"), "cem", 0.2)
 
 
 def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: int = 90) -> Path:
@@ -226,12 +234,12 @@ def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: i
     shutil.copytree(run, folder)
     with RunReader(folder) as reader:
         grid = grid_of(reader)
-        factors = judged_factors(grid)
-        drawn = draw(grid, factors, n, 0)
+        factors = judged_factors_by_task(grid)
+        drawn = draw_answers(grid, factors, n, 0)
         texts = ShownTexts(reader, {key.answer for key, _ in drawn}, grid)
         for name in people:
             labels = []
-            for label in to_label(texts, drawn, factors, person_judge_id(name)):
+            for label in make_empty_labels(texts, drawn, factors, person_judge_id(name)):
                 shown = texts.of(label.response_id)
                 assert shown is not None
                 level = HIGH_MEDIUM_LOW.levels[int(shown[1][-1])]
@@ -317,7 +325,7 @@ def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
     rng = np.random.default_rng(4)
     few = np.arange(40) < 12
     one, same, other = (
-        parts_of(
+        estimate_linear_parts(
             [LabelledStratum(np.where(known, rng.random(40), np.nan), rng.random(40), np.arange(40))], 40
         )
         for known in (few, few, ~few & (np.arange(40) < 24))
@@ -347,7 +355,7 @@ def test_labels_put_students_on_the_human_scale(found: PeopleMeasures) -> None:
         assert student.labels == 30
     assert any("cem leads" in sentence for sentence in people_sentences(found))
     assert found.judges[PANEL].count == 180
-    [goal] = goal_sentences(scale)
+    [goal] = labels_needed_sentences(scale)
     assert goal.startswith("± 3 points for each student takes")
 
 
@@ -433,7 +441,7 @@ def test_labels_of_answers_that_are_not_there_are_left_out(run: Path, tmp_path: 
     after = people_of(folder)
     assert (after.labels, after.stale) == (180, 12)
     with RunReader(folder) as reader:
-        assert not labelled_rows(grid_of(reader), foreign).by_person
+        assert not match_labels_to_rows(grid_of(reader), foreign).by_person
 
 
 def test_a_student_without_labels_says_so(run: Path, tmp_path: Path) -> None:

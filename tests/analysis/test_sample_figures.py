@@ -21,9 +21,9 @@ from statsmodels.stats.anova import anova_lm
 from written_run import Run
 
 import coeval as api
-from coeval.analysis.breakdown import breakdown
+from coeval.analysis.breakdown import break_down_scores
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
-from coeval.analysis.intervals import clustered_error, clustered_mean, mean_over_strata
+from coeval.analysis.intervals import clustered_mean, clustered_standard_error, mean_over_strata
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.reports.result_tables import read_results
 
@@ -146,10 +146,12 @@ def test_weights_are_units() -> None:
     """Three units of one value are one value that counts three times."""
     values, items = np.array([0.2, 0.2, 0.2, 0.9, 0.4, 0.4]), np.array([0, 0, 0, 1, 2, 2])
     each, weights = np.array([0.2, 0.9, 0.4]), np.array([3.0, 1.0, 2.0])
-    assert clustered_error(each, np.arange(3), weights) == pytest.approx(clustered_error(values, items))
+    assert clustered_standard_error(each, np.arange(3), weights) == pytest.approx(
+        clustered_standard_error(values, items)
+    )
     whole, weighted = clustered_mean(values, items), clustered_mean(each, np.arange(3), weights=weights)
     assert (weighted.mean, weighted.low, weighted.high) == pytest.approx((whole.mean, whole.low, whole.high))
-    assert clustered_error([0.5, 0.7], [1, 1]) is None
+    assert clustered_standard_error([0.5, 0.7], [1, 1]) is None
 
 
 # Items that nearly repeat each other are one cluster: in intervals, ranks, labels and comparisons alike.
@@ -205,7 +207,7 @@ def test_the_finder_sees_them(run: Run, measures: dict[str, Any]) -> None:
     assert measures["coverage"]["haiku"]["near_duplicates"] == GROUPS * (EACH - 1)
     with RunReader(run.folder) as reader:
         names = [run.datapoint_id(n) for n in range(1, 1 + GROUPS * EACH)]
-        clusters = reader.clusters_of(names)
+        clusters = reader.item_clusters(names)
     assert clusters is not None
     assert len(set(clusters.tolist())) == GROUPS
 
@@ -225,7 +227,7 @@ def test_every_mean_has_the_interval_of_as_many_independent_items(run: Run, meas
         assert found["n"]["score"] == GROUPS * EACH
     with RunReader(run.folder) as reader:
         scores = {one.student: one for one in read_results(reader).students if one.task is None}
-        parts = {one.student: one for one in breakdown(reader, "judge").scores if one.part == "j"}
+        parts = {one.student: one for one in break_down_scores(reader, "judge").scores if one.part == "j"}
     for name in STUDENTS:
         shown = measures["students"][name]["ci95"]["score"]
         assert [scores[name].low, scores[name].high] == pytest.approx(shown)

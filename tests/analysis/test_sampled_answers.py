@@ -19,7 +19,7 @@ from rich.console import Console
 
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.sampled_answers import pass_all, pass_at
+from coeval.analysis.sampled_answers import estimate_pass_all, estimate_pass_at
 from coeval.cli.views.results_view import render
 from coeval.core.html_table import MeasureRow
 from coeval.pipeline.plan.what_counts import read_planned_names
@@ -45,15 +45,19 @@ def test_pass_rates_are_the_shares_of_all_draws(answers: Sequence[bool | None], 
     k = data.draw(st.integers(1, len(answers)))
     passed, halves = (np.array([float(sum(one is kind for one in answers))]) for kind in (True, None))
     n = np.array([float(len(answers))])
-    assert pass_at(n, passed, halves, k)[0] == pytest.approx(share_of_draws(answers, k, any), abs=1e-12)
-    assert pass_all(n, passed, halves, k)[0] == pytest.approx(share_of_draws(answers, k, all), abs=1e-12)
+    assert estimate_pass_at(n, passed, halves, k)[0] == pytest.approx(
+        share_of_draws(answers, k, any), abs=1e-12
+    )
+    assert estimate_pass_all(n, passed, halves, k)[0] == pytest.approx(
+        share_of_draws(answers, k, all), abs=1e-12
+    )
 
 
 def test_a_thousand_samples_are_no_overflow() -> None:
     n, passed, none = np.array([1000.0, 1000.0]), np.array([500.0, 999.0]), np.zeros(2)
-    assert pass_at(n, passed, none, 1000).tolist() == [1.0, 1.0]
-    assert pass_all(n, passed, none, 2).tolist() == pytest.approx([500 * 499 / 999e3, 0.998])
-    assert pass_all(n, none, n, 1).tolist() == pytest.approx([0.5, 0.5])
+    assert estimate_pass_at(n, passed, none, 1000).tolist() == [1.0, 1.0]
+    assert estimate_pass_all(n, passed, none, 2).tolist() == pytest.approx([500 * 499 / 999e3, 0.998])
+    assert estimate_pass_all(n, none, n, 1).tolist() == pytest.approx([0.5, 0.5])
 
 
 @pytest.fixture

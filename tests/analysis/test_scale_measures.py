@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, cohen_kappa_score
 from written_run import Run
 
-from coeval.analysis.breakdown import breakdown
+from coeval.analysis.breakdown import break_down_scores
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
-from coeval.analysis.judged_answers import AnswerChoice, choose_answers
+from coeval.analysis.judged_answers import AnswerChoice, read_chosen_answers
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.judge_measures import compare_judge_pairs, measure_judge_pairs, measure_panel
@@ -342,9 +342,11 @@ def test_an_item_that_lacks_a_factor_has_no_score(failing: Run) -> None:
     )
     with RunReader(failing.folder, Planned(None, {"haiku": task})) as reader:
         measures, found = compute_run_measures(reader).measures, read_results(reader)
-        by_factor = {(one.part, one.student): one for one in breakdown(reader, "factor").scores}
-        by_value = breakdown(reader, "attribute").scores
-        shown = {one.item.id: one.score for one in choose_answers(reader, AnswerChoice(("ann",))).answers}
+        by_factor = {(one.part, one.student): one for one in break_down_scores(reader, "factor").scores}
+        by_value = break_down_scores(reader, "attribute").scores
+        shown = {
+            one.item.id: one.score for one in read_chosen_answers(reader, AnswerChoice(("ann",))).answers
+        }
         report = compare_sides([[*read_sides(reader, {"ann": "ann", "bob": "bob"}, {}).values()]])
     ann, bob = (one for one in found.students if one.task is None)
     assert (ann.student, ann.score, ann.n) == ("ann", 0.5, 9)  # of ten that were judged, one lacks its check

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.analysis.doubtful_answers import is_same_model, marked_labels, served_models
+from coeval.analysis.doubtful_answers import is_same_model, mark_stand_in_labels, sum_served_models
 
 SAME = [
     ("gpt-4o", "gpt-4o-2024-08-06"),
@@ -63,9 +63,9 @@ def test_answers_are_summed_up_over_tasks_or_by_task() -> None:
         ("student", "story", "primary", "openai/first", "alias", 6),
         ("student", "quiz", "gpt-4o", "gpt-4o-2024-08-06", "", 6),
     ]
-    [whole] = served_models(rows, {})
+    [whole] = sum_served_models(rows, {})
     assert whole.clause == "3 of 12 answers came from ok"
-    assert marked_labels([whole], {}) == {"primary": "primary (from ok)"}
-    [of_task] = served_models(rows, {}, by_task=True)
+    assert mark_stand_in_labels([whole], {}) == {"primary": "primary (from ok)"}
+    [of_task] = sum_served_models(rows, {}, by_task=True)
     assert (of_task.task, of_task.clause) == ("quiz", "3 of 6 answers came from ok")
-    assert list(served_models(rows, {"primary": ("primary", "openai/ok")})) != [whole]
+    assert list(sum_served_models(rows, {"primary": ("primary", "openai/ok")})) != [whole]

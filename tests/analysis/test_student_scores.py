@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from written_run import Run
 
-from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned, PlannedTask
+from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut, Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.html_table import MeasureRow
 from coeval.reports.result_tables import Results, read_results
@@ -136,8 +136,8 @@ def test_of_supplied_items_the_first_on_record_count_whatever_their_ids(run: Run
     found = read(run, Planned(None, {"haiku": plan}))
     score = one(found, "s", "haiku")
     assert (score.score, score.n, score.answers) == (0.5, 2, 2)
-    assert found.beyond_total == (BeyondTotal("haiku", 2),), "one that failed is not told"
-    held = [plan.holds("t.1", run.datapoint_id(n), place) for place, n in enumerate((9, 7, 1, 2, 5), 1)]
+    assert found.beyond_total == (ItemsBeyondTotal("haiku", 2),), "one that failed is not told"
+    held = [plan.counts_item("t.1", run.datapoint_id(n), place) for place, n in enumerate((9, 7, 1, 2, 5), 1)]
     assert held == [True, True, False, False, False]
 
 

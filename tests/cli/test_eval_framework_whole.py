@@ -15,8 +15,8 @@ from cli.eval_process import finish, start, write_prompts
 from fakes.openai_chat import Answer, Behaviour, Broken, Server, fake
 from pipeline.experiments import Lab, model, quiz, task
 
-from coeval.analysis.intervals import wilson
-from coeval.analysis.load import load
+from coeval.analysis.intervals import wilson_interval
+from coeval.analysis.load import open_reader
 from coeval.api import gate, open_run
 from coeval.benchmarks.assets.library import Library, Presence
 from coeval.benchmarks.task_registry import TASKS, benchmark_class
@@ -36,7 +36,7 @@ FITTED = {
 
 def means_of_items(output: Path) -> dict[tuple[str, str], float]:
     """The metrics that follow from the items' scores, those of HealthBench clipped to their scale."""
-    with load(output) as reader:
+    with open_reader(output) as reader:
         rows = reader.rows(
             "SELECT task, metric, sum(value * weight) / sum(weight) FROM scores WHERE value IS NOT NULL "
             "GROUP BY ALL"
@@ -219,7 +219,7 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     assert (ended.code, few.code) == (0, 0), (ended, few)
     assert {body["model"] for body in host.bodies} == {"m"}
     items = lab.records("data_generation").values()
-    share = wilson(sum(item["sampled_target_attributes"]["colour"] == "red" for item in items), 8)
+    share = wilson_interval(sum(item["sampled_target_attributes"]["colour"] == "red" for item in items), 8)
     row = next(line.split() for line in ended.out.splitlines() if "label_accuracy quiz/colour" in line)
     assert re.search(r"^coeval-exp +8 scores +0$", ended.out, re.MULTILINE)
     assert "n: prompts; in a task's own line what it is scored by" in ended.out

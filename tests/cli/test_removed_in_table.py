@@ -14,7 +14,7 @@ from pipeline.experiments import PHASES, Lab, model, quiz, task
 from reports.workbook_tables import summary_lines
 
 import coeval as package
-from coeval.analysis.planned_names import BeyondTotal, LeftOut
+from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut
 from coeval.core.html_table import MeasureRow
 from coeval.reports.result_tables import Results
 
@@ -225,7 +225,7 @@ def test_items_beyond_a_lowered_total_count_nowhere_until_it_is_raised_again(
     assert ended.code == 0
     assert "Beyond sampling.total and in no mean: 1 item of quiz, 8 items of story." in ended.out
     assert lab.counts() == counts, "all stays on disk"
-    assert results(lab).beyond_total == (BeyondTotal("quiz", 1), BeyondTotal("story", 8))
+    assert results(lab).beyond_total == (ItemsBeyondTotal("quiz", 1), ItemsBeyondTotal("story", 8))
     [said] = results(lab).notes  # and nothing of orphans: what is left out is none
     assert said == "Scores are over 4 of 7 items; the other 3 (quiz) have labels, reported as accuracy."
     value = {"High": 1.0, "Medium": 0.5, "Low": 0.0}

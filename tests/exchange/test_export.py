@@ -15,8 +15,8 @@ from pipeline.experiments import Lab, model, task
 from written_run import Run, append
 
 from coeval import export_results, import_results, open_run
-from coeval.analysis.breakdown import breakdown
-from coeval.analysis.load import load
+from coeval.analysis.breakdown import break_down_scores
+from coeval.analysis.load import open_reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.exchange.exporting import FORMATS
@@ -53,7 +53,7 @@ def values(
     folder: Path, name: str = "concat_ws('/', judge, metric)"
 ) -> dict[tuple[str, str, str, int], float | None]:
     """Scores by model, item, metric with its judge, and sample."""
-    with load(folder) as reader:
+    with open_reader(folder) as reader:
         rows = reader.rows(
             f"SELECT model, item, {name}, sample, CASE WHEN NOT failed THEN value END FROM scores"  # noqa: S608
         )
@@ -154,9 +154,9 @@ def test_figures_of_tables_are_those_of_tasks_factors_and_judges(run: Path, tmp_
     for score in open_run(run).results().students:
         value, low, high, _, n, failed, *_ = figures[score.task or "", score.student, "score"]
         assert (value, low, high, n, failed) == (score.score, score.low, score.high, score.n, score.failed)
-    with load(run) as reader:
+    with open_reader(run) as reader:
         assert isinstance(reader, RunReader)
-        parts = [*breakdown(reader, "factor").scores, *breakdown(reader, "judge").scores]
+        parts = [*break_down_scores(reader, "factor").scores, *break_down_scores(reader, "judge").scores]
     assert len(parts) > 8
     for part in parts:
         value, low, high, _, *counts = figures[part.task or "", part.student, f"{part.by} {part.part}"]
@@ -286,7 +286,7 @@ def test_comparisons_are_rows_of_both_answers_and_strengths_are_figures(pairs: P
     back = import_results(*export_results(pairs, "inspect", tmp_path / "logs"), out=tmp_path / "back")
     found = Counter[tuple[str, str, str]]()
     for folder in back.folders.values():
-        with load(folder) as reader:
+        with open_reader(folder) as reader:
             found.update(reader.rows("SELECT model, metric, value::VARCHAR FROM scores WHERE NOT failed"))
     assert found == Counter({key: count for key, count in given.items() if key[2]})
     assert export_results(pairs, "parquet", tmp_path / "parquet")

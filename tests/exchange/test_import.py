@@ -16,7 +16,7 @@ import zstandard
 from cli.invoked import Command
 
 from coeval import compare, import_results
-from coeval.analysis.load import load
+from coeval.analysis.load import open_reader
 from coeval.core.errors import UsageError
 from coeval.exchange.promptfoo_results import read_promptfoo
 from coeval.reports.items.item_rows import make_item_tables
@@ -26,16 +26,16 @@ HOSTILE = "a | b\n=cmd()‮ <script>\\textbf{x}"
 
 
 def scores(folder: Path) -> dict[tuple[str, str, int, str], float | None]:
-    with load(folder) as reader:
+    with open_reader(folder) as reader:
         rows = reader.rows("SELECT task, item, sample, metric, value FROM scores")
     return {(task, item, sample, metric): value for task, item, sample, metric, value in rows}
 
 
 def shown(folder: Path, item: str, task: str) -> tuple[str | None, str | None]:
     """Its prompt and its first answer."""
-    with load(folder) as reader:
+    with open_reader(folder) as reader:
         make_item_tables(reader)
-        detail = reader.items().detail(item, task)
+        detail = reader.items().read_item(item, task)
     assert detail is not None
     return detail.prompt, detail.answers[0].text
 
@@ -101,7 +101,7 @@ def test_a_log_of_inspect_in_both_of_its_formats(tmp_path: Path) -> None:
     assert found["arithmetic", "3", 0, "match"] == 1.0
     assert found["arithmetic", "4", 0, "match"] == 0.0
     assert found["arithmetic", "7", 0, "rubric/tone"] == 0.35
-    with load(tmp_path / "a") as reader:
+    with open_reader(tmp_path / "a") as reader:
         assert reader.models() == ("anthropic/claude-3-5-haiku-20241022",)
         assert reader.notes() == ()
     assert shown(tmp_path / "a", "3", "arithmetic") == (f"{HOSTILE} 3", "answer 3")
@@ -124,7 +124,7 @@ def test_what_inspect_did_not_score_stays_without_a_score(tmp_path: Path) -> Non
     assert (summary["n_expected"], summary["n_failed"]) == (3, {"failed": 1, "unscored": 1})
     assert summary["complete"] is False
     assert summary["imported"]["judges"] == {"rubric": "openai/gpt-4o"}
-    with load(tmp_path / "out") as reader:
+    with open_reader(tmp_path / "out") as reader:
         assert any("1 failed, 1 unscored" in note for note in reader.notes())
 
 
@@ -133,7 +133,7 @@ def test_a_mean_that_the_log_reports_otherwise_is_told(tmp_path: Path) -> None:
     log = log_of([sample(1), sample(2)], results={"scores": reported}, status="error")
     (tmp_path / "log.json").write_text(json.dumps(log))
     import_results(tmp_path / "log.json", out=tmp_path / "out")
-    with load(tmp_path / "out") as reader:
+    with open_reader(tmp_path / "out") as reader:
         notes = "\n".join(reader.notes())
     assert "inspect reports match 0.9000; the items' scores have the mean 0.5000" in notes
     assert "the log's status is error" in notes
@@ -228,7 +228,7 @@ def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -
         (folder,) = import_results(path, model="m", out=out).folders.values()
         found = [value for (*_, name), value in scores(folder).items() if name == metric]
         assert sorted(found, key=str) == [1.0, 1.0, None, None]
-        with load(folder) as reader:
+        with open_reader(folder) as reader:
             assert f"{metric}: 2 scores NaN or infinite" in "\n".join(reader.notes())
 
 
@@ -302,7 +302,7 @@ def test_samples_of_lm_eval_keep_their_filters_and_their_reported_means(tmp_path
     found = scores(tmp_path / "out")
     of_strict = [value or 0.0 for (*_, metric), value in found.items() if metric == "exact_match,strict"]
     assert (len(found), len(of_strict), fmean(of_strict)) == (24, 12, 0.5)
-    with load(tmp_path / "out") as reader:
+    with open_reader(tmp_path / "out") as reader:
         (note,) = reader.notes()
     assert note.endswith("left out, without a number per document, or lower is better: bleu, perplexity")
     assert shown(tmp_path / "out", "5", "gsm8k_cot") == (f"{HOSTILE} 5", "reply 5")
@@ -453,7 +453,7 @@ def test_repetitions_of_promptfoo_are_samples(tmp_path: Path) -> None:
         found = scores(tmp_path / name)
         assert len({(item, sample) for _, item, sample, _ in found}) == 4
         assert {sample for _, _, sample, _ in found} == {0, 1}
-    with load(tmp_path / "b") as reader:
+    with open_reader(tmp_path / "b") as reader:
         assert "does not distinguish unlabelled entries of a provider" in "\n".join(reader.notes())
 
 
@@ -486,7 +486,7 @@ def test_a_table_of_judges_counts_what_all_of_them_scored(tmp_path: Path) -> Non
     x, y = scores(made.folders["x"]), scores(made.folders["y"])
     assert y["scores", "q0", 0, "score"] is None
     assert x["scores", "q0", 0, "score"] == pytest.approx(((1 + 4 % 5) + (1 + 6 % 5) - 2) / 8, abs=1e-12)
-    with load(made.folders["y"]) as reader:
+    with open_reader(made.folders["y"]) as reader:
         notes = "\n".join(reader.notes())
     assert "score is the mean of anna, gpt-4o" in notes
     assert "1 answer without a score, as not all judges gave one" in notes
@@ -519,7 +519,7 @@ def test_scores_as_spreadsheets_and_python_write_them(
     import_results(tmp_path / name, out=tmp_path / "out", columns=columns)
     assert list(scores(tmp_path / "out").values()) == expected
     if "inf" in text:
-        with load(tmp_path / "out") as reader:
+        with open_reader(tmp_path / "out") as reader:
             assert "score: 2 scores NaN or infinite" in "\n".join(reader.notes())
 
 
@@ -529,7 +529,7 @@ def test_scores_without_answers_are_scores(tmp_path: Path, coeval: Command) -> N
     ended = coeval("import", path, "--out", tmp_path / "out")
     assert ended.code == 0
     assert "coeval results" in ended.out
-    with load(tmp_path / "out") as reader:
+    with open_reader(tmp_path / "out") as reader:
         assert reader.rows("SELECT count(*), count(*) FILTER (failed), avg(value) FROM scores") == [
             (10, 0, 0.5)
         ]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pipeline.experiments import Lab, Notes, content, listen, model, quiz, task
 
-from coeval.analysis.planned_names import BeyondTotal
+from coeval.analysis.planned_names import ItemsBeyondTotal
 from coeval.api import load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.preview import forecast_start
@@ -280,7 +280,7 @@ def test_a_task_may_have_a_writer_and_items_of_ones_own(lab: Lab, monkeypatch: p
         "exam",
         "tea",
     }
-    assert (run.results().beyond_total, run.results().left_out) == ((BeyondTotal("story", 1),), ())
+    assert (run.results().beyond_total, run.results().left_out) == ((ItemsBeyondTotal("story", 1),), ())
     assert [score.n for score in run.results().students if score.task is None] == [4, 4]
 
 

@@ -157,7 +157,7 @@ def test_records_of_checks_survive_repair(tmp_path: Path) -> None:
     assert [file.owed for file in found.files if file.phase == "evaluation"] == [0, 0]
     lab.lose("evaluation", next(iter(checked(lab).values()))["id"])
     found = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
-    assert found.owed("evaluation") == 1
+    assert found.count_owed("evaluation") == 1
     assert lab.run(continue_run=True).exit_code == 0
 
 

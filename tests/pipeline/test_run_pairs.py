@@ -95,7 +95,7 @@ def test_items_show_their_comparisons(lab: Lab) -> None:
     records = lab.records("evaluation")
     with open_run_reader(RunDir(lab.path)) as (reader, _):
         make_item_tables(reader)
-        detail = reader.items().detail(ITEM, "story")
+        detail = reader.items().read_item(ITEM, "story")
         assert detail is not None
         shown = {
             (one.what, one.verdict["winner"], one.reasons["reason"])
@@ -237,7 +237,7 @@ def test_a_comparison_of_answers_that_are_gone_is_set_aside(lab: Lab) -> None:
     lab.lose("response_collection", f"{ITEM}__ann")
     report = repair_run(RunDir(lab.path), RepairOptions())
     assert [reason for (_, reason), n in report.reasons.items() for _ in range(n)] == ["origin"] * 4
-    assert report.owed("evaluation") == 4
+    assert report.count_owed("evaluation") == 4
     assert lab.run(continue_run=True).exit_code == 0
 
 

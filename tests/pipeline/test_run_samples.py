@@ -11,7 +11,7 @@ import pytest
 from cli.invoked import Command
 from pipeline.experiments import FOLDERS, PHASES, Lab, calls, content, listen, model, quiz, task
 
-from coeval.analysis.intervals import wilson
+from coeval.analysis.intervals import wilson_interval
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import load_config, open_run
 from coeval.core.errors import ConfigError
@@ -144,7 +144,7 @@ def test_labels_of_samples_are_one_cluster(tmp_path: Path) -> None:
     """Ten answers to an item are no ten items: the interval is wider than that of sixty."""
     often = Lab(tmp_path, [TEA, student(samples=10, skill=0.5)], [quiz(total=6)])
     [label] = often.run().results().labels
-    apart = wilson(label.correct, 60)
+    apart = wilson_interval(label.correct, 60)
     assert label.n == 60
     assert (label.high or 0) - (label.low or 0) > 1.2 * ((apart.high or 0) - (apart.low or 0))
 
@@ -221,7 +221,7 @@ def test_an_item_page_and_show_tell_samples_apart(lab: Lab, coeval: Command) -> 
     lab.run()
     with RunReader(lab.path) as reader:
         make_item_tables(reader)
-        detail = reader.items().detail("story__tea__00001", "story")
+        detail = reader.items().read_item("story__tea__00001", "story")
     assert detail is not None
     found = {(answer.student, answer.sample): answer for answer in detail.answers}
     assert list(found) == [("ann", 0), ("ann", 1), ("ann", 2), ("ben", 0)]

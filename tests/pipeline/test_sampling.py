@@ -21,7 +21,7 @@ def plan(
     space: ItemSpace, total: int, *, seed: int = 0, recorded: dict[int, dict[str, str]] | None = None
 ) -> list[Sample]:
     samples = Samples(space, seed=seed, task="task", teacher="teacher", recorded=recorded)
-    return [samples.item(n) for n in range(1, total + 1)]
+    return [samples.draw_sample(n) for n in range(1, total + 1)]
 
 
 def lacks(what: str, space: ItemSpace, total: int) -> bool:
@@ -167,7 +167,7 @@ def test_plans_differ_by_seed_task_and_teacher(changed: str) -> None:
     names = {"seed": 0, "task": "t", "teacher": "m"}
     other = names | {changed: 1 if changed == "seed" else "other"}
     samples = Samples(space, **names), Samples(space, **other)  # type: ignore[arg-type]
-    one, two = ([of.item(n) for n in range(1, 13)] for of in samples)
+    one, two = ([of.draw_sample(n) for n in range(1, 13)] for of in samples)
     assert [sample.target for sample in one] != [sample.target for sample in two]
     assert [sample.nuance for sample in one] != [sample.nuance for sample in two]
 
@@ -206,14 +206,14 @@ def test_a_plan_asked_for_in_part_is_the_same_plan(space: ItemSpace, total: int,
     needed = sorted(data.draw(st.sets(st.integers(1, total + 5))))
     samples = Samples(space, seed=0, task="task", teacher="teacher", recorded=recorded)
     whole = plan(space, total + 5, recorded=recorded)
-    assert [samples.item(n) for n in needed] == [whole[n - 1] for n in needed]
+    assert [samples.draw_sample(n) for n in needed] == [whole[n - 1] for n in needed]
 
 
 def test_a_plan_goes_forward() -> None:
     samples = Samples(ItemSpace(target=attributes(2)), seed=0, task="task", teacher="teacher")
-    samples.item(3)
+    samples.draw_sample(3)
     with pytest.raises(ValueError, match="item 3 was asked for after item 3"):
-        samples.item(3)
+        samples.draw_sample(3)
 
 
 @pytest.mark.process

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from written_run import REFERENCE, WHY_SKIPPED, Run, append
 
-from coeval.analysis.judged_answers import AnswerChoice, choose_answers
-from coeval.analysis.load import load
+from coeval.analysis.judged_answers import AnswerChoice, read_chosen_answers
+from coeval.analysis.load import open_reader
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -26,7 +26,7 @@ LEVELS = ("High", "Medium", "Low")
 
 @contextmanager
 def source_of(folder: Path) -> Iterator[ItemBrowser]:
-    with load(folder) as reader:
+    with open_reader(folder) as reader:
         yield ItemBrowser(reader)
 
 
@@ -136,7 +136,7 @@ def test_rows_and_details_agree_with_the_measures_and_with_show() -> None:
     with open_folder_reader(REFERENCE / "legacy_run") as (reader, _):
         assert isinstance(reader, RunReader)
         reported = compute_run_measures(reader).measures.items
-        shown = choose_answers(reader, AnswerChoice(id="haiku_writing__beta__00001")).answers
+        shown = read_chosen_answers(reader, AnswerChoice(id="haiku_writing__beta__00001")).answers
         source = ItemBrowser(reader)
         source.flag(reported)
         rows = source.rows(parse_item_choice(""), 0, 100).rows

@@ -1,7 +1,7 @@
 """What answers cost and how long they took, by student: the records' own usage, good answers alone.
 
-Retries, probes and discarded answers are no part of it; the bill of a run counts them too. The cost of an
-answer from the store is not known: another run paid it.
+Retries, probes and discarded answers are excluded; the bill of a run counts them too. The cost of an
+answer from the store is unknown: another run paid it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from coeval.analysis.readers.run_reader import RunReader
 
 
 class AnswerCost(NamedTuple):
-    """US dollars per 1,000 answers over the ``priced`` ones, and the median of seconds; None: not known."""
+    """US dollars per 1,000 answers over the ``priced`` ones, and the median of seconds; None: unknown."""
 
     answers: int
     priced: int
@@ -28,8 +28,8 @@ class AnswerCost(NamedTuple):
 
 
 class AnswerFigures(NamedTuple):
-    """Of answers, one by one, (A,): places of item and student in their lists, NaN where a figure is not
-    known."""
+    """Cost and seconds of answers one by one, (A,), with indices of their items and students; NaN where
+    unknown."""
 
     item: NDArray[np.int64]
     student: NDArray[np.int64]
@@ -37,20 +37,22 @@ class AnswerFigures(NamedTuple):
     seconds: Floats
     students: Sequence[str]
 
-    def by_student(self, items: NDArray[np.bool_]) -> dict[str, AnswerCost]:
-        """Summarise the answers to some of the items, (I,)."""
-        some, found = items[self.item], {}
-        for place, student in enumerate(self.students):
-            if not (mine := some & (self.student == place)).any():
+    def costs_by_student(self, items: NDArray[np.bool_]) -> dict[str, AnswerCost]:
+        """Summarise the answers to some of the items, (I,), by student."""
+        selected, costs = items[self.item], {}
+        for code, student in enumerate(self.students):
+            if not (own := selected & (self.student == code)).any():
                 continue
-            usd, seconds = (of[mine & np.isfinite(of)] for of in (self.usd_per_1000, self.seconds))
-            found[student] = AnswerCost(
-                int(mine.sum()),
+            usd, seconds = (
+                figures[own & np.isfinite(figures)] for figures in (self.usd_per_1000, self.seconds)
+            )
+            costs[student] = AnswerCost(
+                int(own.sum()),
                 len(usd),
                 float(usd.mean()) if len(usd) else None,
                 float(np.median(seconds)) if len(seconds) else None,
             )
-        return found
+        return costs
 
 
 _USAGE = {"id": "VARCHAR", "latency_s": "DOUBLE", "usage": "STRUCT(cost_usd DOUBLE, stored BIGINT)"}
@@ -76,30 +78,29 @@ WHERE NOT a.failed GROUP BY ALL
 
 
 @singledispatch
-def model_costs(reader: Reader) -> dict[str, AnswerCost]:
-    """By model that answered, in a run or an output folder. Raises StoreError: a file cannot be read."""
-    rows = reader.of_lines("answers", _USAGE, _OUTPUT)
+def costs_by_model(reader: Reader) -> dict[str, AnswerCost]:
+    """Summarise what the answers of each model cost, in a run or an output folder. Raises StoreError: a file
+    cannot be read."""
+    rows = reader.query_lines("answers", _USAGE, _OUTPUT)
     return {str(model): AnswerCost(*cost) for model, *cost in rows}
 
 
-@model_costs.register
+@costs_by_model.register
 def _(reader: RunReader) -> dict[str, AnswerCost]:
     items = [item for (item,) in reader.rows("SELECT id FROM planned WHERE NOT failed")]
-    return answer_figures(reader, items, reader.models()).by_student(np.ones(len(items), bool))
+    return read_answer_figures(reader, items, reader.models()).costs_by_student(np.ones(len(items), bool))
 
 
-def answer_figures(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
-    """Read what each answer of some students to some items cost and took.
-
-    Raises StoreError: a file cannot be read.
-    """
-    of_item = {item: place for place, item in enumerate(items)}
-    of_student = {student: place for place, student in enumerate(students)}
+def read_answer_figures(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
+    """Read the cost and seconds of each answer of some students to some items. Raises StoreError: a file
+    cannot be read."""
+    item_codes = {item: code for code, item in enumerate(items)}
+    student_codes = {student: code for code, student in enumerate(students)}
     rows = [
-        (of_item[item], of_student[student], usd, seconds)
-        for item, student, usd, seconds in reader.of_lines("response_collection", _USAGE, _ANSWERS)
-        if item in of_item and student in of_student
+        (item_codes[item], student_codes[student], usd, seconds)
+        for item, student, usd, seconds in reader.query_lines("response_collection", _USAGE, _ANSWERS)
+        if item in item_codes and student in student_codes
     ]
     table = np.array(rows, np.float64).reshape(-1, 4)
-    places = table[:, :2].astype(np.int64)
-    return AnswerFigures(places[:, 0], places[:, 1], table[:, 2], table[:, 3], tuple(students))
+    codes = table[:, :2].astype(np.int64)
+    return AnswerFigures(codes[:, 0], codes[:, 1], table[:, 2], table[:, 3], tuple(students))

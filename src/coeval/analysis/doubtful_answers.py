@@ -35,15 +35,17 @@ class CutOffAnswers(NamedTuple):
     @property
     def reason(self) -> str:
         """Why scores cannot be compared with published ones, where they are too many."""
-        return f"{cut_off_at([self])}: {self.cut:,} of {self.answers:,} answers ({_ABOVE})"
+        return f"{cut_off_cause([self])}: {self.cut:,} of {self.answers:,} answers ({_ABOVE})"
 
 
-def cut_off_at(counts: Iterable[CutOffAnswers]) -> str:
+def cut_off_cause(counts: Iterable[CutOffAnswers]) -> str:
     """Name what cut answers off."""
-    return _where(counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or ")
+    return _join_limits(
+        counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or "
+    )
 
 
-def _where(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both: str) -> str:
+def _join_limits(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both: str) -> str:
     found = {(count.cut > count.by_window, count.by_window > 0) for count in counts if count.cut}
     parts = (at_limit, any(limit for limit, _ in found)), (at_window, any(window for _, window in found))
     return both.join(part for part, is_so in parts if is_so)
@@ -51,7 +53,7 @@ def _where(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both:
 
 def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
     """Name the limit to raise."""
-    return _where(
+    return _join_limits(
         counts, f"raise {ANSWER_LIMIT}", "raise the server's --max-model-len, where it is yours,", " and "
     )
 
@@ -62,10 +64,10 @@ def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str |
     if not cut:
         return None
     parts = [f"{count.cut:,} of {count.answers:,} answers {preposition} {count.name}" for count in cut]
-    return f"{cut_off_at(cut).capitalize()}: {join_names(parts)}."
+    return f"{cut_off_cause(cut).capitalize()}: {join_names(parts)}."
 
 
-def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
+def cut_off_warning(counts: Sequence[CutOffAnswers]) -> str | None:
     """What follows for the scores where more than 1 % are cut off; None where it is less."""
     many = [count for count in counts if count.too_many]
     if not many:
@@ -80,8 +82,8 @@ def warning_of_cut_off(counts: Sequence[CutOffAnswers]) -> str | None:
 # --- Empty answers
 
 _CUT_OFF = "reasoning that used all of max_tokens (raise it)"
-_ENDED = "a filter of the host, or a chat template that does not fit the model"
-_GIVEN = "they are empty in the file of responses"
+_FILTERED = "a filter of the host, or a chat template that does not fit the model"
+_EMPTY_IN_FILE = "they are empty in the file of responses"
 
 
 class EmptyAnswers(NamedTuple):
@@ -104,18 +106,18 @@ def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> 
     if not found:
         return None
     parts = [f"{count.empty:,} of {count.answers:,} answers {preposition} {count.name}" for count in found]
-    return f"Empty, and counted like all others: {join_names(parts)}. {_causes(found)}."
+    return f"Empty, and counted like all others: {join_names(parts)}. {_empty_answer_causes(found)}."
 
 
-def _causes(found: Sequence[EmptyAnswers]) -> str:
+def _empty_answer_causes(found: Sequence[EmptyAnswers]) -> str:
     requested = [count for count in found if not count.given]
     cut = sum(count.truncated for count in requested)
     ended = sum(count.empty for count in requested) - cut
-    causes = [cause for cause, number in ((_CUT_OFF, cut), (_ENDED, ended)) if number]
+    causes = [cause for cause, number in ((_CUT_OFF, cut), (_FILTERED, ended)) if number]
     if len(causes) == 2:
-        causes = [f"of the {cut:,} that were cut off, {_CUT_OFF}", f"of the other {ended:,}, {_ENDED}"]
+        causes = [f"of the {cut:,} that were cut off, {_CUT_OFF}", f"of the other {ended:,}, {_FILTERED}"]
     if len(requested) < len(found):
-        causes.append(_GIVEN)
+        causes.append(_EMPTY_IN_FILE)
     return f"Likely cause{'s' if len(causes) > 1 else ''}: {'; '.join(causes)}"
 
 
@@ -137,7 +139,7 @@ def is_same_model(requested: str, reported: str) -> bool:
     edition where the requested name leaves that open ("gpt-4o" for "openai/gpt-4o-2024-08-06")."""
     if requested == reported or requested.lower() in _ANY_MODEL:
         return True
-    wanted, given = _words(requested), _words(reported)
+    wanted, given = _name_words(requested), _name_words(reported)
     missing, extra = wanted - given, given - wanted
     if missing.keys() > _MOVING or not wanted & given:
         return False
@@ -147,7 +149,7 @@ def is_same_model(requested: str, reported: str) -> bool:
     return not extra and all(map(_EDITION.fullmatch, missing))
 
 
-def _words(name: str) -> Counter[str]:
+def _name_words(name: str) -> Counter[str]:
     bare = name.lower().rstrip("/")
     while (shorter := _AROUND.sub("", bare)) != bare:
         bare = shorter
@@ -171,9 +173,8 @@ class ServedModel(msgspec.Struct, frozen=True):
     @property
     def clause(self) -> str:
         """``6 of 6 answers came from ok``."""
-        return (
-            f"{sum(self.others.values()):,} of {self.total:,} {self._what} came from {_counted(self.others)}"
-        )
+        count, models = sum(self.others.values()), _format_model_counts(self.others)
+        return f"{count:,} of {self.total:,} {self._what} came from {models}"
 
     @property
     def note(self) -> str:
@@ -182,7 +183,7 @@ class ServedModel(msgspec.Struct, frozen=True):
             return Incomparable(self.model, OTHER_MODELS, self.clause).sentence
         return (
             f"the {self._what} of {self.model} come from several models or providers behind one name: "
-            f"{_counted(self.several)}"
+            f"{_format_model_counts(self.several)}"
         )
 
     @property
@@ -197,7 +198,7 @@ class ServedModel(msgspec.Struct, frozen=True):
         return "answers" if self.role == "student" else "judgments"
 
 
-def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
+def mark_stand_in_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
     """Mark the labels of students (see `short_names`) that another model answered for."""
     marked = dict(labels)
     for one in served:
@@ -207,12 +208,12 @@ def marked_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> d
     return marked
 
 
-def _counted(models: Mapping[str, int]) -> str:
+def _format_model_counts(models: Mapping[str, int]) -> str:
     named = [f"{name} ({count:,})" if len(models) > 1 else name for name, count in models.items()]
     return join_names(named, _MOST_NAMED)
 
 
-def served_models(
+def sum_served_models(
     rows: Iterable[tuple[Any, ...]], requested: Mapping[str, Sequence[str]], *, by_task: bool = False
 ) -> Iterator[ServedModel]:
     """Sum up rows of role, task, model, the model that replies name, how it stands to the requested name

@@ -1,12 +1,12 @@
-"""Intervals of means of bounded scores, and tests that are valid at any look at a run that grows.
+"""Intervals of means of bounded scores, and tests that are valid at any look at a growing run.
 
-Scores lie on a scale that ends, and good models stand near its end, where a t interval or a bootstrap is
-far too narrow and reaches past the scale. All means are therefore given one interval, which stays within
-the scale, has a width while there are finitely many items, and is about as narrow as the t interval in the
-middle of the scale. ``docs/intervals.md`` explains it; ``python -m evidence.coverage`` measures it.
+Scores have a bounded scale, and good models score near its end, where a t interval or a bootstrap is far
+too narrow and exceeds the scale. So all means get one interval, which stays within the scale, has a width
+while there are finitely many items, and is about as narrow as the t interval in the middle of the scale.
+``docs/intervals.md`` explains it; ``python -m evidence.coverage`` measures it.
 
-Scores that share a datapoint are not independent: a hard item is hard for every judge and every factor.
-Means are therefore clustered by datapoint.
+Scores of one item are not independent: a hard item is hard for every judge and every factor. So means are
+clustered by item.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ ALPHA = 0.05
 _Z = float(ndtri(0.975))
 # Of an observation, before any is made: Jeffreys' prior.
 _AT_EACH_END = 0.5
-# With as many more degrees of freedom, t is the normal distribution to 12 digits; beyond is no number.
+# The most growth of the degrees of freedom: t is then the normal distribution to 12 digits.
 _AS_GOOD_AS_NORMAL = 1e6
-# How many items' worth of evidence a stratum takes of its scatter from all strata together.
+# How many items' worth of scatter a stratum borrows from all strata together.
 _LENT = 4
-# Of an observation of the largest variance: what the squares that were seen come to at least.
+# The least that the observed squares count, in observations of the largest variance.
 _UNSEEN = 1 / 3
 # Sums of float means end about 1e-13 beyond a scale; a wrong scale is off by far more.
 _ROUNDING = 1e-9
 
 
 class Scale(NamedTuple):
-    """The least and the most that a score can be."""
+    """The lowest and the highest score possible."""
 
     least: float
     most: float
@@ -50,13 +50,13 @@ class Scale(NamedTuple):
     def width(self) -> float:
         return self.most - self.least
 
-    def shares(self, scores: _Sums) -> _Sums:
-        """Return scores as shares of the scale, 0 at its least and 1 at its most."""
-        return (scores - self.least) / self.width
+    def to_shares(self, to_scores: _Sums) -> _Sums:
+        """Convert scores to shares of the scale, 0 at its least and 1 at its most."""
+        return (to_scores - self.least) / self.width
 
-    def scores(self, shares: _Sums) -> _Sums:
-        """Return shares of the scale as scores."""
-        return self.least + self.width * shares
+    def to_scores(self, to_shares: _Sums) -> _Sums:
+        """Convert shares of the scale to scores."""
+        return self.least + self.width * to_shares
 
 
 SHARE = Scale(0.0, 1.0)
@@ -64,8 +64,8 @@ PERCENT = Scale(0.0, 100.0)
 POINTS = Scale(1.0, 10.0)
 
 
-def scale_of(unit: str) -> Scale:
-    """Of a benchmark's metric, by its unit: ``share``, ``percent`` or ``points``."""
+def scale_of_unit(unit: str) -> Scale:
+    """Return the scale of a benchmark's metric by its unit: ``share``, ``percent`` or ``points``."""
     return {"percent": PERCENT, "points": POINTS}.get(unit, SHARE)
 
 
@@ -74,17 +74,17 @@ class Bounds(NamedTuple):
     high: float
 
 
-def bounds_of_missing(total: _Sums, known: _Sums, possible: _Sums) -> tuple[_Sums, _Sums]:
-    """Return what the mean of scores from 0 to 1 would be if all that are missing were 0, and 1.
+def bounds_with_missing_scores(total: _Sums, present: _Sums, possible: _Sums) -> tuple[_Sums, _Sums]:
+    """Return what the mean of scores from 0 to 1 would be if all missing ones were 0, and 1.
 
     Parameters
     ----------
-    total, known : the sum of the scores that there are, and their number
+    total, present : the sum of the existing scores, and their number
     possible : their number if none were missing, at least 1
     """
-    lacking = possible - known
-    lacking = lacking * (abs(lacking) > _ROUNDING * possible)  # sums of shares are rounded
-    return total / possible, (total + lacking) / possible
+    missing = possible - present
+    missing = missing * (abs(missing) > _ROUNDING * possible)  # sums of shares are rounded
+    return total / possible, (total + missing) / possible
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -96,7 +96,7 @@ class Interval(msgspec.Struct, frozen=True):
     n: int
 
 
-NOTHING = Interval(None, None, None, 0)
+NO_INTERVAL = Interval(None, None, None, 0)
 
 
 class Scatter(NamedTuple):
@@ -107,8 +107,8 @@ class Scatter(NamedTuple):
 
 
 class Prior(NamedTuple):
-    """What is added to items before their mean is judged: so much of an observation at each end of the scale;
-    ``stretch`` multiplies the standard error."""
+    """How much of an observation is added at each end of the scale before a mean is judged; ``stretch``
+    multiplies the standard error."""
 
     at_each_end: float
     stretch: float
@@ -118,21 +118,22 @@ JEFFREYS = Prior(_AT_EACH_END, 1.0)
 
 
 def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) -> Bounds:
-    """The interval of a mean of scores from 0 to 1 over strata that count alike; often there is only one.
+    """Return the interval of a mean of scores from 0 to 1 over strata that count equally; often there is only
+    one.
 
     The variance of the mean is ``v = Σ s_t²/n_t / T²``, and it rests on ``n = T² / Σ 1/n_t`` items. Strata
-    with few items say little of their scatter, so each is lent four items' worth of what all of them have,
-    ``s_t² = (SS_t + 4 s₀²) / (n_t − 1 + 4)`` with ``s₀² = Σ SS_t / N`` over ``N = Σ (n_t − 1)``, or m(1 − m)
-    where there are no two of one stratum. The sum of squares is at least a third of ``m(1 − m)``, the largest
-    variance possible: items that are all alike may have others beside them that were not drawn.
+    with few items say little of their scatter, so each borrows four items' worth from all of them, ``s_t²
+    = (SS_t + 4 s₀²) / (n_t − 1 + 4)`` with ``s₀² = Σ SS_t / N`` over ``N = Σ (n_t − 1)``, or m(1 − m)
+    where no stratum has two items. The sum of squares is at least a third of ``m(1 − m)``, the largest
+    variance possible: where all items are alike, others that were not drawn may differ.
 
     The share of the largest variance, ``φ = s² / m(1 − m)``, is one item's worth in independent yes-or-no
-    items (the effective sample size is n/φ), so what is added at the ends is half an observation of that
-    size (see `beta_bounds`): ``h = φ₀/2`` with φ₀ of `unseen_share`.
+    items (the effective sample size is n/φ), so half an observation of that size is added at the ends (see
+    `beta_bounds`): ``h = φ₀/2`` with φ₀ of `unseen_share`.
 
-    Where s² is an estimate, t takes the place of the normal quantile, with ``N / (1 − φ)`` degrees of
-    freedom, times the square of how much has been added to the squares that were seen (Satterthwaite 1946):
-    of yes-or-no items, φ = 1, the mean says the variance.
+    Where s² is an estimate, t replaces the normal quantile, with ``N / (1 − φ)`` degrees of freedom, times
+    the square of how much has been added to the observed squares (Satterthwaite 1946): for yes-or-no
+    items, φ = 1, the mean determines the variance.
 
     Parameters
     ----------
@@ -159,19 +160,19 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
     share = min(variance / largest, 1.0) if largest > 0 else 1.0
     stretch = 1.0
     if seen > 0 and share < 1:
-        more = (squares + ends * (mean**2 + (1 - mean) ** 2)) / seen
-        degrees = max(freedom, 1) / (1 - share) * min(more, _AS_GOOD_AS_NORMAL) ** 2
+        growth = (squares + ends * (mean**2 + (1 - mean) ** 2)) / seen
+        degrees = max(freedom, 1) / (1 - share) * min(growth, _AS_GOOD_AS_NORMAL) ** 2
         probability = (1 + level) / 2
         stretch = float(stdtrit(degrees, probability) / ndtri(probability))
     return beta_bounds(mean, variance, items, Prior(ends, stretch), level)
 
 
 def unseen_share(mean: float, strata: Sequence[Scatter]) -> float:
-    """What share of the largest variance possible items may have that were not drawn: ``φ₀ = (Σ SS_t + r⁴) /
-    (N m(1 − m) + r⁴)``, r being how far the farther end of the scale is.
+    """Return the share of the largest variance that items not drawn may have: ``φ₀ = (Σ SS_t + r⁴) / (N m(1 −
+    m) + r⁴)``, r being the distance to the farther end of the scale.
 
-    In the middle r⁴ is little beside what was seen; at the end it is a whole item, since a failure that was
-    not drawn costs the whole scale.
+    In the middle r⁴ is little compared with the observed squares; at the end it is a whole item, since a
+    failure that was not drawn costs the whole scale.
     """
     far = max(mean, 1 - mean) ** 4
     seen = sum(stratum.squares for stratum in strata)
@@ -182,14 +183,14 @@ def unseen_share(mean: float, strata: Sequence[Scatter]) -> float:
 def beta_bounds(
     mean: float, variance: float, items: float, prior: Prior = JEFFREYS, level: float = LEVEL
 ) -> Bounds:
-    """Jeffreys' interval, for scores anywhere between 0 and 1.
+    """Return Jeffreys' interval, extended to scores anywhere between 0 and 1.
 
-    To the items, h of an observation is added at either end of the scale. The mean's distribution is that of
-    the Bayesian bootstrap (Rubin 1981) on all of them, with mean ``M = (nm + h)/(n + 2h)`` and variance
+    At either end of the scale, h of an observation is added to the items. The mean's distribution is that
+    of the Bayesian bootstrap (Rubin 1981) on all of them, with mean ``M = (nm + h)/(n + 2h)`` and variance
     ``V = ((n(s² + m²) + h)/(n + 2h) − M²)/(n + 2h + 1)``, stretched where that rests on few items, as the
-    beta distribution with these two moments; its quantiles are the bounds. Where all scores are 0 or 1 and h
-    is a half this is Jeffreys' interval of a binomial share (Brown, Cai and DasGupta 2001). As there, an end
-    of the scale that the mean has reached is a bound, and the mean itself always lies within.
+    beta distribution with these two moments; its quantiles are the bounds. Where all scores are 0 or 1 and
+    h is a half this is Jeffreys' interval of a binomial share (Brown, Cai and DasGupta 2001). As there, an
+    end of the scale that the mean has reached is a bound, and the mean itself always lies within.
 
     Parameters
     ----------
@@ -211,11 +212,11 @@ def beta_bounds(
 def clustered_mean(
     values: ArrayLike, clusters: ArrayLike, scale: Scale = SHARE, weights: ArrayLike = 1.0
 ) -> Interval:
-    """Mean of all units, with an interval that lets units of one cluster depend on each other.
+    """Average all units, with an interval that lets units of one cluster depend on each other.
 
     A cluster's distance is that in the cluster-robust variance of a regression on a constant (Liang and
-    Zeger 1986), ``G/N · Σ_{i∈g} (x_i − mean)`` for G clusters and N units; where each cluster is one
-    unit it is that of the unit. A single cluster has an interval too, nearly as wide as the scale.
+    Zeger 1986), ``G/N · Σ_{i∈g} (x_i − mean)`` for G clusters and N units; where each cluster is one unit
+    it is that of the unit. A single cluster has an interval too, nearly as wide as the scale.
 
     Parameters
     ----------
@@ -224,17 +225,20 @@ def clustered_mean(
     scale : its ends
     weights : (N,) how many units each value stands for, above 0
     """
-    sums, sizes = _clusters(values, clusters, weights)
-    return _interval([(sums, sizes)], scale) if len(sums) else NOTHING
+    sums, sizes = _sum_clusters(values, clusters, weights)
+    return _interval_of_strata([(sums, sizes)], scale) if len(sums) else NO_INTERVAL
 
 
-def clustered_error(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike = 1.0) -> float | None:
-    """The standard error of the same mean: the root of ``G/(G − 1) · Σ_g (Σ_{i∈g} (x_i − mean))² / N²``.
+def clustered_standard_error(
+    values: ArrayLike, clusters: ArrayLike, weights: ArrayLike = 1.0
+) -> float | None:
+    """Return the standard error of the same mean: the root of ``G/(G − 1) · Σ_g (Σ_{i∈g} (x_i − mean))² /
+    N²``.
 
     Of G items with N samples of each it is the hierarchical one, ``√(MSB / (G·N))`` with the mean square
-    between items of a one-way analysis of variance. None of fewer than two clusters.
+    between items of a one-way analysis of variance. None with fewer than two clusters.
     """
-    sums, sizes = _clusters(values, clusters, weights)
+    sums, sizes = _sum_clusters(values, clusters, weights)
     if len(sums) < 2:
         return None
     distances = sums - sizes * sums.sum() / sizes.sum()
@@ -242,54 +246,55 @@ def clustered_error(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike =
     return float(np.sqrt(square)) / float(sizes.sum())
 
 
-def _clusters(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike) -> tuple[Floats, Floats]:
-    """Sums and sizes of clusters."""
-    x = _finite(values)
+def _sum_clusters(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the sums and sizes of clusters."""
+    x = _require_finite(values)
     _, index = np.unique(np.asarray(clusters), return_inverse=True)
     if x.ndim != 1 or x.shape != index.shape:
         raise ValueError(
             f"values and clusters must be one-dimensional and equally long: {x.shape}, {index.shape}"
         )
-    w = np.broadcast_to(_finite(weights), x.shape)
+    w = np.broadcast_to(_require_finite(weights), x.shape)
     return np.bincount(index, x * w).astype(np.float64), np.bincount(index, w).astype(np.float64)
 
 
 def mean_over_strata(strata: Sequence[ArrayLike], clusters: Sequence[ArrayLike] | None = None) -> Interval:
-    """Mean of the strata's means, each stratum counting alike; values within one are independent, or those of
-    different clusters are. ``n`` counts values.
+    """Average the strata's means, each stratum counting equally; values within one are independent, or those
+    of different clusters are. ``n`` counts values.
 
     Parameters
     ----------
     strata : T arrays of shape (n_t,) with numbers from 0 to 1; empty ones are left out
     clusters : T arrays of shape (n_t,) with labels
     """
-    arrays = [_finite(values) for values in strata]
+    arrays = [_require_finite(values) for values in strata]
     if clusters is None:
         sums = [(values, np.ones(len(values))) for values in arrays if len(values)]
     else:
         both = zip(arrays, clusters, strict=True)
-        sums = [_clusters(values, own, 1.0) for values, own in both if len(values)]
+        sums = [_sum_clusters(values, own, 1.0) for values, own in both if len(values)]
     if not sums:
-        return NOTHING
-    return msgspec.structs.replace(_interval(sums, SHARE), n=sum(map(len, arrays)))
+        return NO_INTERVAL
+    return msgspec.structs.replace(_interval_of_strata(sums, SHARE), n=sum(map(len, arrays)))
 
 
-def mean_of_clusters(mean: float, scatter: Scatter, items: int) -> Interval:
-    """`clustered_mean` of scores from 0 to 1, of their ``mean`` and how the clusters of ``items`` scatter."""
+def interval_of_clusters(mean: float, scatter: Scatter, items: int) -> Interval:
+    """Return the interval of a clustered ``mean`` of scores from 0 to 1, given how the clusters of ``items``
+    scatter."""
     low, high = mean_bounds(min(max(mean, 0.0), 1.0), [scatter])
     return Interval(mean, low, high, items)
 
 
-def wilson(k: int, n: int) -> Interval:
-    """Share k/n of independent yes-or-no units, with its score interval (Wilson 1927).
+def wilson_interval(k: int, n: int) -> Interval:
+    """Return the share k/n of independent yes-or-no units, with its score interval (Wilson 1927).
 
-    Exact at both ends: ``low`` is 0 at k = 0 and ``high`` is 1 at k = n, where the normal
-    interval would have no width. Without units there is neither share nor interval.
+    Exact at both ends: ``low`` is 0 at k = 0 and ``high`` is 1 at k = n, where the normal interval would
+    have no width. Without units there is neither share nor interval.
     """
     if not 0 <= k <= n:
         raise ValueError(f"k must lie in 0 … n; got k={k}, n={n}")
     if n == 0:
-        return NOTHING
+        return NO_INTERVAL
     share = k / n
     scale = 1 + _Z**2 / n
     centre = (share + _Z**2 / (2 * n)) / scale
@@ -299,40 +304,40 @@ def wilson(k: int, n: int) -> Interval:
     return Interval(share, low, high, n)
 
 
-def share_of_items(right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
-    """How many of the items are right; Wilson's interval where no two are in one cluster."""
+def share_with_interval(right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
+    """Return the share of items that are right; with Wilson's interval where no two are in one cluster."""
     if clusters is None or len(np.unique(clusters)) == len(right):
-        return wilson(sum(right), len(right))
-    found = clustered_mean(np.array(right, np.float64), clusters)
-    return msgspec.structs.replace(found, n=len(right))
+        return wilson_interval(sum(right), len(right))
+    interval = clustered_mean(np.array(right, np.float64), clusters)
+    return msgspec.structs.replace(interval, n=len(right))
 
 
-def _finite(values: ArrayLike) -> Floats:
+def _require_finite(values: ArrayLike) -> Floats:
     x = np.asarray(values, dtype=np.float64)
     if not np.isfinite(x).all():
         raise ValueError("values must be finite; leave out what has no score")
     return x
 
 
-def _interval(strata: Sequence[tuple[Floats, Floats]], scale: Scale) -> Interval:
-    """Of strata as the sums and sizes of their clusters."""
+def _interval_of_strata(strata: Sequence[tuple[Floats, Floats]], scale: Scale) -> Interval:
+    """Return the interval over strata, given as the sums and sizes of their clusters."""
     means = [float(sums.sum() / sizes.sum()) for sums, sizes in strata]
     mean = sum(means) / len(means)
-    share = scale.shares(mean)
+    share = scale.to_shares(mean)
     if not -_ROUNDING <= share <= 1 + _ROUNDING:
         raise ValueError(f"a mean of {mean:g} lies outside the scale, {scale.least:g} to {scale.most:g}")
     scatter = []
-    for (sums, sizes), own in zip(strata, means, strict=True):
-        distances = (sums - own * sizes) * len(sums) / sizes.sum() / scale.width
+    for (sums, sizes), stratum_mean in zip(strata, means, strict=True):
+        distances = (sums - stratum_mean * sizes) * len(sums) / sizes.sum() / scale.width
         scatter.append(Scatter(len(sums), float(distances @ distances)))
     low, high = mean_bounds(min(max(share, 0.0), 1.0), scatter)
     items = sum(stratum.items for stratum in scatter)
-    return Interval(mean=mean, low=scale.scores(low), high=scale.scores(high), n=items)
+    return Interval(mean=mean, low=scale.to_scores(low), high=scale.to_scores(high), n=items)
 
 
 # --- Tests that are valid at any look at a growing run, whenever one stops
 #
-# A p-value is valid once. Looked at ten times while items come, one of two equal students is ahead at 5% in a
+# A p-value is valid once. With ten looks while items arrive, one of two equal students is ahead at 5% in a
 # fifth of all runs. A normal mixture (Robbins 1970; as a sequence of intervals: Howard and others 2021) pays
 # for all looks at once: it may be looked at after every item, and is narrowest at the number of items that is
 # planned. ``python -m evidence.looks`` measures it.
@@ -340,51 +345,51 @@ def _interval(strata: Sequence[tuple[Floats, Floats]], scale: Scale) -> Interval
 # The mixture's variance, times the planned items, that makes the interval narrowest there: Howard and others
 # (2021), equation 3.7, ``−2 log α + log(1 − 2 log α)``.
 _TUNED = -2 * float(np.log(ALPHA)) + float(np.log(1 - 2 * np.log(ALPHA)))
-# Of the levels that intervals are made at: below it, quantiles of t with few degrees of freedom overflow.
+# The smallest level of intervals: below it, quantiles of t with few degrees of freedom overflow.
 _SMALLEST_TAIL = 1e-100
-# Standard errors up to which t has a quantile of the same tail in floating point.
+# The most standard errors at which t has a quantile of the same tail in floating point.
 _FARTHEST = 8.0
 _ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 class Looks(NamedTuple):
-    """The look that is being taken at a run: its ``number``, and the ``share`` of the planned items that have
-    scores. ``growing``: the run is at work or was interrupted, so this look will hardly be the last."""
+    """A look at a growing run: its ``number``, and the ``share`` of the planned items that have scores.
+    ``growing``: the run is at work or was interrupted, so more looks will follow."""
 
     number: int
     share: float
     growing: bool = False
 
     @property
-    def many(self) -> bool:
-        """Whether it is one of several, or will be."""
+    def is_repeated(self) -> bool:
+        """Check whether it is one of several looks, or will be."""
         return self.growing or self.number > 1
 
     @property
     def name(self) -> str:
-        """``third look``"""
+        """Return the name of the look, such as ``third look``."""
         number = self.number
         return f"{_ORDINALS[number - 1]} look" if number <= len(_ORDINALS) else f"look {number}"
 
 
-def joined(looks: Iterable[Looks | None]) -> Looks | None:
-    """Return the look at two runs that are held against each other: as many as at the one looked at most, and
-    as early as in the one that has least. None: only one look was taken at either."""
-    several = [one for one in looks if one is not None and one.many]
-    if not several:
+def combine_looks(looks: Iterable[Looks | None]) -> Looks | None:
+    """Combine the looks at runs that are compared: as many as at the run looked at most, as early as in the
+    one with the least. None: neither was looked at repeatedly."""
+    repeated = [look for look in looks if look is not None and look.is_repeated]
+    if not repeated:
         return None
     return Looks(
-        max(one.number for one in several),
-        min(one.share for one in several),
-        any(one.growing for one in several),
+        max(look.number for look in repeated),
+        min(look.share for look in repeated),
+        any(look.growing for look in repeated),
     )
 
 
-def p_at_any_look(p: float, looks: Looks | None) -> float:
-    """Return the p-value that holds at any look, for one that holds once: 1/E with the mixture's
-    ``E = exp(z² r / (2 (1 + r))) / √(1 + r)``, z the normal quantile of p and r the share of the planned
-    items, times what makes the sequence narrowest at all of them. One look: p itself."""
-    if looks is None or not looks.many:
+def p_value_at_any_look(p: float, looks: Looks | None) -> float:
+    """Convert a p-value that holds once to one that holds at any look: 1/E with the mixture's ``E = exp(z² r
+    / (2 (1 + r))) / √(1 + r)``, z the normal quantile of p and r the share of the planned items, times
+    what makes the sequence narrowest at all of them. With one look, p itself."""
+    if looks is None or not looks.is_repeated:
         return p
     r = _TUNED * looks.share
     z = -float(ndtri_exp(np.log(max(p, 1e-300) / 2)))
@@ -392,19 +397,21 @@ def p_at_any_look(p: float, looks: Looks | None) -> float:
 
 
 def alpha_at_any_look(alpha: float, looks: Looks | None) -> float:
-    """Return the one-sided level of a single test that holds at any look at ``alpha``: `p_at_any_look`
+    """Return the one-sided level of a single test that holds at any look at ``alpha``: `p_value_at_any_look`
     inverted."""
-    if looks is None or not looks.many:
+    if looks is None or not looks.is_repeated:
         return alpha
     return float(ndtr(-_mixture_quantile(2 * alpha, looks.share)))
 
 
-def detectable_at_any_look(least: float, looks: Looks, *, power: float, family: int) -> float:
-    """Return the true difference that is found with this power at any look, for the ``least`` one that a test
-    that holds once finds so: it takes the mixture's quantile in place of the normal one, both at 5 % shared
-    out evenly among the ``family``."""
-    alpha, more = ALPHA / family, float(ndtri(power))
-    stretch = (_mixture_quantile(alpha, looks.share) + more) / (float(-ndtri(alpha / 2)) + more)
+def detectable_gap_at_any_look(least: float, looks: Looks, *, power: float, family: int) -> float:
+    """Return the true difference that is detected with this power at any look, from the ``least`` one that a
+    single test detects: the mixture's quantile replaces the normal one, both at 5 % shared among the
+    ``family``."""
+    alpha, power_quantile = ALPHA / family, float(ndtri(power))
+    stretch = (_mixture_quantile(alpha, looks.share) + power_quantile) / (
+        float(-ndtri(alpha / 2)) + power_quantile
+    )
     return min(least * stretch, 1.0)
 
 
@@ -414,19 +421,21 @@ def _mixture_quantile(alpha: float, share: float) -> float:
 
 
 def bounds_at_level(
-    middle: float, bounds: Bounds, degrees: float, alpha: float, looks: Looks | None = None
+    difference: float, bounds: Bounds, degrees: float, alpha: float, looks: Looks | None = None
 ) -> Bounds:
     """Return the interval of a difference at confidence 1 − ``alpha``, from its 95% interval with these
-    ``degrees`` of freedom: both arms by the ratio of the quantiles, within −1 and 1. ``looks``: so that it
-    holds at all looks at a run that grows."""
-    wider = _two_sided_quantile(degrees, alpha, looks) / _two_sided_quantile(degrees, ALPHA)
-    low, high = (middle + (bound - middle) * wider if bound != middle else bound for bound in bounds)
+    ``degrees`` of freedom: both arms scaled by the ratio of quantiles, within −1 and 1. ``looks``: so that
+    it holds at all looks at a growing run."""
+    ratio = _two_sided_quantile(degrees, alpha, looks) / _two_sided_quantile(degrees, ALPHA)
+    low, high = (
+        difference + (bound - difference) * ratio if bound != difference else bound for bound in bounds
+    )
     return Bounds(max(low, -1.0), min(high, 1.0))
 
 
 def _two_sided_quantile(degrees: float, alpha: float, looks: Looks | None = None) -> float:
-    """Student's t, or the mixture's quantile with the tail of t."""
-    if looks is None or not looks.many:
+    """Return the quantile of Student's t, or with repeated looks the mixture's with the tail of t."""
+    if looks is None or not looks.is_repeated:
         return -float(stdtrit(degrees, max(alpha, _SMALLEST_TAIL) / 2))
     most = _mixture_quantile(max(alpha, _SMALLEST_TAIL), looks.share)
     near = min(most, _FARTHEST)

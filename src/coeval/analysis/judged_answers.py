@@ -52,7 +52,7 @@ class JudgedAnswer(msgspec.Struct, frozen=True):
     comparisons: tuple[Preference, ...] = ()
 
 
-class Answers(NamedTuple):
+class ChosenAnswers(NamedTuple):
     """The chosen answers, of ``found`` that fit the choice but for its ``most``."""
 
     answers: tuple[JudgedAnswer, ...]
@@ -66,11 +66,11 @@ class _AnswerRow(NamedTuple):
     disagreement: float | None
 
 
-def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
-    score_answers(reader)
-    chosen = reader.rows(*_query(choice))
+def read_chosen_answers(reader: RunReader, choice: AnswerChoice) -> ChosenAnswers:
+    make_answer_score_table(reader)
+    chosen = reader.rows(*_choice_query(choice))
     rows = [_AnswerRow(*row[:4]) for row in chosen]
-    texts = _Texts(reader, rows)
+    texts = _ChosenRecords(reader, rows)
     answers = tuple(
         JudgedAnswer(
             texts.items[row.item],
@@ -82,7 +82,7 @@ def choose_answers(reader: RunReader, choice: AnswerChoice) -> Answers:
         )
         for row in rows
     )
-    return Answers(answers, chosen[0][4] if chosen else 0)
+    return ChosenAnswers(answers, chosen[0][4] if chosen else 0)
 
 
 _TABLE = """
@@ -96,7 +96,7 @@ FROM (
 """
 
 
-def score_answers(reader: RunReader) -> None:
+def make_answer_score_table(reader: RunReader) -> None:
     """Make ``answer_score``: of each answer that has any score (``item``, ``model``, ``sample``) the sum of
     its scores and that of their shares in it, and the mean; NULL where it lacks a factor that is weighed."""
     grid = read_grid_with_removed(reader)
@@ -141,7 +141,7 @@ _ORDER: dict[Order, str] = {
 }
 
 
-def _query(choice: AnswerChoice) -> tuple[str, list[object]]:
+def _choice_query(choice: AnswerChoice) -> tuple[str, list[object]]:
     conditions: list[str] = []
     values: list[object] = []
     for column, names in (("task", choice.tasks), ("model", choice.students)):
@@ -162,22 +162,22 @@ def _query(choice: AnswerChoice) -> tuple[str, list[object]]:
     return (f"{sql} LIMIT {choice.most:d}" if choice.most is not None else sql), values
 
 
-class _Texts:
+class _ChosenRecords:
     """The whole records of the chosen rows, read from a run's files of whichever layout."""
 
     def __init__(self, reader: RunReader, rows: Sequence[_AnswerRow]) -> None:
         answered = frozenset(row.answer for row in rows if row.answer is not None)
         self.items = {
-            item.id: item for item in reader.records(Datapoint, frozenset(row.item for row in rows))
+            item.id: item for item in reader.read_records(Datapoint, frozenset(row.item for row in rows))
         }
-        self.answers = {answer.id: answer for answer in reader.records(Response, answered)}
+        self.answers = {answer.id: answer for answer in reader.read_records(Response, answered)}
         left_out = {(each.task, each.name) for each in reader.left_out if each.kind == "judge"}
         judgments: defaultdict[str, list[Evaluation]] = defaultdict(list)
-        for judgment in reader.records(Evaluation, answered):
+        for judgment in reader.read_records(Evaluation, answered):
             if (judgment.task_id, judgment.judge_model_id) not in left_out:
                 judgments[judgment.response_id].append(judgment)
         self.comparisons: defaultdict[str, list[Preference]] = defaultdict(list)
-        for compared in reader.records(Preference, frozenset(self.items)):
+        for compared in reader.read_records(Preference, frozenset(self.items)):
             if (compared.task_id, compared.judge_model_id) not in left_out:
                 first = response_id(compared.datapoint_id, compared.first_model_id)
                 self.comparisons[first].append(compared)

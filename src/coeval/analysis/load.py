@@ -10,18 +10,18 @@ A run folder of ``coeval`` and an output folder of ``eval-framework`` show (ids 
 ``labels``     of a run: one per (answer, label): answer, item, task, teacher, sample, model, attribute,
                expected, predicted (NULL: none of the labels), match; never among the scores
 
-Beside them, for whoever compares folders: ``contents`` (task, item, and hashes: ``content`` of what was
-asked, and of a run's items ``reference``, their reference answer, and ``made_for``, their attributes) and
-``methods`` (task, model, judge, method: a hash of how it judged).
+For comparisons of folders there are also ``contents`` (task, item, and hashes: ``content`` of the prompt,
+and of a run's items ``reference``, the reference answer, and ``made_for``, the attributes) and ``methods``
+(task, model, judge, method: a hash of how it judged).
 
 ``item`` is unique in a task, ``answer`` in a task and sample. ``sample`` is an INTEGER from 0. ``teacher``
 and ``attributes`` are NULL where a benchmark supplies the items, ``judge`` where rules score them.
 
-A run's scores are one for each factor that a good judgment was asked for: the metric is the factor, the
-value High 1, Medium ½, Low 0, NULL where it was not scored. Those of a benchmark are its own, one for each
-item and metric, in the metric's unit; ``weight`` is 1, but for metrics that are no plain mean of items.
-``failed``: there is no value, or its answer is no good one. Whether a record is good, and which of an id's
-lines counts, says `coeval.core.records`.
+A run has a score for each factor that a good judgment was to score: the metric is the factor, the value
+High 1, Medium ½, Low 0, NULL where it was not scored. A benchmark has its own scores, one for each item
+and metric, in the metric's unit; ``weight`` is 1, except for metrics that are no plain mean of items.
+``failed``: there is no value, or its answer is not good. `coeval.core.records` says whether a record is
+good, and which of an id's lines counts.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, li
 from coeval.store.rundir import RECORD_FILES, RunDir
 
 
-def load(folder: str | Path, planned: Planned | None = None) -> Reader:
-    """The reader of a folder; ``planned``: of a run, what counts of it.
+def open_reader(folder: str | Path, planned: Planned | None = None) -> Reader:
+    """Open the reader of a folder. ``planned``: which records of a run count.
 
     Raises UsageError: the folder is none of ours; StoreError: a file cannot be read at all.
     """
@@ -48,22 +48,20 @@ def load(folder: str | Path, planned: Planned | None = None) -> Reader:
 
 
 def is_readable(folder: Path) -> bool:
-    """Whether a folder is a run, or holds results of ``eval-framework``."""
+    """Check whether a folder is a run, or holds results of ``eval-framework``."""
     return RunDir(folder).is_run() or bool(list_output_tasks(folder))
 
 
-def need_run(folder: Path, what: str) -> RunDir:
-    """Return the run in a folder that `is_readable`.
-
-    Raises UsageError: it holds results of ``eval-framework``, which have no ``what``.
-    """
+def require_run_for(folder: Path, what: str) -> RunDir:
+    """Return the run in a folder that `is_readable`. Raises UsageError: it holds results of
+    ``eval-framework``, which have no ``what``."""
     if not RunDir(folder).is_run():
         raise UsageError(f"{folder} holds results of eval-framework, which have no {what}")
     return RunDir(folder)
 
 
-def record_files(folder: Path) -> list[Path]:
-    """The files from which all that `load` shows of a folder follows, whether or not they are there."""
+def list_record_files(folder: Path) -> list[Path]:
+    """List the files from which everything that `open_reader` shows of a folder follows, existing or not."""
     run = RunDir(folder)
     if run.is_run():
         return [
@@ -77,7 +75,7 @@ def record_files(folder: Path) -> list[Path]:
     return files
 
 
-def writer_of(folder: Path) -> int | None:
-    """The process that is at work in a folder, if any is."""
-    places = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
-    return next((pid for place in places if (pid := RunDir(place).writer()) is not None), None)
+def find_writer_pid(folder: Path) -> int | None:
+    """Return the id of the process that is writing to a folder, if any."""
+    folders = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
+    return next((pid for path in folders if (pid := RunDir(path).writer()) is not None), None)

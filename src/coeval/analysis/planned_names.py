@@ -1,5 +1,5 @@
-"""What of a run's records counts: what its configuration names, and what it took over from another run.
-The rest stays on disk and is marked, or left out of the means, where results are shown."""
+"""Which of a run's records count: those its configuration names, and those inherited from another run. Other
+records stay on disk; results mark them, or leave them out of means."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ NameKind: TypeAlias = Literal["teacher", "student", "judge", "factor", "label"]
 
 
 class PlannedTask(msgspec.Struct, frozen=True):
-    """Whose items and judgments of a task count, by which factors, and what is compared as a label.
+    """Whose items and judgments of a task count, by which factors, and which labels are compared.
 
-    Of each teacher ``total`` items are planned (None: all there are): by the number that ends the ids
-    of what a model wrote, or, of those who ``supply`` items, the first ones on record.
+    ``total`` items of each teacher are planned (None: all there are): by the number that ends the ids of
+    what a model wrote, or, for teachers who ``supply`` items, the first ones on record.
 
-    ``scales`` are those of the judged factors, by factor; ``checks`` the factors that a check scores (None:
-    those that one has scored on record); ``weights``, by factor, what each counts in an item's score, 1
-    where nothing is said. Where the task ``compares`` answers, no score of a judge is planned.
+    ``scales`` are those of the judged factors; ``checks`` the factors that a check scores (None: those
+    that a check has scored on record); ``weights``: what each factor counts in an item's score, 1 by
+    default. Where the task ``compares`` answers, no score of a judge is planned.
     """
 
     teachers: Names
@@ -41,12 +41,12 @@ class PlannedTask(msgspec.Struct, frozen=True):
     weights: dict[str, float] = {}
     compares: bool = False
 
-    def names(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
-        names: Names = getattr(self, f"{kind}s")
-        return names
+    def names_of(self, kind: Literal["teacher", "judge", "factor", "label"]) -> Names:
+        names_of: Names = getattr(self, f"{kind}s")
+        return names_of
 
-    def holds(self, teacher: str, item: str, place: int) -> bool:
-        """Whether an item counts; ``place``: which of its teacher's items on record it is, from 1."""
+    def counts_item(self, teacher: str, item: str, place: int) -> bool:
+        """Check whether an item counts. ``place``: which of its teacher's items on record it is, from 1."""
         if self.teachers is not None and teacher not in self.teachers:
             return False
         if teacher not in self.supply:
@@ -55,11 +55,13 @@ class PlannedTask(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """The names of a configuration, tasks by name. ``families``: by model, what tells its family: the name of
-    one, or else the model's own at its host; ``simulated``: the models that are; ``labels``: by model, what
-    pictures call it; ``samples``: by student of the file, how many answers it gives to an item;
-    ``own_tasks``: by student, its tasks, where it is to do some only; ``requested``: the names of a
-    model, its host's among them."""
+    """The names that a configuration plans, with its tasks by name.
+
+    ``families``: each model's family, or else its own name at its host; ``simulated``: the models that
+    are; ``labels``: what pictures call each model; ``samples``: how many answers each student of the file
+    gives to an item; ``own_tasks``: the tasks of students that do some only; ``requested``: a model's
+    names, including its host's.
+    """
 
     students: Names
     tasks: dict[str, PlannedTask]
@@ -70,15 +72,15 @@ class Planned(msgspec.Struct, frozen=True):
     own_tasks: dict[str, frozenset[str]] = {}
     requested: dict[str, tuple[str, ...]] = {}
 
-    def does(self, student: str, task: str) -> bool:
-        """Whether a student is to do a task: what it is not to do, it does not lack."""
+    def is_assigned(self, student: str, task: str) -> bool:
+        """Check whether a student is to do a task; what it is not assigned is never missing."""
         return student not in self.own_tasks or task in self.own_tasks[student]
 
     def counts(self, task: str, kind: NameKind, name: str) -> bool:
-        """Whether somebody or something of a task counts in tables and measures."""
+        """Check whether a name of a task counts in tables and measures."""
         if task not in self.tasks:
             return False
-        names = self.students if kind == "student" else self.tasks[task].names(kind)
+        names = self.students if kind == "student" else self.tasks[task].names_of(kind)
         return names is None or name in names
 
 
@@ -93,10 +95,10 @@ Removed: TypeAlias = tuple[Literal["student", "task", "label"], ...]
 """Which of a figure's names the run's configuration no longer holds; empty for what is planned."""
 
 
-def removed_names(
+def find_removed_names(
     planned: Planned | None, student: str, task: str | None = None, label: str | None = None
 ) -> Removed:
-    """Of these names; ``planned`` None: all that is on record counts."""
+    """Return which of these names the configuration has lost; with ``planned`` None, none."""
     if planned is None:
         return ()
     removed: list[Literal["student", "task", "label"]] = []
@@ -112,15 +114,16 @@ def removed_names(
 
 
 class LeftOut(msgspec.Struct, frozen=True):
-    """Somebody or something on record in a planned task that the plan no longer holds: not in any mean."""
+    """A name on record in a planned task that the plan no longer has; excluded from every mean."""
 
     kind: Kind
     task: str
     name: str
 
 
-class BeyondTotal(msgspec.Struct, frozen=True):
-    """How many good items of planned teachers a task has beyond its ``sampling.total``: not in any mean."""
+class ItemsBeyondTotal(msgspec.Struct, frozen=True):
+    """How many good items of planned teachers a task has beyond its ``sampling.total``; excluded from every
+    mean."""
 
     task: str
     items: int

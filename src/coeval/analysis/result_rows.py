@@ -10,14 +10,14 @@ from coeval.analysis.measures.pair_measures import PairMeasures
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.people.people_measures import PeopleMeasures
-from coeval.analysis.planned_names import Planned, removed_names
+from coeval.analysis.planned_names import Planned, find_removed_names
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.core.html_table import MeasureRow
 
 
 def student_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
     """Return overall scores (``task`` None), then those of each task by name; each best first, ties by name.
-    Students of the plan without an answer stand there too; what is removed stands last."""
+    Planned students without an answer are included; removed ones come last."""
     removed = {} if measures.removed is None else measures.removed.students
     expected = (planned and planned.students) or frozenset()
     if not any(one.counts_by_task for one in (*measures.students.values(), *removed.values())):
@@ -27,58 +27,60 @@ def student_rows(measures: RunMeasures, planned: Planned | None) -> tuple[Measur
         if one.counts_by_task or name in expected:  # else its answers are to no item that is there
             rows.append(_student_row(planned, name, one, None))
         for task in one.counts_by_task or ():
-            gone = planned is not None and task not in planned.tasks
-            rows.append(_student_row(planned, name, removed.get(name, one) if gone else one, task))
-    return tuple(sorted(rows, key=_student_rank))
+            is_removed = planned is not None and task not in planned.tasks
+            rows.append(_student_row(planned, name, removed.get(name, one) if is_removed else one, task))
+    return tuple(sorted(rows, key=_student_sort_key))
 
 
-def _student_row(planned: Planned | None, name: str, one: StudentMeasures, task: str | None) -> MeasureRow:
-    names = {"student": name, "task": task, "removed": removed_names(planned, name, task)}
-    row = measure_row(names, one, task)
-    return row if task is None else MeasureRow(row, samples=one.samples, partial=False)
+def _student_row(
+    planned: Planned | None, name: str, measures: StudentMeasures, task: str | None
+) -> MeasureRow:
+    names = {"student": name, "task": task, "removed": find_removed_names(planned, name, task)}
+    row = measure_row(names, measures, task)
+    return row if task is None else MeasureRow(row, samples=measures.samples, partial=False)
 
 
 def label_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureRow, ...]:
-    """Return accuracies by task, label and student, best first by `Ranking`; what is removed stands last."""
+    """Return accuracies by task, label and student, best first by `Ranking`; removed ones come last."""
     removed: Labels = {} if measures.removed is None else measures.removed.labels
     rows = []
     for labels in (measures.labels, removed):
         for task, attributes in labels.items():
-            for attribute, found in attributes.items():
-                for student in found.order:
-                    one = found.students[student]
-                    if one.accuracy.n or one.failed:
-                        gone = removed_names(planned, student, task, attribute)
+            for attribute, label_measures in attributes.items():
+                for student in label_measures.order:
+                    label_student = label_measures.students[student]
+                    if label_student.accuracy.n or label_student.failed:
+                        gone = find_removed_names(planned, student, task, attribute)
                         names = {"task": task, "attribute": attribute, "student": student, "removed": gone}
-                        rows.append(measure_row(names, one))
+                        rows.append(measure_row(names, label_student))
     return tuple(sorted(rows, key=lambda row: (bool(row.removed), row.task, row.attribute)))
 
 
-def pair_rows(found: PairMeasures | None) -> tuple[MeasureRow, ...]:
-    """Return the strongest student first."""
-    students = found.students.items() if found is not None else ()
-    return tuple(measure_row({"student": name}, one) for name, one in students)
+def pair_rows(pairs: PairMeasures | None) -> tuple[MeasureRow, ...]:
+    """Return students by comparisons of pairs, the strongest first."""
+    students = pairs.students.items() if pairs is not None else ()
+    return tuple(measure_row({"student": name}, student) for name, student in students)
 
 
-def people_rows(found: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
-    """Score students on both scales, best first by people."""
-    scale = None if found is None else found.whole
-    if found is None or scale is None:
+def people_rows(people: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
+    """Return students' scores on both scales, judges' and people's, best first by people."""
+    scale = None if people is None else people.whole
+    if people is None or scale is None:
         return ()
-    rows = [measure_row({"student": name, "scale": found.of}, one) for name, one in scale.students.items()]
+    rows = [measure_row({"student": name, "scale": people.of}, one) for name, one in scale.students.items()]
     return tuple(sorted(rows, key=lambda row: (row.people is None, -(row.people or 0.0), row.student)))
 
 
 def sample_rows(samples: Mapping[tuple[str, str, str], FactorSamples] | None) -> Iterator[MeasureRow]:
-    """Return results by task, factor and student; ``factor`` None: of whole answers."""
-    for (student, task, factor), one in (samples or {}).items():
+    """Yield results of repeated answers by task, factor and student; ``factor`` None: of whole answers."""
+    for (student, task, factor), measures in (samples or {}).items():
         whole = factor == WHOLE
-        yield measure_row({"student": student, "task": task, "factor": None if whole else factor}, one)
+        yield measure_row({"student": student, "task": task, "factor": None if whole else factor}, measures)
 
 
-def _student_rank(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, float, str]:
-    """By task, then best first, unscored students last, ties by name; who is to do some tasks only after
-    those who do all, what is removed after the rest."""
+def _student_sort_key(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, float, str]:
+    """Order rows by task, then best first: unscored students last, ties by name; students of some tasks only
+    after those of all, removed ones after the rest."""
     return (
         row.task is not None,
         "task" in row.removed,

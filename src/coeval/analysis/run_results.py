@@ -14,8 +14,8 @@ from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
     cut_off_sentence,
+    cut_off_warning,
     empty_answers_sentence,
-    warning_of_cut_off,
 )
 from coeval.core.figures import format_points
 from coeval.core.html_table import (
@@ -77,7 +77,7 @@ class Bill(msgspec.Struct, frozen=True):
         return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
 
 
-def perhaps_billed(costs: Iterable[ModelCost]) -> Iterator[str]:
+def uncertain_cost_sentences(costs: Iterable[ModelCost]) -> Iterator[str]:
     """What requests may have cost of which nobody knows whether they were billed; nothing without these."""
     if usd := sum(cost.perhaps_usd for cost in costs):
         yield (
@@ -86,7 +86,7 @@ def perhaps_billed(costs: Iterable[ModelCost]) -> Iterator[str]:
         )
 
 
-def model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
+def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
     """The models of a ``usage.json`` that were asked, dearest first, ties by name; none where there is no
     file. Where nobody is ``at_work``, what was set aside for requests may have been billed.
 
@@ -109,7 +109,7 @@ def model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
     return tuple(sorted(costs, key=lambda cost: (-(cost.cost_usd or 0.0), cost.model)))
 
 
-def bill(costs: Sequence[ModelCost]) -> Bill:
+def sum_costs(costs: Sequence[ModelCost]) -> Bill:
     """The sum of costs."""
     known = [cost for cost in costs if cost.cost_usd]
     sources = (cost.priced_by.partition(":")[0] for cost in known if cost.priced_by is not None)
@@ -157,24 +157,24 @@ class MetricScore:
     not_measured: str = ""
 
 
-def answer_warnings(scores: Sequence[MeasureRow]) -> Iterator[str]:
+def answer_warning_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """What speaks against trusting the scores: missing ones, answers cut off or empty."""
     yield from missing_sentences(scores)
     overall = [score for score in scores if score.task is None]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
-    for said in (warning_of_cut_off(_cut_off(scores)), empty_answers_sentence(empty, "of")):
+    for said in (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")):
         if said:
             yield said
 
 
-def answer_notes(scores: Sequence[MeasureRow]) -> Iterator[str]:
+def answer_note_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """What to know of the answers: of some tasks only, cut off."""
-    for said in (unequally_covered_sentence(scores), cut_off_sentence(_cut_off(scores), "of")):
+    for said in (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of")):
         if said:
             yield said
 
 
-def _cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
+def _count_cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
     return [
         CutOffAnswers(score.student, score.truncated, score.answers, score.truncated_by_window)
         for score in scores
@@ -182,17 +182,17 @@ def _cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
     ]
 
 
-class Bounded(NamedTuple):
+class BoundedScore(NamedTuple):
     """A student's mean with all that failed or is missing at 0, and at 1."""
 
     name: str
     least: float
     most: float
 
-    def may_fall_behind(self, other: Bounded) -> bool:
+    def may_fall_behind(self, other: BoundedScore) -> bool:
         """Whether what is missing might turn their order, and moves more than what is shown hides."""
         widest = max(one.most - one.least for one in (self, other))
-        return other.most > self.least and widest >= _SHOWN
+        return other.most > self.least and widest >= _SMALLEST_CHANGE
 
     @property
     def placed(self) -> str:
@@ -204,20 +204,20 @@ class Bounded(NamedTuple):
 def missing_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Whose order depends on scores that failed or are missing; ``scores``: best first."""
     order = [
-        Bounded(score.student, score.least, score.most)
+        BoundedScore(score.student, score.least, score.most)
         for score in scores
         if score.task is None and not score.removed and not score.partial
         if score.least is not None and score.most is not None
     ]
-    return order_on_missing(order, "who leads", "scores", "0 or 100")
+    return order_change_sentences(order, "who leads", "scores", "0 or 100")
 
 
-def missing_label_sentences(place: str, students: Iterable[Bounded]) -> Iterator[str]:
+def missing_label_sentences(place: str, students: Iterable[BoundedScore]) -> Iterator[str]:
     """Likewise of answers to a label of a task, as ``quiz (colour)``; ``students``: best first."""
-    return order_on_missing(list(students), f"who leads in {place}", "answers", "wrong or right")
+    return order_change_sentences(list(students), f"who leads in {place}", "answers", "wrong or right")
 
 
-def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) -> Iterator[str]:
+def order_change_sentences(order: Sequence[BoundedScore], lead: str, what: str, ends: str) -> Iterator[str]:
     """What no interval knows of: the leader and those who might lead, then all others whose places depend on
     what is missing."""
     if not order:
@@ -225,21 +225,21 @@ def order_on_missing(order: Sequence[Bounded], lead: str, what: str, ends: str) 
     leader, *others = order
     reported = f"Failed or missing {what} could change {{}}: counted as {ends}, they put {{}}."
     if leading := [one for one in others if leader.may_fall_behind(one)]:
-        yield reported.format(lead, _placed((leader, *leading)))
+        yield reported.format(lead, _format_bounds((leader, *leading)))
     pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
     rest = [one for one in others if any(one in pair for pair in pairs)]
     if set(rest) - set(leading):  # else all whose places are open are named already
         names = f"the order of {join_names((one.name for one in rest), _MOST_NAMED)}"
-        yield f"They could also change {names}." if leading else reported.format(names, _placed(rest))
+        yield f"They could also change {names}." if leading else reported.format(names, _format_bounds(rest))
 
 
 # Of a score: what moves it by less than a point is lost in every interval.
-_SHOWN = 0.01
+_SMALLEST_CHANGE = 0.01
 # In a sentence; tables show the others.
 _MOST_NAMED, _MOST_PLACED = 4, 2
 
 
-def _placed(students: Sequence[Bounded]) -> str:
+def _format_bounds(students: Sequence[BoundedScore]) -> str:
     texts = [one.placed for one in students[:_MOST_PLACED]]
     return " and ".join(texts) + ("; others could move too" if len(students) > len(texts) else "")
 

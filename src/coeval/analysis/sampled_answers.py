@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from coeval.analysis.intervals import Floats, clustered_error, mean_over_strata
+from coeval.analysis.intervals import Floats, clustered_standard_error, mean_over_strata
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, read_grid_with_removed
 from coeval.analysis.measures.value_grid import read_label_grid
@@ -52,9 +52,9 @@ class FactorSamples(Entity, frozen=True):
     pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
 
 
-def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
+def measure_samples(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
     """Results by student, task and factor, whole answers first; None without several answers."""
-    if not reader.sampled:
+    if not reader.has_samples:
         return None
     grid = read_grid_with_removed(reader)
     labels = read_label_grid(reader, grid)
@@ -62,8 +62,8 @@ def sample_measures(reader: RunReader) -> dict[tuple[str, str, str], FactorSampl
         (student, grid.tasks[rows.task], rows.factor or WHOLE): one
         for place, student in enumerate(grid.students)
         if student in grid.samples
-        for rows in (*_scored_answers(grid, place), *_labelled_answers(labels, place))
-        if (one := _measured(rows, student, grid)) is not None
+        for rows in (*_read_scored_answers(grid, place), *_read_labelled_answers(labels, place))
+        if (one := _measure_answers(rows, student, grid)) is not None
     }
     order = sorted(found, key=lambda key: (key[1], key[2] != WHOLE, key[2], key[0]))
     return {key: found[key] for key in order} or None
@@ -80,7 +80,7 @@ class _Answers(NamedTuple):
     passes: bool
 
 
-def _scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
+def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
     for place in range(len(grid.tasks)):
         mine = grid.select_rows((grid.student == student) & (grid.task == place))
         answers, first, at = np.unique(mine.answer, return_index=True, return_inverse=True)
@@ -99,7 +99,7 @@ def _scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
             yield _Answers(place, name, rows.item, sums.total / sums.units, passes)
 
 
-def _labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
+def _read_labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
     mine = labels.select_rows(labels.student == student)
     for place in range(len(labels.tasks)):
         for factor, name in enumerate(labels.factors):
@@ -108,7 +108,7 @@ def _labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
                 yield _Answers(place, name, rows.item, rows.checked, passes=True)
 
 
-def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples | None:
+def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples | None:
     """None where no answer has a score."""
     there = np.isfinite(answers.score)
     score = answers.score[there]
@@ -130,14 +130,14 @@ def _measured(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
     for k in (*doubled, samples) if answers.passes else ():
         if (enough := n >= k).any():
-            pass_rates[str(k)] = mean(pass_at(n, passed, halves, k), enough)
-            all_rates[str(k)] = mean(pass_all(n, passed, halves, k), enough)
+            pass_rates[str(k)] = mean(estimate_pass_at(n, passed, halves, k), enough)
+            all_rates[str(k)] = mean(estimate_pass_all(n, passed, halves, k), enough)
     means, several = total / n, n > 1
     within = (squares - total * means)[several] / (n[several] - 1)
     return FactorSamples(
         mean=mean(means, n > 0),
         samples=samples,
-        item_se=clustered_error(means, np.arange(len(means)) if clusters is None else clusters),
+        item_se=clustered_standard_error(means, np.arange(len(means)) if clusters is None else clusters),
         sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
         pass_at=list(pass_rates.values())[-1] if pass_rates else None,
         pass_all=list(all_rates.values())[-1] if all_rates else None,
@@ -158,13 +158,13 @@ def _is_binary(grid: ScoreGrid, task: int, factor: str) -> bool:
     return factor in (plan.checks or ()) or (factor in plan.scales and len(plan.scales[factor].levels) == 2)
 
 
-def pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
+def estimate_pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
     """Estimate (unbiased) how often one of k answers passes, item by item: ``1 − C(n − c, k) / C(n, k)``;
     meaningless where n < k. ``halves``: answers that pass half of the time, as if a coin were thrown."""
-    return 1 - pass_all(n, n - passed - halves, halves, k)
+    return 1 - estimate_pass_all(n, n - passed - halves, halves, k)
 
 
-def pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
+def estimate_pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
     """Estimate (unbiased) how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves``
     as in `pass_at`."""
     drawn, every = np.arange(k)[:, None], np.zeros(len(n))

@@ -1,4 +1,4 @@
-"""What no score is of, in sentences: items that have labels alone, what failed, what was never scored."""
+"""Notes on what has no score: items that have labels alone, what failed, what was never scored."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from coeval.store.rundir import PAIRS
 
 
 def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str]:
-    """Say how many items no score is of, as their tasks have labels alone; nothing where all have.
+    """Say how many items have no score because their tasks have labels alone; say nothing where all have.
     ``labelled``: the tasks with labels."""
     counts = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
     items = dict(zip(grid.tasks, counts, strict=True))
@@ -22,30 +22,32 @@ def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str
         task: count for task, count in items.items() if count and task in labelled and task not in scored
     }
     if scored and alone:
-        here, left = sum(items[task] for task in scored), sum(alone.values())
+        own, other = sum(items[task] for task in scored), sum(alone.values())
         yield (
-            f"Scores are over {here:,} of {here + left:,} items; the other {left:,} ({join_names(alone)}) "
+            f"Scores are over {own:,} of {own + other:,} items; the other {other:,} ({join_names(alone)}) "
             "have labels, reported as accuracy."
         )
 
 
 def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
-    """Report that all failed; name the factors that all answers of a student lack, so that it has no score
-    in a task."""
+    """Say that everything failed, or which factors all answers of a student lack, so that it has no score in
+    a task."""
     if not grid.scored.any() and not reader.run.files(PAIRS):
-        [(known, *failed)] = reader.rows(_FAILURES)
+        [(scored_count, *failed)] = reader.rows(_FAILURES)
         lost = [pluralize(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]
-        if lost and not known:
+        if lost and not scored_count:
             yield f"No scores: {' and '.join(lost)} failed."
     counts, scored = grid.sum_scores().units > 0, grid.scored
-    for place, (task, design) in enumerate(zip(grid.tasks, grid.designs, strict=True)):
-        alike: dict[tuple[str, ...], list[str]] = {}
-        for at, student in enumerate(grid.students if design.weights else ()):
-            rows = (grid.task == place) & (grid.student == at) & scored
+    for task_code, (task, design) in enumerate(zip(grid.tasks, grid.designs, strict=True)):
+        students_by_missing: dict[tuple[str, ...], list[str]] = {}
+        for student_code, student in enumerate(grid.students if design.weights else ()):
+            rows = (grid.task == task_code) & (grid.student == student_code) & scored
             if rows.any() and not counts[rows].any():
-                found = {grid.factors[factor] for factor in np.unique(grid.factor[rows])}
-                alike.setdefault(tuple(sorted(design.factors - found)), []).append(student)
-        for lacking, students in alike.items():
+                scored_factors = {grid.factors[factor] for factor in np.unique(grid.factor[rows])}
+                students_by_missing.setdefault(tuple(sorted(design.factors - scored_factors)), []).append(
+                    student
+                )
+        for lacking, students in students_by_missing.items():
             yield (
                 f"{join_names(students)}: no score in {task}, because no answer is scored in "
                 f"{join_names(lacking) or 'every factor'}."

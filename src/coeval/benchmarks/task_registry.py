@@ -63,7 +63,6 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def responses(self) -> TaskOption | None:
-        """Return its option for existing answers, if any."""
         return next((option for option in self.options if option.fills == RESPONSES), None)
 
     def own_files(self, values: Mapping[str, Any]) -> dict[str, Path]:

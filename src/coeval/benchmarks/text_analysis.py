@@ -411,11 +411,9 @@ class Language:
         return tuple(name for name, is_present in present.items() if not is_present)
 
     def words(self, text: str) -> Iterator[str]:
-        """Yield the Treebank tokens lazily."""
         return (word for sentence in self.sentences(text) for word in treebank_words(sentence))
 
     def last_words(self, text: str, n: int) -> list[str]:
-        """Return the last ``n`` tokens, or fewer if there are no more."""
         words: list[str] = []
         for sentence in reversed(self.sentences(text)):
             words = [*treebank_words(sentence), *words]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypeAlias
 import duckdb
 
 from coeval import __version__
-from coeval.analysis.breakdown import By, breakdown
+from coeval.analysis.breakdown import By, break_down_scores
 from coeval.analysis.measures.pair_measures import (
     PlannedPair,
     compute_pair_measures,
@@ -138,7 +138,7 @@ class Export:
             raise UsageError(f"{self._reader.folder} has no scores yet")
         items = self._reader.items()
         for task, item in self._reader.rows("SELECT DISTINCT task, item FROM items ORDER BY ALL"):
-            if (detail := items.detail(item, task)) is None:
+            if (detail := items.read_item(item, task)) is None:
                 continue
             for answer in detail.answers:
                 yield AnswerOut(
@@ -228,7 +228,7 @@ def _parts(reader: Reader, judges: Mapping[tuple[str, str], tuple[str, ...]]) ->
 @_parts.register
 def _(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
     made_of: tuple[By, By] = ("factor", "judge")
-    for part in (part for by in made_of for part in breakdown(reader, by).scores):
+    for part in (part for by in made_of for part in break_down_scores(reader, by).scores):
         of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
         yield _share(part.task, f"{part.by} {part.part}", part.score, part, of)
 
@@ -294,7 +294,7 @@ def _recipe_texts(reader: Reader) -> dict[int, str]:
 @_recipe_texts.register
 def _(reader: RunReader) -> dict[int, str]:
     lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
-    return dict(reader.of_lines("evaluation", {"recipe": "VARCHAR"}, lines))
+    return dict(reader.query_lines("evaluation", {"recipe": "VARCHAR"}, lines))
 
 
 @singledispatch

@@ -93,11 +93,11 @@ async def run_phases(
         async with start_run(config, options, context) as start:
             for sentence in doubtful:
                 log.warning(sentence)
-            watcher.begin(start.run_session.board)
+            watcher.begin(start.run.board)
             with _record_cancellation(start):
                 plan, counts = await _settle_and_run(start, watcher)
             _summarise_run(start, plan, counts)
-            return start.run_session.summary
+            return start.run.summary
     except Draining as stopped:  # before there was anything to wait for
         return RunSummary(interrupted=True, begun=False, notes=[str(stopped)])
 
@@ -109,13 +109,13 @@ def _record_cancellation(start: StartedRun) -> Iterator[None]:
         yield
     except asyncio.CancelledError:
         start.meta.status = "interrupted"
-        start.run_session.folder.write_meta(start.meta)
+        start.run.folder.write_meta(start.meta)
         raise
 
 
 async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, PlanCount]:
     """Settle the blueprints, then run phases 3–5; return the plan and its counts."""
-    run_session = start.run_session
+    run = start.run
     setups = await _settle_blueprints(start)
     for setup in setups:
         for sentence in setup.describe_clipped_ranges():
@@ -123,51 +123,49 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
     if start.matches_preview:
         plan, counts = start.preview.plan, start.preview.plan_count
     else:
-        plan = _read_plan(run_session, run_session.options, setups)
+        plan = _read_plan(run, run.options, setups)
         counts = count_plan(plan)
-        refuse_changed_records(
-            counts, setups, run_folder(run_session.config), run_session.options.change_policy
-        )
+        refuse_changed_records(counts, setups, run_folder(run.config), run.options.change_policy)
     for phase in FLOWING:
         total = counts.total(phase)
         calls = Calls(total.calls, total.calls)
-        run_session.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
-    record_recipes(run_session.folder, setups)
-    if run_session.options.phase_barriers:
-        await _run_with_barriers(run_session, setups)
+        run.board.expect(phase, recorded=total.planned - total.owed, owed=total.owed, calls=calls)
+    record_recipes(run.folder, setups)
+    if run.options.phase_barriers:
+        await _run_with_barriers(run, setups)
     else:
-        regenerated_ids = None if run_session.session.batches is None else set[str]()
-        await _run_flow(run_session, plan, counts, FLOWING, regenerated_ids)
+        regenerated_ids = None if run.session.batches is None else set[str]()
+        await _run_flow(run, plan, counts, FLOWING, regenerated_ids)
     return plan, counts
 
 
-async def _run_with_barriers(run_session: RunSession, setups: list[TaskSetup]) -> None:
+async def _run_with_barriers(run: RunSession, setups: list[TaskSetup]) -> None:
     """Run phases 3–5 one after the other, each planned from the records of the one before.
 
     Records made from what this run has regenerated are outdated, whatever its `ChangePolicy`.
     """
     regenerated_ids: set[str] = set()
     for phase in FLOWING:
-        if not run_session.interrupted:
-            plan = _read_plan(run_session, run_session.options, setups, regenerated_ids)
-            await _run_flow(run_session, plan, count_plan(plan), (phase,), regenerated_ids)
+        if not run.interrupted:
+            plan = _read_plan(run, run.options, setups, regenerated_ids)
+            await _run_flow(run, plan, count_plan(plan), (phase,), regenerated_ids)
 
 
 async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
     """Run phases 1–2; return the setups of the tasks that can continue."""
-    run_session, blueprint = start.run_session, start.blueprint
-    works = list(blueprint.make_works(run_session.asking))
+    run, blueprint = start.run, start.blueprint
+    works = list(blueprint.make_works(run.asking))
     if works:
         _show_forecast(start)
-    proposals = await run_session.collect_proposals(works, blueprint.path)
+    proposals = await run.collect_proposals(works, blueprint.record_path)
     setups = []
-    for task in run_session.config.tasks:
-        settled = None if run_session.interrupted else blueprint.settle_task(task, proposals)
+    for task in run.config.tasks:
+        settled = None if run.interrupted else blueprint.settle_task(task, proposals)
         if settled is not None:
             documents = start.preview.supply.documents.get(task.name)
-            setups.append(build_setup(run_session.config, task, settled, documents))
+            setups.append(build_setup(run.config, task, settled, documents))
             missing = [work for work in works if work.task == task.name and work.key not in proposals]
-            run_session.summary.notes += _describe_missing_proposals(task.name, missing)
+            run.summary.notes += _describe_missing_proposals(task.name, missing)
         else:
             start.blocked_tasks.append(task)
     return setups
@@ -175,12 +173,12 @@ async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
 
 def _show_forecast(start: StartedRun) -> None:
     """Show the forecast on the board; calls of phases 3–5 are a range until phases 1–2 are done."""
-    run_session = start.run_session
-    foreseen = build_forecast(run_session.config, start.preview)
+    run = start.run
+    foreseen = build_forecast(run.config, start.preview)
     for phase in PHASES:
         planned, owed = foreseen.sum_phase_planned(phase), foreseen.sum_phase_owed(phase).high
         calls = foreseen.sum_phase_calls(phase)
-        run_session.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
+        run.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
 
 
 def _describe_missing_proposals(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
@@ -194,18 +192,13 @@ def _describe_missing_proposals(task: str, unheard: Sequence[ProposalWork]) -> I
 
 
 def _read_plan(
-    run_session: RunSession,
-    options: RunOptions,
-    setups: Sequence[TaskSetup],
-    regenerated_ids: Set[str] = frozenset(),
+    run: RunSession, options: RunOptions, setups: Sequence[TaskSetup], regenerated_ids: Set[str] = frozenset()
 ) -> Plan:
-    return build_plan(
-        run_session.config, options, setups, RunIndex().read(run_session.folder), regenerated_ids
-    )
+    return build_plan(run.config, options, setups, RunIndex().read(run.folder), regenerated_ids)
 
 
 async def _run_flow(
-    run_session: RunSession,
+    run: RunSession,
     plan: Plan,
     counts: PlanCount,
     phases: tuple[Phase, ...],
@@ -218,61 +211,58 @@ async def _run_flow(
     for (phase, _, name), count in counts.by_model.items():
         works[phase, model_of(name)] += count.owed
     for (phase, model), owed in works.items():
-        run_session.session.announce_works(phase, model, owed)
-    runner = CheckRunner(sandboxed=not run_session.options.allow_unsandboxed, home=run_session.home)
+        run.session.announce_works(phase, model, owed)
+    runner = CheckRunner(sandboxed=not run.options.allow_unsandboxed, home=run.home)
     async with aclosing(runner) as checks:
 
         def make_flow(open_slots: Sequence[int]) -> RunFlow:
-            flow = RunFlow(plan, open_slots, run_session.folder, run_session.asking, checks, phases)
+            flow = RunFlow(plan, open_slots, run.folder, run.asking, checks, phases)
             flow.missed_keys = missed_keys
             return flow
 
-        await _run_round(run_session, make_flow(counts.open_slots), regenerated_ids, missed_keys)
-        while await run_session.session.await_next_round():
-            plan.reread_records(run_session.folder, regenerated_ids or set())
-            await _run_round(
-                run_session, make_flow(count_plan(plan).open_slots), regenerated_ids, missed_keys
-            )
+        await _run_round(run, make_flow(counts.open_slots), regenerated_ids, missed_keys)
+        while await run.session.await_next_round():
+            plan.reread_records(run.folder, regenerated_ids or set())
+            await _run_round(run, make_flow(count_plan(plan).open_slots), regenerated_ids, missed_keys)
 
 
 async def _run_round(
-    run_session: RunSession, flow: RunFlow, regenerated_ids: set[str] | None, missed_keys: set[str]
+    run: RunSession, flow: RunFlow, regenerated_ids: set[str] | None, missed_keys: set[str]
 ) -> None:
     """Do the work that can be done now; add the keys of records that were not made to ``missed_keys``."""
-    async for done in run_session.carry_out(flow.iterate_works(), flow.path, flow.follow):
+    async for done in run.carry_out(flow.iterate_works(), flow.record_path, flow.make_followers):
         if done.pending:
             continue
         if done.record is None or not done.good:
             missed_keys.add(done.work.key)
-            for phase, records in flow.cut_off(done.work).items():
-                run_session.board.count_cut_off(phase, records)
+            for phase, records in flow.count_cut_off(done.work).items():
+                run.board.count_cut_off(phase, records)
             continue
         if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):
             continue  # nothing was to follow from it
-        replaces = regenerated_ids is not None and flow.is_replacement(
-            done.work, done.record, regenerated_ids
-        )
-        if not (replaces and run_session.options.phase_barriers):  # behind a barrier, it is counted again
+        work, record = done.work, done.record
+        replaces = regenerated_ids is not None and flow.is_replacement(work, record, regenerated_ids)
+        if not (replaces and run.options.phase_barriers):  # behind a barrier, it is counted again
             for spared in flow.list_spared(done.work, done.record):
-                run_session.board.count_as_recorded(spared.phase, spared.records, spared.calls)
+                run.board.count_as_recorded(spared.phase, spared.records, spared.calls)
         if replaces and regenerated_ids is not None:
             regenerated_ids.add(done.record.id)
 
 
 def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     """Count every planned record in the summary, and write ``meta.json``."""
-    run_session, summary = start.run_session, start.run_session.summary
-    summary.interrupted, summary.stopped = run_session.session.interrupted, run_session.session.stopped
+    run, summary = start.run, start.run.summary
+    summary.interrupted, summary.stopped = run.session.interrupted, run.session.stopped
     if start.blocked_tasks:
-        setups = [build_setup(run_session.config, task, UNKNOWN) for task in start.blocked_tasks]
-        blocked = count_plan(build_plan(run_session.config, run_session.options, setups, RunIndex()))
+        setups = [build_setup(run.config, task, UNKNOWN) for task in start.blocked_tasks]
+        blocked = count_plan(build_plan(run.config, run.options, setups, RunIndex()))
         for key, count in blocked.by_model.items():
             counts.count_for(*key).planned += count.planned
         if not summary.interrupted:
             names = ", ".join(task.name for task in start.blocked_tasks)
             summary.notes.append(f"phases 1–2 are not finished for {names}: nothing could follow from them")
     for phase in PHASES:
-        seen, outcome = run_session.board.phases[phase], summary.phases[phase]
+        seen, outcome = run.board.phases[phase], summary.phases[phase]
         outcome.set_from_count(seen, counts.total(phase).planned if phase in FLOWING else seen.owed)
         log.info("%s: %d planned, %d made, %d missing", phase, outcome.planned, outcome.made, outcome.missing)
     items = summary.phases["data_generation"]
@@ -281,42 +271,40 @@ def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     responses = summary.phases["response_collection"]
     responses.unsupplied = counts.unanswered.total()
     responses.planned += counts.unanswered.total()
-    named_folder = run_folder(run_session.config)
+    named_folder = run_folder(run.config)
     summary.short = [
         *find_short_supplies(plan, named_folder),
-        *find_short_answers(counts.unanswered, run_session.config),
+        *find_short_answers(counts.unanswered, run.config),
     ]
-    summary.mixed = _describe_mixed_records(run_session, plan)
+    summary.mixed = _describe_mixed_records(run, plan)
     summary.notes += [summary.mixed] if summary.mixed else []
-    if run_session.session.batches is not None:
-        summary.batches = run_session.session.batches.list_uncollected()
+    if run.session.batches is not None:
+        summary.batches = run.session.batches.list_uncollected()
         # what other models' results are for was not walked over
-        whole = not run_session.options.only_models and (
-            run_session.options.batches.calls_models or not summary.missing
-        )
-        run_session.session.clears_batches = whole
+        whole = not run.options.only_models and (run.options.batches.calls_models or not summary.missing)
+        run.session.clears_batches = whole
     meta = start.meta
-    elsewhere = _find_phases_owed_by_others(run_session, plan)
+    elsewhere = _find_phases_owed_by_others(run, plan)
     meta.phases_completed = [p for p in PHASES if not summary.phases[p].missing and p not in elsewhere]
     meta.phases_in_progress = [p for p in PHASES if p not in meta.phases_completed]
     status = "incomplete" if meta.phases_in_progress else "completed"
     meta.status = "interrupted" if summary.interrupted else status
-    run_session.folder.write_meta(meta)
+    run.folder.write_meta(meta)
 
 
-def _describe_mixed_records(run_session: RunSession, plan: Plan) -> str:
+def _describe_mixed_records(run: RunSession, plan: Plan) -> str:
     """Say which records of another configuration the run's scores include; empty if none."""
-    if run_session.options.change_policy is ChangePolicy.REFUSE:
+    if run.options.change_policy is ChangePolicy.REFUSE:
         return ""
-    options = replace(run_session.options, change_policy=ChangePolicy.REFUSE, only_models=())
-    return describe_mixed_records(count_plan(_read_plan(run_session, options, plan.setups)).changed)
+    options = replace(run.options, change_policy=ChangePolicy.REFUSE, only_models=())
+    return describe_mixed_records(count_plan(_read_plan(run, options, plan.setups)).changed)
 
 
-def _find_phases_owed_by_others(run_session: RunSession, plan: Plan) -> set[Phase]:
+def _find_phases_owed_by_others(run: RunSession, plan: Plan) -> set[Phase]:
     """Return the phases in which models outside ``--only-models`` have owed work."""
-    if not run_session.options.only_models:
+    if not run.options.only_models:
         return set()
-    counts = count_plan(_read_plan(run_session, replace(run_session.options, only_models=()), plan.setups))
+    counts = count_plan(_read_plan(run, replace(run.options, only_models=()), plan.setups))
     owed = {phase for phase in FLOWING if counts.total(phase).owed}
     supplied: dict[Phase, bool] = {
         "data_generation": bool(counts.unsupplied),

@@ -44,7 +44,7 @@ from coeval.pipeline.phases.evaluations import (
 from coeval.pipeline.plan.recorded import (
     RunIndex,
     SourceChange,
-    count_earlier_attempts,
+    earlier_attempts,
     find_source_change,
     is_outdated,
 )
@@ -185,14 +185,14 @@ class RunFlow:
             if node.phase == "data_generation" and node.owed:
                 left = node.phase in self._phases and node.key not in self.missed_keys
                 if slot.teacher is not None and left:
-                    yield self._make_item_work(setup, slot, slot.teacher, samples.of(slot))
+                    yield self._make_item_work(setup, slot, slot.teacher, samples.sample_for(slot))
                 return  # the rest follows from it
             yield from self._make_ready_works([node], source)
 
     def _make_item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
         """Make the work of an item; one from documents needs the items accepted so far, to reject
         duplicates."""
-        tried = count_earlier_attempts(self._recorded.items, slot.id)
+        tried = earlier_attempts(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
         from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
@@ -214,7 +214,7 @@ class RunFlow:
             filtered=Counter(before),
         )
 
-    def follow(self, work: Work, record: Kept) -> Iterable[Work]:
+    def make_followers(self, work: Work, record: Kept) -> Iterable[Work]:
         """Return the works that follow from a new record; none from a failed one."""
         if isinstance(record, Evaluation | Preference) or not is_good(record):
             return ()  # most records are the last of their line
@@ -236,7 +236,7 @@ class RunFlow:
         if item in self._meetings and not self._meetings[item].awaited:
             del self._meetings[item]
 
-    def cut_off(self, work: Work) -> Counter[Phase]:
+    def count_cut_off(self, work: Work) -> Counter[Phase]:
         """Count by phase the owed records that cannot be made since that of ``work`` was not."""
         nodes = self._list_followers(work, assume_outdated)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
@@ -250,9 +250,8 @@ class RunFlow:
         if "evaluation" in self._phases:
             owed_answers = [node for node in nodes if node.phase == "response_collection" and node.owed]
             # those that wait for their item may stand once it has come again; later samples are not compared
-            answers = {
-                node.key for node in owed_answers if not node.waits and not (node.maker and node.maker.sample)
-            }
+            makers = ((node.key, node.maker) for node in owed_answers if not node.waits)
+            answers = {key for key, maker in makers if maker is None or not maker.sample}
             self._meetings[item].awaited |= answers - self.missed_keys
         return nodes
 
@@ -292,9 +291,7 @@ class RunFlow:
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
-        tried = (
-            count_earlier_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
-        )
+        tried = earlier_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
     def list_spared(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
@@ -356,16 +353,16 @@ class RunFlow:
             case _:
                 return None
 
-    def _list_followers(self, work: Work, anew: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
+    def _list_followers(self, work: Work, is_outdated: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
         """List the records that follow from that of ``work``; see `PlanWalk.walk_answers`."""
         match work:
             case ItemWork():
                 return self._walks[work.setup.task.name].walk_answers(
-                    work.key, work.model, anew, waiting=waiting
+                    work.key, work.model, is_outdated, waiting=waiting
                 )
             case ResponseWork():
                 names = (work.prepared.item.teacher_model_id, work.role_model.name)
-                return self._walks[work.setup.task.name].walk_judgments(work.key, names, anew)
+                return self._walks[work.setup.task.name].walk_judgments(work.key, names, is_outdated)
             case _:
                 return ()
 
@@ -377,9 +374,7 @@ class RunFlow:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
-                tried = (
-                    count_earlier_attempts(recorded.responses, key) if self.builds_on_records else NOT_TRIED
-                )
+                tried = earlier_attempts(recorded.responses, key) if self.builds_on_records else NOT_TRIED
                 yield ResponseWork(self._asking, maker, key, tried, setup, source.item)
                 continue
             if setup.pairs is not None and maker is not None:
@@ -397,15 +392,15 @@ class RunFlow:
                 at_once = self._slow[setup.task.name].isdisjoint(factors)
                 yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
-            tried = count_earlier_attempts(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
+            tried = earlier_attempts(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _load_item(self, key: str) -> PreparedItem:
         item = self._recorded.items.load(key, Datapoint)
         known_nuance = self._nuance.get(item.task_id)
-        return PreparedItem(item, known_nuance.of(item) if known_nuance is not None else {})
+        return PreparedItem(item, known_nuance.find_nuance(item) if known_nuance is not None else {})
 
-    def path(self, record: Kept) -> Path:
+    def record_path(self, record: Kept) -> Path:
         """Return the file that a record is appended to."""
         locate: Callable[..., Path]
         match record:
@@ -436,11 +431,11 @@ class _TaskSamples:
         self._setup = setup
         self._samples: dict[str, Samples] = {}
 
-    def of(self, slot: Slot) -> Sample:
+    def sample_for(self, slot: Slot) -> Sample:
         samples = self._samples.get(slot.teacher_name)
         if samples is None:
             samples = self._samples[slot.teacher_name] = self._start_samples(slot.teacher_name)
-        return samples.item(slot.n)
+        return samples.draw_sample(slot.n)
 
     def _start_samples(self, teacher: str) -> Samples:
         """Replay a teacher's samples over its recorded items."""

@@ -54,7 +54,6 @@ class RunOptions:
         return cls(continue_run=run_folder(config).meta.exists())
 
     def models_to_open(self, config: Config) -> list[ModelConfig]:
-        """List the models that this start opens."""
         return [model for model in config.models if self.checked_judge in (None, model.name)]
 
     def mode(self, config: Config, phase: Phase) -> Mode:

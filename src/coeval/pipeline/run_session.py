@@ -99,6 +99,7 @@ class RunSummary:
         return f"Summary({state}{planned - self.missing:,} of {planned:,} records there)"
 
     def _repr_html_(self) -> str:
+        """Show the outcome of each phase as a table in notebooks."""
         rows = [
             (
                 phase,

@@ -203,20 +203,20 @@ class BalancedPlan:
         """
         if len(ones) == len(twos) == 1:
             return ones[0], twos[0]
-        grid = [[self._pairs[one].get(two, 0) for two in twos] for one in ones]
+        grid = [[self._pairs[first].get(second, 0) for second in twos] for first in ones]
         fewest = min(map(min, grid))
         by_row = [row.count(fewest) for row in grid]
         by_column = [column.count(fewest) for column in zip(*grid, strict=True)]
         tied = [
-            (by_row[i] + by_column[j], one, two)
-            for i, one in enumerate(ones)
-            for j, two in enumerate(twos)
+            (by_row[i] + by_column[j], first, second)
+            for i, first in enumerate(ones)
+            for j, second in enumerate(twos)
             if grid[i][j] == fewest
         ]
         scarcest = min(tied)[0]
         tied = [pair for pair in tied if pair[0] == scarcest]
-        _, one, two = tied[draws.draw_below(len(tied))]
-        return one, two
+        _, first, second = tied[draws.draw_below(len(tied))]
+        return first, second
 
     def _count_uses(self, chosen: Mapping[str, int], times: int) -> None:
         for name, value in chosen.items():
@@ -363,7 +363,7 @@ class Samples:
         self._passages = _PassagePlan(space, f"{source} passages", about or {}) if space.passages else None
         self._next = 1
 
-    def item(self, n: int) -> Sample:
+    def draw_sample(self, n: int) -> Sample:
         """Return the sample of item ``n``. Numbers must increase; items in between are skipped."""
         if n < self._next:
             raise ValueError(f"item {n} was asked for after item {self._next - 1}")
@@ -375,8 +375,10 @@ class Samples:
                 for _ in numbers:
                     self._targets.next_item(None)
         self._next = n + 1
-        passages = () if self._passages is None else self._passages.of(n)
-        return Sample(n, self._targets.next_item(self._recorded.get(n)), self._nuances.of(n), passages)
+        passages = () if self._passages is None else self._passages.passages_for(n)
+        return Sample(
+            n, self._targets.next_item(self._recorded.get(n)), self._nuances.nuance_for(n), passages
+        )
 
 
 def join_passage_keys(passages: Iterable[DocumentPassage]) -> str:
@@ -398,15 +400,17 @@ class _PassagePlan:
         heapify(self._heap)
         self._of = space.passages
         self._planned: list[tuple[DocumentPassage, ...]] = []
-        self._held = {keys: n for n, keys in about.items() if keys != join_passage_keys(self._plan(n))}
+        self._held = {
+            keys: n for n, keys in about.items() if keys != join_passage_keys(self._plan_passages(n))
+        }
 
-    def of(self, n: int) -> tuple[DocumentPassage, ...]:
-        planned, left = self._plan(n), dict(self._held)
+    def passages_for(self, n: int) -> tuple[DocumentPassage, ...]:
+        planned, left = self._plan_passages(n), dict(self._held)
         while (holder := left.pop(join_passage_keys(planned), None)) is not None:
-            planned = self._plan(holder)
+            planned = self._plan_passages(holder)
         return planned
 
-    def _plan(self, n: int) -> tuple[DocumentPassage, ...]:
+    def _plan_passages(self, n: int) -> tuple[DocumentPassage, ...]:
         while len(self._planned) < n:
             drawn = [heappop(self._heap) for _ in range(self._per_item)]
             for times, _, at in drawn:
@@ -435,7 +439,7 @@ class Nuances:
         self._drawn: list[dict[str, str]] = []
         self._alike: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
-    def of(self, n: int) -> dict[str, str]:
+    def nuance_for(self, n: int) -> dict[str, str]:
         """Return the nuance of item ``n`` (from 1)."""
         while len(self._drawn) < n:
             nuance = self._plan.next_item(None)
@@ -473,7 +477,7 @@ def describe_coverage_shortfall(space: ItemSpace, total: int) -> list[str]:
             f"sampling.target [{lo}, 1] puts no two of {', '.join(chosen)} into one item, so pairs of "
             "their values are not covered; an upper end of 2 or more covers them."
         )
-    for noun, (held, least) in (("values", shape.values()), ("pairs of values", shape.pairs())):
+    for noun, (held, least) in (("values", shape.count_values()), ("pairs of values", shape.count_pairs())):
         if total < least:
             sentences.append(
                 f"{total} items cannot hold all {held} {noun} of the target attributes; "
@@ -493,13 +497,13 @@ class _SpaceShape(NamedTuple):
     chosen: list[int]
     counts: range
 
-    def values(self) -> tuple[int, int]:
+    def count_values(self) -> tuple[int, int]:
         """Return how many values can occur, and the fewest items that hold all of them."""
         chosen = self.chosen if self.counts[-1] else []
         least = max([0, *self.always, *chosen])
         return sum(self.always) + sum(chosen), max(least, _count_items_for(sum(chosen), self.counts))
 
-    def pairs(self) -> tuple[int, int]:
+    def count_pairs(self) -> tuple[int, int]:
         """Return how many pairs of values can occur, and the fewest items that hold all of them."""
         most = self.counts[-1]
         groups = [
@@ -542,7 +546,7 @@ class KnownNuance:
         self._nuanced = nuanced
         self._of_teacher: dict[str, Nuances] = {}
 
-    def of(self, item: Datapoint) -> Mapping[str, str]:
+    def find_nuance(self, item: Datapoint) -> Mapping[str, str]:
         """Return the nuance that an item stores, else the planned one, if the item's recipe says that it was
         used.
 
@@ -554,11 +558,11 @@ class KnownNuance:
         ours = number is not None and item.id == item_id(item.task_id, item.teacher_model_id, number)
         if number is None or not ours or not item.recipe or not self._nuanced:
             return {}
-        planned = self._plan(item.teacher_model_id).of(number)
+        planned = self._plan_nuances(item.teacher_model_id).nuance_for(number)
         made = hash_item_recipe(strip_item_part(item.recipe), item.sampled_target_attributes, planned)
         return planned if made == item.recipe else {}
 
-    def _plan(self, teacher: str) -> Nuances:
+    def _plan_nuances(self, teacher: str) -> Nuances:
         plan = self._of_teacher.get(teacher)
         if plan is None:
             sampling = self._task.sampling

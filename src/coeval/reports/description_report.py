@@ -25,7 +25,7 @@ from coeval.pipeline.plan.preview import Forecast, Preview, build_forecast
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
-from coeval.pipeline.start.inherit import list_inherited_phases
+from coeval.pipeline.start.inherit import inherited_phases
 from coeval.pricing.estimate import Estimate, EstimateLine
 from coeval.pricing.lengths import Span
 from coeval.reports.content import (
@@ -86,7 +86,7 @@ def _provider_identifier(model: ModelConfig) -> str | None:
 
 def _students_with_answers(config: Config) -> list[str]:
     """List the students whose answers are supplied, so that no model is called."""
-    return list(dict.fromkeys(name for task in config.tasks for name in config.students_with_answers(task)))
+    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_students(task)))
 
 
 def _describe_judging(setup: TaskSetup) -> str:
@@ -204,7 +204,7 @@ def _describe_mode(config: Config, options: RunOptions, phase: Phase) -> str:
     """Name a phase's mode; with ``resume_from``, phases 1–2 are New only if the file says so."""
     mode = options.mode(config, phase)
     inherits = config.experiment.resume_from is not None and not options.continue_run
-    return "inherited" if mode == "New" and inherits and phase in list_inherited_phases(config) else mode
+    return "inherited" if mode == "New" and inherits and phase in inherited_phases(config) else mode
 
 
 class DescribedExperiment(NamedTuple):

@@ -11,7 +11,7 @@ import msgspec
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.run_measures import OutputMeasures, SampleSpread
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.run_results import MetricScore, bill
+from coeval.analysis.run_results import MetricScore, sum_costs
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import short_names
 from coeval.core.text import join_names, pluralize
@@ -84,7 +84,7 @@ def _list_facts(results: Results, tasks: Sequence[str], reader: OutputReader) ->
     [(judgments, lost)] = reader.rows("SELECT count(*), count(*) FILTER (failed) FROM judgments")
     if judgments:
         yield pluralize(judgments, "judgment") + (f", {lost:,} failed" if lost else "")
-    if cost := bill(results.costs):
+    if cost := sum_costs(results.costs):
         yield str(cost)
     yield escape_line(reader.folder.resolve().name)
 

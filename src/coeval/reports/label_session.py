@@ -14,14 +14,14 @@ from coeval.analysis.people.label_questions import (
     DrawnAnswer,
     LabelQuestion,
     ShownTexts,
-    draw,
-    judged_factors,
-    of_person,
-    picked,
+    assign_answers,
+    draw_answers,
+    judged_factors_by_task,
+    labels_of_person,
+    make_empty_labels,
+    make_questions,
+    pick_answers,
     question_id,
-    questions,
-    share_out,
-    to_label,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -67,25 +67,27 @@ class LabelSession:
         with open_run_reader(folder) as (reader, _):
             grid = read_score_grid(reader)
             _refuse_pairwise_only(reader, grid)
-            factors = judged_factors(grid, request.factors)
-            recorded = of_person(read_labels(self.path), judge)
+            factors = judged_factors_by_task(grid, request.factors)
+            recorded = labels_of_person(read_labels(self.path), judge)
             drawn = [label for label in recorded if label.drawn is not None and _is_wanted(label, factors)]
             part = _draw_answers(grid, factors, request, has_drawn=bool(drawn))
             answers = {key.answer for key, _ in part} | {label.response_id for label in drawn}
             texts = ShownTexts(reader, answers, grid)
-            asked_for = list(_keep_current_labels(texts, to_label(texts, part, factors, judge), recorded))
+            asked_for = list(
+                _keep_current_labels(texts, make_empty_labels(texts, part, factors, judge), recorded)
+            )
             if not request.items:
                 existing = frozenset(recorded)
                 if new := [label for label in asked_for if label not in existing]:
                     add_labels(self.path, new)
-                labels = of_person(read_labels(self.path), judge)
+                labels = labels_of_person(read_labels(self.path), judge)
                 asked_for = [
                     label for label in labels if label.drawn is not None and _is_wanted(label, factors)
                 ]
                 if request.n is not None and request.draws:
                     first = {key.answer for key, _ in part}
                     asked_for = [label for label in asked_for if label.response_id in first]
-            self.questions = tuple(questions(grid, texts, asked_for))
+            self.questions = tuple(make_questions(grid, texts, asked_for))
         if not self.questions:
             raise UsageError(f"{self.path}: no answer to label; judge some first")
         self._by_id = {question.id: question for question in self.questions}
@@ -154,7 +156,7 @@ def _refuse_pairwise_only(reader: RunReader, grid: ScoreGrid) -> None:
 
 def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
     """Read a person's levels, by question; raises as `read_labels`, and UsageError as `person_judge_id`."""
-    labels = of_person(read_labels(folder.path), person_judge_id(by))
+    labels = labels_of_person(read_labels(folder.path), person_judge_id(by))
     return {
         question_id(label.response_id, label.factor, label.judge_model_id): label.level
         for label in labels
@@ -167,14 +169,14 @@ def _draw_answers(
 ) -> list[DrawnAnswer]:
     """Draw the answers that a person's request adds; ``has_drawn``: some were drawn before."""
     if request.items:
-        return picked(grid, factors, request.items)
+        return pick_answers(grid, factors, request.items)
     n = request.n
     if n is None and not has_drawn:
         if not request.draws:
             raise UsageError(f"nothing was drawn for {request.by}; --by names who the sheet was for")
         n = USUAL_N
-    part = draw(grid, factors, n, request.seed) if n is not None else []
-    return share_out(part, request.among, request.by, request.overlap)
+    part = draw_answers(grid, factors, n, request.seed) if n is not None else []
+    return assign_answers(part, request.among, request.by, request.overlap)
 
 
 def _keep_current_labels(

@@ -55,7 +55,7 @@ def _item_attributes(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind,
     for teacher in setup.teachers if setup.space.target or setup.space.nuance else ():
         samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
         for n in range(1, min(task.sampling.most or 0, MOST_DRAWN) + 1):
-            sample = samples.item(n)
+            sample = samples.draw_sample(n)
             yield "target", sample.target
             yield "nuanced", sample.nuance
 
@@ -171,7 +171,7 @@ class _TaskPrompts:
         """Sample the attributes of a teacher's first item, as prompt variables, and name the item."""
         task = self._setup.task
         samples = Samples(self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher)
-        first = samples.item(1)
+        first = samples.draw_sample(1)
         values = {
             **first.values,
             "target_attributes": self._render_attributes("target", first.target),
@@ -191,7 +191,7 @@ class _TaskPrompts:
         slot = next(self._preview.plan.list_slots(setup), None)
         name = slot.teacher_name if slot is not None else "nobody"
         if slot is not None and (item_record := self._load_item(slot.id)) is not None:
-            nuance = KnownNuance(setup.task, setup.space.nuance).of(item_record)
+            nuance = KnownNuance(setup.task, setup.space.nuance).find_nuance(item_record)
             return {
                 "input": item_record.prompt or "",
                 "reference": item_record.reference_response or "",

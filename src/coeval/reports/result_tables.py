@@ -17,7 +17,7 @@ from coeval.analysis.measures.measure_rows import row_record
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
-from coeval.analysis.planned_names import BeyondTotal, LeftOut
+from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -29,10 +29,10 @@ from coeval.analysis.run_results import (
     SIMULATED,
     MetricScore,
     ModelCost,
-    answer_notes,
-    answer_warnings,
-    bill,
-    model_costs,
+    answer_note_sentences,
+    answer_warning_sentences,
+    read_model_costs,
+    sum_costs,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
@@ -89,7 +89,7 @@ class Results(msgspec.Struct, frozen=True):
     simulated: bool
     notes: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
-    beyond_total: tuple[BeyondTotal, ...] = ()
+    beyond_total: tuple[ItemsBeyondTotal, ...] = ()
     metrics: tuple[MetricScore, ...] = ()
     missing: tuple[str, ...] = ()
     costs: tuple[ModelCost, ...] = ()
@@ -188,8 +188,13 @@ class Results(msgspec.Struct, frozen=True):
 
     def _repr_html_(self) -> str:
         """Return tables and notes as escaped HTML."""
-        tables = [*self.tables(), *([cost_table(self.costs)] if bill(self.costs) else [])]
-        notes = (*answer_warnings(self.students), *answer_notes(self.students), *self.notes, *self.missing)
+        tables = [*self.tables(), *([cost_table(self.costs)] if sum_costs(self.costs) else [])]
+        notes = (
+            *answer_warning_sentences(self.students),
+            *answer_note_sentences(self.students),
+            *self.notes,
+            *self.missing,
+        )
         first = html_lines([*[SIMULATED] * self.simulated, *self.leads])
         return "".join([first, *map(as_html, tables), html_lines(notes)])
 
@@ -351,7 +356,7 @@ def cost_table(costs: Sequence[ModelCost]) -> ReportTable:
         for cost in costs
     ]
     if len(costs) > 1:
-        of_all, counts = bill(costs), (sum(row[at] for row in rows) for at in (1, 2, 3))  # type: ignore[misc]
+        of_all, counts = sum_costs(costs), (sum(row[at] for row in rows) for at in (1, 2, 3))  # type: ignore[misc]
         perhaps = sum(cost.perhaps_usd for cost in costs) or None
         rows.append(("total", *counts, _cost_cell(of_all.cost_usd, partial=of_all.is_partial), perhaps, None))
     columns = (
@@ -495,11 +500,13 @@ def sweep_paper_table(run: TrainingRun, comparison: SweepComparison) -> ReportTa
 def read_results(reader: Reader, notes: Sequence[str] = (), measured: AnalyzedRun | None = None) -> Results:
     """Read the results of a folder; ``measured`` saves measuring them again, ``notes`` are added."""
     try:
-        costs = model_costs(reader.folder / "usage.json")
+        costs = read_model_costs(reader.folder / "usage.json")
     except StoreError as error:
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
     scored = _read_scores(reader, measured)
-    return msgspec.structs.replace(scored, notes=(*scored.notes, *notes), costs=costs, served=reader.served())
+    return msgspec.structs.replace(
+        scored, notes=(*scored.notes, *notes), costs=costs, served=reader.stand_in_models()
+    )
 
 
 @singledispatch

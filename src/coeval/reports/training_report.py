@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from urllib.parse import urlencode
 
 from coeval.analysis.measures.measure_tree import Measured
-from coeval.analysis.run_results import bill, model_costs
+from coeval.analysis.run_results import read_model_costs, sum_costs
 from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
@@ -282,7 +282,7 @@ def _describe_cost(runs: Sequence[TrainingRun]) -> Iterator[str]:
     Raises StoreError: an account cannot be read.
     """
     accounts = (file for run in runs for file in sorted((run.folder / SWEEP).rglob("usage.json")))
-    if reported := bill([cost for file in accounts for cost in model_costs(file)]):
+    if reported := sum_costs([cost for file in accounts for cost in read_model_costs(file)]):
         yield escape_line(str(reported))
 
 

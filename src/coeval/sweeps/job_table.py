@@ -174,7 +174,6 @@ class JobTable:
                 yield task, Job(checkpoint.step, task.label, run), settings
 
     def count_jobs(self, checkpoint: Checkpoint) -> int:
-        """Count a checkpoint's jobs, done or not."""
         return sum(1 for _ in self._list_jobs(checkpoint))
 
     def count_done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:

@@ -19,7 +19,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from coeval.analysis.run_results import model_costs
+from coeval.analysis.run_results import read_model_costs
 from coeval.benchmarks.benchmark import count_failures
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation, usage_file
@@ -86,7 +86,6 @@ read_message: Callable[[bytes], JudgingMessage] = make_decoder(JudgingMessage)  
 
 
 def encode_line(message: ConcludeOrder | JudgingMessage) -> bytes:
-    """Encode a message as a line of JSON."""
     return msgspec.json.encode(message, enc_hook=os.fspath) + b"\n"
 
 
@@ -203,7 +202,7 @@ def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome)
     if away:
         kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
         problems.append(f"the judge did not answer for {pluralize(away.total(), 'judgment')} ({kinds})")
-    costs = (cost.cost_usd for cost in model_costs(usage_file(prepared.evaluation)))
+    costs = (cost.cost_usd for cost in read_model_costs(usage_file(prepared.evaluation)))
     known_usd = [usd for usd in costs if usd is not None]
     return Concluded(
         name=order.name,

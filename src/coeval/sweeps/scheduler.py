@@ -103,7 +103,6 @@ class SweepBoard:
             del self._judging[name]
 
     def list_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
-        """Yield the tasks that are judged or scored now, with their progress."""
         for name, judge_worker in list(self._judging.items()):
             yield name, judge_worker.progress().get(name)
 
@@ -480,7 +479,6 @@ class Scheduler:
 
 
 def find_own_errors(error: BaseException) -> Iterator[CoevalError]:
-    """Yield our own errors in an exception group."""
     if isinstance(error, BaseExceptionGroup):
         for member in error.exceptions:
             yield from find_own_errors(member)

@@ -116,7 +116,6 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return end_group(self.group, self.living_processes, grace_s)
 
     def kill(self) -> None:
-        """Kill what remains of it, without waiting."""
         signal_group(self.group, self.living_processes(), signal.SIGKILL)
 
 
@@ -335,7 +334,6 @@ def _lowest_outgoing() -> int:
 
 
 def is_port_free(host: str, port: int) -> bool:
-    """Check whether a server could listen on a port now."""
     if any(True for _ in _listening_sockets(port)):
         return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -472,5 +470,4 @@ async def fetch_served_names(url: str, key: str | None = None) -> list[str]:
 
 
 def format_names(names: Iterable[str]) -> str:
-    """Join names of models for a message."""
     return join_names([escape_line(name)[:_LONGEST_NAME] for name in names])

@@ -113,7 +113,6 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(shaped, mode="all" if shaped.judge is not None else "inference")
 
     def make_conclusion(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
-        """Make the evaluation that judges and scores a task of a checkpoint."""
         shaped = self._make_evaluation(checkpoint, {task: runs})
         account = self.own_folder / ACCOUNTS / checkpoint.name / task.replace("/", "_")
         return msgspec.structs.replace(shaped, mode="conclude", account=account)
@@ -290,7 +289,6 @@ def _output_fields(spec: ModelSpec | None) -> Mapping[str, Any] | None:
 
 
 def _stamp_own_files(request: TaskRequest) -> list[tuple[str, int, int]]:
-    """Stamp the user's own files of a task with size and time."""
     paths = [
         *request.given.values(),
         *(value for value in request.options.values() if isinstance(value, Path)),

@@ -234,7 +234,6 @@ class WorkerCount:
             yield from board.phases.values()
 
     def count_last_round(self) -> RequestedLast:
-        """Count the results of the last round of requests."""
         failed: Counter[str] = Counter()
         done = 0
         for board in self._boards[-1:]:
@@ -278,7 +277,6 @@ class WorkerCount:
         return (self.output_tokens - tokens) / (now - since), seconds_left(left, ended - before, now - since)
 
     def count_answered(self) -> tuple[TaskAnswered, ...]:
-        """Count the good answers of each task and sample."""
         return tuple(
             TaskAnswered(
                 task=run.task,

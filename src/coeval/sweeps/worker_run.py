@@ -164,7 +164,6 @@ class KeptServer:
         await stack.__aexit__(*sys.exc_info())
 
     async def _start(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
-        """Start a server, and load its first adapter."""
         await asyncio.to_thread(end_leftover, server.folder)
         up = await self._stack.enter_async_context(server.serve(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
@@ -272,7 +271,6 @@ class _WorkerRun:
 
     @asynccontextmanager
     async def writing_progress(self) -> AsyncIterator[None]:
-        """Keep ``progress.json`` up to date meanwhile."""
         ended = asyncio.Event()
         telling = asyncio.create_task(self._write_progress(ended))
         try:
@@ -434,7 +432,6 @@ class _WorkerRun:
         return await fetch_served_names(tested.base_url, self._key) if tested.base_url else []
 
     async def _describe_served_models(self, tested: ModelSpec) -> str:
-        """Describe the models that the server lists, if any."""
         names = format_names(await self._fetch_names(tested))
         way = "; --served-name says how it calls the checkpoint" if self._worker.server is None else ""
         return f" It serves: {names}{way}." if names else ""
@@ -477,7 +474,6 @@ def has_owed_answers(prepared: Prepared) -> bool:
 
 
 def _last_failure(prepared: Prepared) -> str:
-    """Return the message of the last failure."""
     failed = (run.answers.values() for run in prepared.task_runs)
     messages = [answer.error.message for answers in failed for answer in answers if answer.error is not None]
     return messages[-1] if messages else "no reason was given"

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import ClassVar
 
-from coeval.analysis.intervals import wilson
+from coeval.analysis.intervals import wilson_interval
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
@@ -47,7 +47,11 @@ class SayTheWord(Benchmark):
         said = {item.id: self._is_said(item.id, answers.get(item.id)) for item in items}
         failed = count_failures(answers.get(item.id) for item in items)
         return Scored(
-            metrics={"word_accuracy": metric_from_interval(wilson(sum(said.values()), len(items)), "share")},
+            metrics={
+                "word_accuracy": metric_from_interval(
+                    wilson_interval(sum(said.values()), len(items)), "share"
+                )
+            },
             n_expected=len(items),
             n_scored=len(items) - sum(failed.values()),
             n_failed=failed,

@@ -10,7 +10,7 @@ import msgspec
 
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
-from coeval.analysis.intervals import ALPHA, scale_of
+from coeval.analysis.intervals import ALPHA, scale_of_unit
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.figures import NOT_KNOWN, gap_text, metric_difference_text, metric_text
 from coeval.core.html_table import Columns, html_lines, html_table, record_columns
@@ -282,7 +282,7 @@ def comparison_cells(pair: Comparison) -> tuple[str, ...]:
 
 def spans_scale(interval: tuple[float, float], unit: str = "share") -> bool:
     """Check whether the interval of a difference is as wide as its scale, and so says nothing."""
-    width = scale_of(unit).width
+    width = scale_of_unit(unit).width
     return interval[0] <= -width and interval[1] >= width
 
 

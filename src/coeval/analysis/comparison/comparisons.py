@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.analysis.answer_costs import model_costs
+from coeval.analysis.answer_costs import costs_by_model
 from coeval.analysis.comparison.comparison_report import (
     FAMILIES,
     ComparedSide,
@@ -35,8 +35,8 @@ from coeval.analysis.comparison.family import (
 from coeval.analysis.comparison.paired_difference import Difference, pool_judge_scatter
 from coeval.analysis.comparison.pairing import Pairing, ScoredPairs, pair_sides
 from coeval.analysis.comparison.side import Side, read_sides, unshared_judge_notes
-from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at, cut_off_remedy
-from coeval.analysis.intervals import ALPHA, joined
+from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_cause, cut_off_remedy
+from coeval.analysis.intervals import ALPHA, combine_looks
 from coeval.analysis.measures.ranking import rank_students, weigh_factor_parts
 from coeval.analysis.panel.mean_squares import JudgeScatter, JudgeValues
 from coeval.analysis.panel.panel_findings import (
@@ -66,7 +66,7 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     if reported := _list_answer_counts(sides, [side.answers.cut for side in sides]):
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
         many = [count for count in counts if count.too_many]
-        yield f"{cut_off_at(counts).capitalize()}: {reported}. {theirs}" + (
+        yield f"{cut_off_cause(counts).capitalize()}: {reported}. {theirs}" + (
             f": {cut_off_remedy(many)} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)
@@ -132,7 +132,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
                 f"{reader.folder} holds answers of {join_names(students)}: name two students of it with "
                 f"{STUDENTS}, or a second folder"
             )
-        costs = model_costs(reader)
+        costs = costs_by_model(reader)
         return [[*read_sides(reader, {name: name for name in chosen}, costs).values()]]
     groups = _match_models(readers, models, names)
     labels = [_label_sides(readers, group, len(groups)) for group in groups]
@@ -140,7 +140,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
         read_sides(
             reader,
             {group[at]: labels_of[at] for group, labels_of in zip(groups, labels, strict=True)},
-            model_costs(reader),
+            costs_by_model(reader),
         )
         for at, reader in enumerate(readers)
     ]
@@ -387,7 +387,7 @@ def _build_member(
     a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None
 ) -> FamilyMember:
     """Build the row's family member; ``tests``: how many comparisons answer the same question."""
-    strata, looks = [part.pairs for part in row.parts], joined((a.looks, b.looks))
+    strata, looks = [part.pairs for part in row.parts], combine_looks((a.looks, b.looks))
     member = prepare_family_member(strata, row.judged, scatter, looks, tests)
     return member._replace(width=row.parts[0].scale.width)
 
@@ -405,8 +405,8 @@ def _build_comparison(paired: PairedRow, member: FamilyMember, tested: PairDiffe
         metric=row.metric,
         family=row.family,
         unit=row.unit,
-        mean_a=scale.scores(single.mean_a),
-        mean_b=scale.scores(single.mean_b),
+        mean_a=scale.to_scores(single.mean_a),
+        mean_b=scale.to_scores(single.mean_b),
         missing=sum(part.missing for part in row.parts),
         bounds=(low * scale.width, high * scale.width),
         test=single.test,

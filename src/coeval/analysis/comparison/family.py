@@ -26,7 +26,7 @@ from coeval.analysis.comparison.paired_difference import (
     holm_adjust,
     paired_difference,
 )
-from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_at_any_look, p_at_any_look
+from coeval.analysis.intervals import ALPHA, Bounds, Looks, detectable_gap_at_any_look, p_value_at_any_look
 from coeval.analysis.measures.measure_tree import FILES, Entity, ShownAs
 from coeval.analysis.panel.mean_squares import JudgeScatter, JudgeValues
 
@@ -251,14 +251,14 @@ def prepare_family_member(
     ``judged`` and ``scatter``: as in `difference_over_judges`."""
     difference = paired_difference(strata, tests)
     over = difference_over_judges(difference, judged, scatter)
-    if looks is None or not looks.many:
+    if looks is None or not looks.is_repeated:
         return FamilyMember(difference, over, looks=looks)
     if (least := difference.minimum_detectable) is not None:
-        least = detectable_at_any_look(least, looks, power=POWER, family=tests)
-    p = None if difference.p is None else p_at_any_look(difference.p, looks)
+        least = detectable_gap_at_any_look(least, looks, power=POWER, family=tests)
+    p = None if difference.p is None else p_value_at_any_look(difference.p, looks)
     difference = msgspec.structs.replace(difference, p=p, minimum_detectable=least)
     if over is not None and over.p is not None:
-        over = msgspec.structs.replace(over, p=p_at_any_look(over.p, looks))
+        over = msgspec.structs.replace(over, p=p_value_at_any_look(over.p, looks))
     return FamilyMember(difference, over, looks=looks)
 
 

@@ -31,7 +31,7 @@ from coeval.analysis.comparison.lower_bound import (
 )
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.comparison.side import Side, unshared_judge_notes
-from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, joined, p_at_any_look
+from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, combine_looks, p_value_at_any_look
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.figures import difference_text, format_points
 from coeval.core.settings import Setting
@@ -221,7 +221,7 @@ def gate_sides(
         raise UsageError("there is no candidate to hold against the base: name a second folder")
     alpha = ONE_SIDED / len(pairs)
     drafts = [list(_draft_tasks(pair, policy)) for pair in pairs]
-    looks = [joined((pair.a.looks, pair.b.looks)) for pair in pairs]
+    looks = [combine_looks((pair.a.looks, pair.b.looks)) for pair in pairs]
     p_by_draft = {
         id(draft): draft.excess_p_value(at)
         for of_pair, at in zip(drafts, looks, strict=True)
@@ -312,7 +312,7 @@ class _Draft(NamedTuple):
         if self.row is None or self.comparison is None or self.comparison.p is None:
             return 1.0
         p = excess_loss_p_value([part.pairs for part in self.row.parts], self.rule["max_drop"] / 100)
-        return max(self.comparison.p, p_at_any_look(p, looks))
+        return max(self.comparison.p, p_value_at_any_look(p, looks))
 
     @property
     def place(self) -> str:

@@ -126,9 +126,9 @@ class Pairing:
         paired = np.isfinite(shared.item_means(self.a, self.b)[0])
         missing = self._items_to_score(task, metric) & ~paired
         (low_a, high_a), (low_b, high_b) = (
-            _sum_missing_scores(scale.shares(means), present, missing) for means, present in scores
+            _sum_missing_scores(scale.to_shares(means), present, missing) for means, present in scores
         )
-        pairs = pairs._replace(a=scale.shares(pairs.a), b=scale.shares(pairs.b))
+        pairs = pairs._replace(a=scale.to_shares(pairs.a), b=scale.to_shares(pairs.b))
         gaps = float(np.average(pairs.b - pairs.a, weights=pairs.weights)) * len(pairs.a)
         lacking = int(missing.sum())
         items = len(pairs.a) + lacking

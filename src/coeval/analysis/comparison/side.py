@@ -13,7 +13,7 @@ import numpy as np
 from coeval.analysis.answer_costs import AnswerCost
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
-from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of
+from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of_unit
 from coeval.analysis.measures.score_grid import (
     ScoreGrid,
     is_planned_task,
@@ -138,7 +138,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
     plans = reader.planned.tasks if reader.planned is not None else {}
     sides = {}
     for model, label in labels.items():
-        condition, parameters = reader.of_model(model)
+        condition, parameters = reader.model_condition(model)
         [counts] = reader.rows(_ANSWERS.format(condition=condition), parameters)
         sides[model] = Side(
             label=label,
@@ -167,7 +167,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             cost=costs.get(model),
             served={
                 str(served.task): served
-                for served in reader.served(by_task=True)
+                for served in reader.stand_in_models(by_task=True)
                 if served.role == "student" and served.others and (not parameters or served.model == model)
             },
         )
@@ -213,7 +213,7 @@ FROM answers WHERE {condition} AND NOT failed
 
 def _list_metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iterator[MetricName]:
     units = {(figure.task, figure.metric): figure.unit for figure in reader.metrics}
-    first = reader.headlines()
+    first = reader.headline_metrics()
     for measure, compared in grids.items():
         for task, metric in compared.scored_factors:
             if measure != "metric":
@@ -221,7 +221,7 @@ def _list_metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iter
                 continue
             unit = units.get((task, metric)) or "share"
             headline = first.get(task) == metric
-            yield MetricName(task, measure, metric, unit, scale_of(unit), headline=headline)
+            yield MetricName(task, measure, metric, unit, scale_of_unit(unit), headline=headline)
 
 
 def _read_methods(

@@ -208,7 +208,7 @@ def _pearson_by_column(x: Floats, y: Floats, is_known: NDArray[np.bool_]) -> Flo
 
 def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """Measure the items of a run: coverage, difficulty, discrimination and near duplicates."""
-    texts = reader.texts(grid.items.ids)
+    texts = reader.read_texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
     scores, strata = _fill_with_labels(reader, grid, sum_item_scores(grid).mean), _strata_by_item(grid)
     coverage: dict[str, TaskCoverage] = {}
@@ -360,7 +360,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
 
 def _export_rows(reader: RunReader, items: Mapping[str, ItemMeasures]) -> dict[str, list[dict[str, Any]]]:
     """Build each task's rows with the same columns: every attribute has one, named ``attribute_NAME``."""
-    texts = reader.texts(items)
+    texts = reader.read_texts(items)
     attributes = {
         item: values or {}
         for item, values in reader.rows("SELECT item, attributes FROM items WHERE NOT failed")

@@ -89,13 +89,13 @@ from coeval.analysis.panel.panel_reading import (
     read_length_contrasts,
     read_model_families,
 )
-from coeval.analysis.people.people_measures import people_measures, people_sentences
+from coeval.analysis.people.people_measures import measure_people, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import student_rows
-from coeval.analysis.run_results import answer_notes, answer_warnings
-from coeval.analysis.sampled_answers import sample_measures
+from coeval.analysis.run_results import answer_note_sentences, answer_warning_sentences
+from coeval.analysis.sampled_answers import measure_samples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
@@ -283,8 +283,8 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("judges", reliability_sentences(measures.g_study)),
         ("cost", _missing_scores_sentences(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
-        ("leads", answer_warnings(rows)),
-        ("leads", answer_notes(rows)),
+        ("leads", answer_warning_sentences(rows)),
+        ("leads", answer_note_sentences(rows)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in sentences for text in texts)
 
@@ -451,9 +451,9 @@ def compute_run_measures(
         coverage=measure("coverage", lambda: benchmark().coverage, {}),
         items=measure("items", lambda: benchmark().items, {}),
         checks=measure("checks", lambda: measure_checks(grid, students()), None),
-        samples=measure("samples", lambda: sample_measures(reader), None),
+        samples=measure("samples", lambda: measure_samples(reader), None),
         pairs=measure("pairs", lambda: compute_pair_measures(read_pair_comparisons(reader)), None),
-        people=measure("people", lambda: people_measures(reader, grid, reweighting), None),
+        people=measure("people", lambda: measure_people(reader, grid, reweighting), None),
         removed=measure("removed", lambda: measure_removed(reader, grid, counts()), None),
     )
     conclusions = measure("findings", lambda: draw_conclusions(reader, grid, measures), _NO_CONCLUSIONS)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.intervals import Bounds, Floats, bounds_of_missing, share_of_items
+from coeval.analysis.intervals import Bounds, Floats, bounds_with_missing_scores, share_with_interval
 from coeval.analysis.measures.agreement import DRAWS, percentile_interval, smooth_level_shares
 from coeval.analysis.measures.measure_tree import (
     Entity,
@@ -36,7 +36,7 @@ from coeval.analysis.measures.ranking import (
 )
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.value_grid import read_label_grid
-from coeval.analysis.planned_names import removed_names
+from coeval.analysis.planned_names import find_removed_names
 from coeval.analysis.readers.run_reader import RunReader
 
 # Numbers drawn at once: 32 MB.
@@ -131,7 +131,7 @@ def _label_values(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
 
 
 def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
-    gone = removed_names(reader.planned, "", task, attribute)
+    gone = find_removed_names(reader.planned, "", task, attribute)
     return "task" in gone or "label" in gone
 
 
@@ -239,9 +239,10 @@ def _read_compared_labels(
         np.ma.filled(columns["said"], -1)[is_known].astype(np.int64),
         np.asarray(columns["match"])[is_known].astype(np.bool_),
         items,
-        reader.clusters_of(names.tolist()),
+        reader.item_clusters(names.tolist()),
         [
-            reader.samples.get(student, 1) * (reader.planned is None or reader.planned.does(student, task))
+            reader.samples_by_student.get(student, 1)
+            * (reader.planned is None or reader.planned.is_assigned(student, task))
             for student in students
         ],
     )
@@ -259,19 +260,21 @@ def _measure_student(compared: _ComparedLabels, student: int, failed: int) -> La
     clusters = compared.item[own] if compared.cluster is None else compared.cluster[compared.item[own]]
     if compared.cluster is None and compared.samples[student] == 1:
         clusters = None
-    share, f1 = share_of_items(compared.right[own].tolist(), clusters), float(macro_f1(table))
+    share, f1 = share_with_interval(compared.right[own].tolist(), clusters), float(macro_f1(table))
     weight = 1.0 if clusters is None or not n else len(np.unique(clusters)) / n
     bounds = macro_f1_bounds(table * weight, f1) if math.isfinite(f1) else None
     expected = table.sum(axis=1).astype(np.int64).tolist()
     dues = {value: compared.expected[own] == at for at, value in enumerate(compared.values) if expected[at]}
     recall = {
-        value: share_of_items(compared.right[own][due].tolist(), None if clusters is None else clusters[due])
+        value: share_with_interval(
+            compared.right[own][due].tolist(), None if clusters is None else clusters[due]
+        )
         for value, due in dues.items()
     }
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
         macro_f1=measured_with_bounds(f1, bounds, n, missing),
-        bounds=bounds_of_missing(float(correct), float(n), float(n + missing)) if n else None,
+        bounds=bounds_with_missing_scores(float(correct), float(n), float(n + missing)) if n else None,
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),

@@ -23,7 +23,7 @@ from coeval.analysis.measures.pair_measures import pair_sentences
 from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentScores
-from coeval.analysis.run_results import Bounded, missing_label_sentences
+from coeval.analysis.run_results import BoundedScore, missing_label_sentences
 from coeval.core.figures import NOT_KNOWN, format_points
 from coeval.core.text import join_names, pluralize
 
@@ -38,7 +38,7 @@ def leader_sentences(
 ) -> Iterator[str]:
     """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those that
     the ranking's p-values allow for."""
-    yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.many)
+    yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.is_repeated)
     if (gap := leading_gap(ranks)) is not None:
         yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
 
@@ -250,7 +250,7 @@ def label_sentences(labels: Labels) -> Iterator[str]:
             yield f"No answer has been compared with the labels of {name_in_task} yet."
     for name_in_task, measures in labelled:
         bounds = {student: measures.students[student].bounds for student in measures.ranking.order}
-        bounded = (Bounded(student, *ends) for student, ends in bounds.items() if ends is not None)
+        bounded = (BoundedScore(student, *ends) for student, ends in bounds.items() if ends is not None)
         yield from missing_label_sentences(name_in_task, bounded)
     if (more := len(labelled) - _MOST_LABELS) > 0:
         yield f"{pluralize(more, 'more label')}: see coeval analyze labels."

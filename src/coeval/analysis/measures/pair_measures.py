@@ -202,7 +202,7 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
     names = sorted({name for part in good for name in (part.first_model_id, part.second_model_id)})
     tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
     items = sorted({part.datapoint_id for part in good})
-    clusters = reader.clusters_of(items)
+    clusters = reader.item_clusters(items)
     item = _codes(items, [part.datapoint_id for part in good])
     cluster_by_item = (
         np.arange(len(items)) if clusters is None else np.unique(clusters, return_inverse=True)[1]

@@ -133,7 +133,7 @@ class ScoreGrid(NamedTuple):
         """Return (students, tasks): whether a student is to do a task, or has a score in it all the same."""
         if self.planned is None or not self.planned.own_tasks:
             return np.ones((len(self.students), len(self.tasks)), bool)
-        assigned = [[self.planned.does(name, task) for task in self.tasks] for name in self.students]
+        assigned = [[self.planned.is_assigned(name, task) for task in self.tasks] for name in self.students]
         is_assigned = np.array(assigned, bool).reshape(len(self.students), len(self.tasks))
         is_assigned[self.student, self.task] = True
         return is_assigned
@@ -401,7 +401,7 @@ def _read_grid(reader: RunReader, *, include_removed: bool) -> ScoreGrid:
     teachers = _distinct_names(reader, "teacher", "planned")
     items, number_of = _read_items(reader, terms, tasks, teachers)
     scale = _level_values({value for *_, value in values_given if value is not None}, designs)
-    columns = reader.columns(_grid_sql(judges, len(scale), has_samples=reader.sampled), [scale])
+    columns = reader.columns(_grid_sql(judges, len(scale), has_samples=reader.has_samples), [scale])
     item = number_of[columns["item"]]
     student = _code_by_term(terms, students)[columns["student"]]
     kept = (item >= 0) & (student >= 0)
@@ -423,8 +423,8 @@ def _read_grid(reader: RunReader, *, include_removed: bool) -> ScoreGrid:
         designs=designs,
         scale=np.array(scale),
         checked=checked if np.isfinite(checked).any() else None,
-        sample=columns["sample"][kept] if reader.sampled else None,
-        samples={name: times for name, times in reader.samples.items() if times > 1},
+        sample=columns["sample"][kept] if reader.has_samples else None,
+        samples={name: times for name, times in reader.samples_by_student.items() if times > 1},
         planned=planned,
         looks=reader.looks,
     )
@@ -557,7 +557,7 @@ def _read_items(
         name: np.sort(np.array(places, np.int32)) for name, places in sorted(sampled.items()) if places
     }
     ids = columns["id"][kept].tolist()
-    alike = reader.clusters_of(ids)
+    alike = reader.item_clusters(ids)
     clusters = None if alike is None else renumber_codes(alike)
     return GridItems(ids, task[kept], teacher[kept], attributes, clusters), number_of
 

@@ -16,13 +16,13 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.paired_difference import widen_mean_bounds
 from coeval.analysis.intervals import (
-    NOTHING,
+    NO_INTERVAL,
     Bounds,
     Floats,
     Interval,
     Scatter,
-    bounds_of_missing,
-    mean_of_clusters,
+    bounds_with_missing_scores,
+    interval_of_clusters,
     mean_over_strata,
 )
 from coeval.analysis.measures.measure_tree import (
@@ -169,11 +169,11 @@ def compute_group_means(
         )
         squares = np.maximum(squares, 0.0) * (cluster_counts / units) ** 2
     return [
-        mean_of_clusters(
+        interval_of_clusters(
             float(mean[at]), Scatter(int(cluster_counts[at]), float(squares[at])), int(items[at])
         )
         if units[at]
-        else NOTHING
+        else NO_INTERVAL
         for at in range(groups)
     ]
 
@@ -346,7 +346,9 @@ def bound_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
             bounds.append(_NO_BOUNDS)
             continue
         task_items, possible_units = inside[assigned], possible[scored_tasks[assigned]] * answers
-        ends = np.stack(bounds_of_missing(task_items @ total, task_items @ share, possible_units), axis=-1)
+        ends = np.stack(
+            bounds_with_missing_scores(task_items @ total, task_items @ share, possible_units), axis=-1
+        )
         by_task = {
             grid.tasks[task]: (least, most)
             for task, (least, most) in zip(scored_tasks[assigned], ends.tolist(), strict=True)

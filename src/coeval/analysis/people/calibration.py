@@ -29,7 +29,7 @@ from coeval.analysis.people.labelled_rows import LabelledRows
 # ``python -m evidence.people``.
 
 # Labels of one student: below, λ and the scatter are guesses.
-FEWEST = 5
+FEWEST_LABELS = 5
 # Of the largest variance of a difference, at least so much is taken to be unseen, as in `mean_bounds`.
 _UNSEEN = 1 / 3
 
@@ -90,7 +90,7 @@ class LinearParts(NamedTuple):
         )
 
 
-class Powered(NamedTuple):
+class PoweredMean(NamedTuple):
     """A mean on the human scale, its 95% bounds, the weight λ of the judged scores; and the mean of the
     ``labels`` by themselves."""
 
@@ -120,7 +120,7 @@ class PoweredDifference(NamedTuple):
         return FamilyMember(Difference(*numbers, None, "paired t"))
 
 
-def best_weight(strata: Sequence[LabelledStratum]) -> float:
+def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
     """λ of strata that count alike: ``Σ cov_h/n_h / Σ var_h (1/n_h + 1/N_h)``, clipped to 0–1.
 
     Of one stratum that is ``cov / var / (1 + n/N)``, with the covariance over n labelled answers and the
@@ -138,7 +138,9 @@ def best_weight(strata: Sequence[LabelledStratum]) -> float:
     return float(np.clip(shared / spread, 0.0, 1.0)) if spread > 0 else 0.0
 
 
-def parts_of(strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = False) -> LinearParts:
+def estimate_linear_parts(
+    strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = False
+) -> LinearParts:
     """The mean over strata that count alike, each with two labels or more.
 
     ``clusters``: how many there are, all of which the strata number below it. ``plain``: distances as
@@ -168,46 +170,46 @@ def parts_of(strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = 
     return LinearParts(alone, judged, from_alone, from_judged, labelled, labels, len(strata))
 
 
-def powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> Powered:
+def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> PoweredMean:
     """The mean on the human scale; where judged scores would widen it, by the labels alone."""
-    parts = parts_of(strata, clusters)
-    weight = best_weight(strata)
-    alone, alone_variance = _bounded(parts.alone), _variance(parts, 0.0)
-    alone_bounds = _bounds(alone, alone_variance, parts.freedom)
-    value, variance = _bounded(parts.at(weight)), _variance(parts, weight)
-    bounds = _bounds(value, variance, parts.freedom)
+    parts = estimate_linear_parts(strata, clusters)
+    weight = estimate_best_weight(strata)
+    alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)
+    alone_bounds = _interval_bounds(alone, alone_variance, parts.freedom)
+    value, variance = _clip_to_scale(parts.at(weight)), _variance_with_weight(parts, weight)
+    bounds = _interval_bounds(value, variance, parts.freedom)
     if variance >= alone_variance or bounds.high - bounds.low > alone_bounds.high - alone_bounds.low:
         value, bounds, weight = alone, alone_bounds, 0.0
-    return Powered(value, bounds, weight, alone, alone_bounds, parts.labels)
+    return PoweredMean(value, bounds, weight, alone, alone_bounds, parts.labels)
 
 
-def _bounded(value: float) -> float:
+def _clip_to_scale(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _variance(parts: LinearParts, weight: float) -> float:
+def _variance_with_weight(parts: LinearParts, weight: float) -> float:
     """With the degree of freedom that an estimated λ takes."""
     lost = parts.freedom / max(parts.freedom - 1, 1) if weight else 1.0
     return parts.variance(weight) * lost
 
 
-def _bounds(value: float, variance: float, freedom: int) -> Bounds:
+def _interval_bounds(value: float, variance: float, freedom: int) -> Bounds:
     """`mean_bounds` of as many items as there are labels to tell the scatter."""
     items = freedom + 1
     return mean_bounds(value, [Scatter(items, variance * items * freedom)])
 
 
-def powered_difference(first: LinearParts, second: LinearParts) -> PoweredDifference:
+def estimate_powered_difference(first: LinearParts, second: LinearParts) -> PoweredDifference:
     """How much more the first one has. λ is that of the difference, which has the least variance:
     ``−Σ a·b / Σ b²`` over clusters, with the distances a of the labels and b of the judged scores."""
     parts = first - second
     squares = float(parts.from_judged @ parts.from_judged)
     weight = -float(parts.from_alone @ parts.from_judged) / squares if squares > 0 else 0.0
     weight = float(np.clip(weight, 0.0, 1.0))
-    if _variance(parts, weight) >= _variance(parts, 0.0):
+    if _variance_with_weight(parts, weight) >= _variance_with_weight(parts, 0.0):
         weight = 0.0
     items = parts.freedom + 1
-    variance = max(_variance(parts, weight), _UNSEEN / items / parts.freedom)
+    variance = max(_variance_with_weight(parts, weight), _UNSEEN / items / parts.freedom)
     value = min(max(parts.at(weight), -1.0), 1.0)
     error, freedom = float(np.sqrt(variance)), max(parts.freedom - bool(weight), 1)
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
@@ -216,11 +218,11 @@ def powered_difference(first: LinearParts, second: LinearParts) -> PoweredDiffer
     return PoweredDifference(value, bounds, p, weight, parts.labels, error, freedom)
 
 
-def labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int | None:
+def count_labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int | None:
     """How many labels of a student make a 95% interval of ± ``half_width``, given how labels and judged
     scores scatter so far; None: more than there are answers. The interval is that of `powered_mean`, which
     has a width where all labels are alike."""
-    weight = best_weight(strata)
+    weight = estimate_best_weight(strata)
     value = spread = imputed = 0.0
     answers = 0
     for one in strata:
@@ -230,13 +232,13 @@ def labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int |
         spread += float(residual.var(ddof=1)) / len(strata)
         imputed += weight**2 * float(one.judged.var(ddof=1)) / len(one.judged) / len(strata) ** 2
         answers += len(one.judged)
-    value = _bounded(value)
+    value = _clip_to_scale(value)
 
     def wide(labels: int) -> bool:
-        low, high = _bounds(value, spread / labels + imputed, labels - len(strata))
+        low, high = _interval_bounds(value, spread / labels + imputed, labels - len(strata))
         return (high - low) / 2 > half_width
 
-    least = max(FEWEST, 2 * len(strata))
+    least = max(FEWEST_LABELS, 2 * len(strata))
     needed = bisect_left(
         range(answers + 1), True, lo=min(least, answers + 1), key=lambda labels: not wide(labels)
     )
@@ -311,25 +313,25 @@ class LabelledAnswers(NamedTuple):
     judged: Floats
 
 
-def human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
+def calibrate_human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
     """By scale: that of all judged factors first, where people labelled all of them in all tasks, then each
     factor's, where there are several."""
     found = {}
-    whole = _answers(grid, rows, None)
+    whole = _average_answers(grid, rows, None)
     if np.isfinite(whole.people).any():
-        scale = _human_scale(grid, whole)
+        scale = _calibrate_scale(grid, whole)
         if not scale.unlabelled:
-            found[_whole_scale(grid)] = scale
+            found[_name_of_whole_scale(grid)] = scale
     known = np.isfinite(rows.people)
     names = sorted({grid.factors[at] for at in np.unique(grid.factor[known]).tolist()})
     for name in names if not found or any(len(design.judged_factors) > 1 for design in grid.designs) else ():
-        answers = _answers(grid, rows, [name])
+        answers = _average_answers(grid, rows, [name])
         if np.isfinite(answers.people).any():
-            found[name] = _human_scale(grid, answers)
+            found[name] = _calibrate_scale(grid, answers)
     return found
 
 
-def _whole_scale(grid: ScoreGrid) -> str:
+def _name_of_whole_scale(grid: ScoreGrid) -> str:
     """Name what a mean over the judged factors covers: one factor is called by its own name."""
     judged = {factor for design in grid.designs for factor in design.judged_factors}
     if len(judged) == 1:
@@ -337,7 +339,7 @@ def _whole_scale(grid: ScoreGrid) -> str:
     return _JUDGED_FACTORS if any(design.checks for design in grid.designs) else ALL_FACTORS
 
 
-def _answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None) -> LabelledAnswers:
+def _average_answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None) -> LabelledAnswers:
     weights = np.zeros((len(grid.tasks), len(grid.factors)))
     for number, design in enumerate(grid.designs):
         for factor in design.judged_factors if factors is None else design.judged_factors & set(factors):
@@ -356,13 +358,13 @@ def _answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None)
     return LabelledAnswers(item[whole], student[whole], task[whole], people[whole], judged[whole])
 
 
-def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
+def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     tasks = np.unique(answers.task[np.isfinite(answers.people)])
     others = np.setdiff1d(answers.task, tasks)
     clusters = int(grid.items.cluster.max(initial=-1)) + 1
     strata = {
         name: [
-            _stratum(grid, answers, (answers.student == at) & (answers.task == task))
+            _select_stratum(grid, answers, (answers.student == at) & (answers.task == task))
             for task in tasks.tolist()
             if grid.is_assigned[at, task]
         ]
@@ -370,46 +372,48 @@ def _human_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     }
     strata = {name: of for name, of in strata.items() if of and all(len(one.judged) > 1 for one in of)}
     counts = {name: [int(one.labelled.sum()) for one in of] for name, of in strata.items()}
-    students = {name: _calibrated(of, counts[name], clusters) for name, of in strata.items()}
+    students = {name: _calibrate_student(of, counts[name], clusters) for name, of in strata.items()}
     comparable = {
         name: of for name, of in strata.items() if students[name].weight is not None and len(of) == len(tasks)
     }
     labelled, unlabelled = (tuple(grid.tasks[at] for at in some.tolist()) for some in (tasks, others))
     judged = {
-        pair: _judged_difference(grid, answers, tasks.tolist(), pair)
+        pair: _difference_by_judges(grid, answers, tasks.tolist(), pair)
         for pair in combinations(sorted(comparable), 2)
     }
-    return HumanScale(labelled, unlabelled, students, _pairs(comparable, judged, clusters))
+    return HumanScale(labelled, unlabelled, students, _calibrate_pairs(comparable, judged, clusters))
 
 
-def _stratum(grid: ScoreGrid, answers: LabelledAnswers, mine: NDArray[np.bool_]) -> LabelledStratum:
+def _select_stratum(grid: ScoreGrid, answers: LabelledAnswers, mine: NDArray[np.bool_]) -> LabelledStratum:
     return LabelledStratum(
         answers.people[mine], answers.judged[mine], grid.items.cluster[answers.item[mine]].astype(np.int64)
     )
 
 
-def _judged(strata: Sequence[LabelledStratum]) -> Measured:
+def _mean_by_judges(strata: Sequence[LabelledStratum]) -> Measured:
     clusters = [one.cluster for one in strata]
     return measured_from_interval(mean_over_strata([one.judged for one in strata], clusters=clusters), None)
 
 
-def _calibrated(strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int) -> CalibratedStudent:
+def _calibrate_student(
+    strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int
+) -> CalibratedStudent:
     """Without a figure on the human scale where there are too few ``labels`` of each stratum."""
-    if min(labels) < 2 or sum(labels) < FEWEST:
+    if min(labels) < 2 or sum(labels) < FEWEST_LABELS:
         nothing = Measured(None, None, None, sum(labels), None)
-        return CalibratedStudent(_judged(strata), nothing, nothing, None, sum(labels), None)
-    found = powered_mean(strata, clusters)
+        return CalibratedStudent(_mean_by_judges(strata), nothing, nothing, None, sum(labels), None)
+    found = estimate_powered_mean(strata, clusters)
     return CalibratedStudent(
-        _judged(strata),
+        _mean_by_judges(strata),
         Measured(found.value, *found.bounds, found.labels, None),
         Measured(found.alone, *found.alone_bounds, found.labels, None),
         found.weight,
         found.labels,
-        labels_needed(strata, GOAL),
+        count_labels_needed(strata, GOAL),
     )
 
 
-def _judged_difference(
+def _difference_by_judges(
     grid: ScoreGrid, answers: LabelledAnswers, tasks: Sequence[int], pair: tuple[str, str]
 ) -> Measured:
     """How much more judges give the first than the second, on the items that both answered."""
@@ -432,11 +436,11 @@ def _judged_difference(
     return Measured(found.difference, found.low, found.high, found.n, None)
 
 
-def _pairs(
+def _calibrate_pairs(
     own: Mapping[str, Sequence[LabelledStratum]], judged: Mapping[tuple[str, str], Measured], clusters: int
 ) -> dict[tuple[str, str], CalibratedPair]:
-    parts = {name: parts_of(of, clusters) for name, of in own.items()}
-    found = {(one, other): powered_difference(parts[one], parts[other]) for one, other in judged}
+    parts = {name: estimate_linear_parts(of, clusters) for name, of in own.items()}
+    found = {(one, other): estimate_powered_difference(parts[one], parts[other]) for one, other in judged}
     tested = adjust_family([people.member for people in found.values()])
     return {
         pair: CalibratedPair(
@@ -446,9 +450,9 @@ def _pairs(
     }
 
 
-def leaders(scale: HumanScale) -> Iterator[str]:
+def find_leaders(scale: HumanScale) -> Iterator[str]:
     """Name who is significantly ahead of all others that are `compared`; nobody, or one."""
-    names = compared(scale)
+    names = compared_students(scale)
     for name in names:
         mine = [
             found.sure and ((found.people.value or 0.0) > 0) == (one == name)
@@ -459,6 +463,6 @@ def leaders(scale: HumanScale) -> Iterator[str]:
             yield name
 
 
-def compared(scale: HumanScale) -> list[str]:
+def compared_students(scale: HumanScale) -> list[str]:
     """Name the students in pairs: those with labels of their own in all tasks."""
     return sorted({name for pair in scale.pairs for name in pair})

@@ -41,7 +41,7 @@ class DrawnAnswer(NamedTuple):
     drawn: ByChance | None
 
 
-def judged_factors(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
+def judged_factors_by_task(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
     """Name the factors that judges score, by task; of these the ``chosen``, where there are any.
 
     Raises UsageError: nobody scores a chosen one, or there are none at all.
@@ -62,13 +62,15 @@ def judged_factors(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tup
     }
 
 
-def draw(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int) -> list[DrawnAnswer]:
+def draw_answers(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
+) -> list[DrawnAnswer]:
     """Draw ``n`` answers, or all if there are fewer, in the order in which they are shown.
 
     Strata are task × student; an answer's probability is the share of its stratum that is drawn.
     """
     strata: defaultdict[tuple[str, str], dict[str, list[JudgedKey]]] = defaultdict(dict)
-    for key in _candidates(grid, factors):
+    for key in _list_judged_answers(grid, factors):
         strata[key.task, key.student].setdefault(key.item, []).append(key)
     of_tasks: defaultdict[str, set[str]] = defaultdict(set)
     for (task, _), by_item in strata.items():
@@ -76,15 +78,15 @@ def draw(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
     place = {
         item: at
         for of_task in of_tasks.values()
-        for at, item in enumerate(sorted(of_task, key=lambda item: _hash(seed, item)))
+        for at, item in enumerate(sorted(of_task, key=lambda item: _hash_name(seed, item)))
     }
     one_each = {
-        min(keys, key=lambda key: _hash(seed, key.answer)): len(keys)
+        min(keys, key=lambda key: _hash_name(seed, key.answer)): len(keys)
         for items in strata.values()
         for keys in items.values()
     }
     order = sorted(
-        one_each, key=lambda key: (place[key.item], _hash(seed, key.item), _hash(seed, key.answer))
+        one_each, key=lambda key: (place[key.item], _hash_name(seed, key.item), _hash_name(seed, key.answer))
     )
     taken = order[:n]
     counts = Counter((key.task, key.student) for key in taken)
@@ -97,18 +99,20 @@ def draw(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
     return found
 
 
-def picked(grid: ScoreGrid, factors: dict[str, tuple[str, ...]], items: Collection[str]) -> list[DrawnAnswer]:
+def pick_answers(
+    grid: ScoreGrid, factors: dict[str, tuple[str, ...]], items: Collection[str]
+) -> list[DrawnAnswer]:
     """Choose all answers to some items, by hand.
 
     Raises UsageError: no judge scored an answer to one of them.
     """
-    found = [DrawnAnswer(key, None) for key in _candidates(grid, factors) if key.item in {*items}]
+    found = [DrawnAnswer(key, None) for key in _list_judged_answers(grid, factors) if key.item in {*items}]
     if unknown := {*items} - {key.item for key, _ in found}:
         raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
-    return sorted(found, key=lambda one: (one.key.item, _hash(0, one.key.answer)))
+    return sorted(found, key=lambda one: (one.key.item, _hash_name(0, one.key.answer)))
 
 
-def share_out(
+def assign_answers(
     drawn: Sequence[DrawnAnswer], people: Sequence[str], by: str, overlap: float
 ) -> list[DrawnAnswer]:
     """Choose one person's part: the first ``overlap`` of the draw, which all have, and every k-th of the
@@ -126,7 +130,7 @@ def share_out(
     return [*drawn[:common], *(drawn[at] for at in mine)]
 
 
-def _candidates(grid: ScoreGrid, factors: dict[str, tuple[str, ...]]) -> Iterator[JudgedKey]:
+def _list_judged_answers(grid: ScoreGrid, factors: dict[str, tuple[str, ...]]) -> Iterator[JudgedKey]:
     """The answers with a judge's score in one of these factors."""
     chosen = np.array([[name in factors[task] for name in grid.factors] for task in grid.tasks], bool)
     rows = grid.valid.any(axis=1) & chosen[grid.task, grid.factor]
@@ -139,7 +143,7 @@ def _candidates(grid: ScoreGrid, factors: dict[str, tuple[str, ...]]) -> Iterato
         yield JudgedKey(response_id(name, who, at), name, task, who, at)
 
 
-def _hash(seed: int, name: str) -> str:
+def _hash_name(seed: int, name: str) -> str:
     return digest("label", str(seed), name)
 
 
@@ -182,8 +186,8 @@ class ShownTexts:
     """
 
     def __init__(self, reader: RunReader, answers: Iterable[str], grid: ScoreGrid) -> None:
-        found = {record.id: record for record in reader.records(Response, frozenset(answers))}
-        items = reader.texts({record.datapoint_id for record in found.values()})
+        found = {record.id: record for record in reader.read_records(Response, frozenset(answers))}
+        items = reader.read_texts({record.datapoint_id for record in found.values()})
         self._shown = {
             key: LabelTexts(item.prompt or "", record.response or "", item.reference_response or "")
             for key, record in found.items()
@@ -223,7 +227,7 @@ class ShownTexts:
         return bool(hashes[0]) and hashes == (label.input_hash, label.criterion)
 
 
-def to_label(
+def make_empty_labels(
     texts: ShownTexts, drawn: Sequence[DrawnAnswer], factors: Mapping[str, Sequence[str]], judge: str
 ) -> Iterator[HumanLabel]:
     """Make the labels, still without a level, that a draw asks of a person."""
@@ -243,7 +247,9 @@ def to_label(
                 )
 
 
-def questions(grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]) -> Iterator[LabelQuestion]:
+def make_questions(
+    grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]
+) -> Iterator[LabelQuestion]:
     """Ask for these labels; those about texts, criteria or factors that have changed are left out."""
     designs = dict(zip(grid.tasks, grid.designs, strict=True))
     for label in labels:
@@ -265,6 +271,6 @@ def questions(grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]) 
         )
 
 
-def of_person(labels: Labels, judge: str) -> list[HumanLabel]:
+def labels_of_person(labels: Labels, judge: str) -> list[HumanLabel]:
     """Choose a person's labels and what is asked of that person, in the order of the draw."""
     return [label for label in labels.values() if label.response_id and label.judge_model_id == judge]

@@ -60,7 +60,7 @@ class AgainstPeople(Entity, frozen=True):
     ]
 
 
-def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows:
+def match_labels_to_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows:
     """Find each label's row; several people's labels of one row are averaged. What the grid has no row for,
     or no level, is left out."""
     labels = list(labels)
@@ -82,10 +82,12 @@ def labelled_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows
         column = np.full(len(grid.item), np.nan)
         column[list(values)] = list(values.values())
         by_person[person] = column
-    return LabelledRows(_means(list(by_person.values()), len(grid.item)), _judged(grid), by_person)
+    return LabelledRows(
+        _mean_of_columns(list(by_person.values()), len(grid.item)), _mean_judge_scores(grid), by_person
+    )
 
 
-def _student_of(label: HumanLabel) -> str:
+def _labelled_student(label: HumanLabel) -> str:
     return label.response_id.removeprefix(f"{label.datapoint_id}__").partition(SAMPLE)[0]
 
 
@@ -96,7 +98,7 @@ class SampledRows(NamedTuple):
     later: int
 
 
-def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel]) -> SampledRows:
+def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel]) -> SampledRows:
     """Leave out a student's answers to items of a task that were not among those drawn from: labels are no
     sample of them. Items that a student has no answer to are none of these.
 
@@ -106,7 +108,7 @@ def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel
     fewest: dict[tuple[str, str], int] = {}
     for label in drawn:
         if label.drawn is not None and label.drawn.items:
-            stratum = label.task_id, _student_of(label)
+            stratum = label.task_id, _labelled_student(label)
             fewest[stratum] = min(label.drawn.items, fewest.get(stratum, label.drawn.items))
     numbers = [item_number(name) for name in grid.items.ids]
     judged, out = np.isfinite(rows.judged), np.zeros(len(grid.item), bool)
@@ -125,7 +127,7 @@ def sampled_rows(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel
     return SampledRows(kept, len(np.unique(grid.item[out])))
 
 
-def _means(columns: Sequence[Floats], rows: int) -> Floats:
+def _mean_of_columns(columns: Sequence[Floats], rows: int) -> Floats:
     """Over those that are there, NaN where none is."""
     total, count = np.zeros(rows), np.zeros(rows)
     for column in columns:
@@ -136,35 +138,39 @@ def _means(columns: Sequence[Floats], rows: int) -> Floats:
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _judged(grid: ScoreGrid) -> Floats:
+def _mean_judge_scores(grid: ScoreGrid) -> Floats:
     values = grid.values
-    return _means([np.where(column >= 0, values[column], np.nan) for column in grid.levels.T], len(grid.item))
+    return _mean_of_columns(
+        [np.where(column >= 0, values[column], np.nan) for column in grid.levels.T], len(grid.item)
+    )
 
 
-def judges_against_people(
+def compare_judges_with_people(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[str, AgainstPeople]:
     """By judge, and of the mean over all. Rows are taken twice: a mean between two levels is half of each."""
     known = np.tile(np.flatnonzero(np.isfinite(rows.people) & np.isfinite(rows.judged)), 2)
     again = np.arange(len(known)) >= len(known) // 2
-    some, people, values = _of(grid, known), rows.people[known], grid.values
+    some, people, values = _select_judge_rows(grid, known), rows.people[known], grid.values
     columns = {name: some.levels[:, at] for at, name in enumerate(grid.judges)}
-    human = _nearest(some, people, again)
+    human = _nearest_levels(some, people, again)
     scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()} | {
         PANEL: rows.judged[known]
     }
-    columns[PANEL] = _nearest(some, rows.judged[known], again)
+    columns[PANEL] = _nearest_levels(some, rows.judged[known], again)
     found = {}
     for name, column in columns.items():
         there = column >= 0
         if there.any():
-            agreed = _agreed(some, (name, column), (PEOPLE, human), reweighting)
+            agreed = _compare_columns(some, (name, column), (PEOPLE, human), reweighting)
             distances = scored[name][there] - people[there]
-            found[name] = _against(some.select_rows(there), agreed, distances, (human[there], column[there]))
+            found[name] = _compare_with_people(
+                some.select_rows(there), agreed, distances, (human[there], column[there])
+            )
     return found
 
 
-def _against(
+def _compare_with_people(
     grid: ScoreGrid,
     agreed: PairAgreement,
     distances: Floats,
@@ -186,18 +192,20 @@ def _against(
             if (human == at).any()
         },
         confusion={
-            names.names[at]: {names.names[to]: _half(((human == at) & (own == to)).sum()) for to in used}
+            names.names[at]: {
+                names.names[to]: _halve_count(((human == at) & (own == to)).sum()) for to in used
+            }
             for at in used
         },
     )
 
 
-def _half(count: np.int64) -> float:
+def _halve_count(count: np.int64) -> float:
     """A whole number where it is one."""
     return int(count) // 2 if count % 2 == 0 else int(count) / 2
 
 
-def people_agreement(
+def compare_people_pairwise(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[tuple[str, str], PairAgreement]:
     """Of every two people, over what both labelled."""
@@ -207,13 +215,13 @@ def people_agreement(
         for other in names[at + 1 :]:
             both = np.isfinite(rows.by_person[one]) & np.isfinite(rows.by_person[other])
             if both.any():
-                some = _of(grid, both)
-                columns = [(name, _nearest(some, rows.by_person[name][both])) for name in (one, other)]
-                found[one, other] = _agreed(some, columns[0], columns[1], reweighting)
+                some = _select_judge_rows(grid, both)
+                columns = [(name, _nearest_levels(some, rows.by_person[name][both])) for name in (one, other)]
+                found[one, other] = _compare_columns(some, columns[0], columns[1], reweighting)
     return found
 
 
-def _agreed(
+def _compare_columns(
     grid: ScoreGrid,
     one: tuple[str, NDArray[np.int8]],
     other: tuple[str, NDArray[np.int8]],
@@ -226,7 +234,9 @@ def _agreed(
     return measure_judge_pair(pair)
 
 
-def _nearest(grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None) -> NDArray[np.int8]:
+def _nearest_levels(
+    grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None
+) -> NDArray[np.int8]:
     """The place of the nearest level of each row's scale among all levels; between two, the first of its
     scale, and the last of the rows ``last_of``."""
     found = np.full(len(values), UNSCORED, grid.levels.dtype)
@@ -244,6 +254,6 @@ def _nearest(grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None 
     return found
 
 
-def _of(grid: ScoreGrid, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ScoreGrid:
+def _select_judge_rows(grid: ScoreGrid, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ScoreGrid:
     """These rows by judges alone."""
     return grid.select_rows(rows)._replace(checked=None)

@@ -10,15 +10,21 @@ from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measure_tree import Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.people.calibration import ALL_FACTORS, HumanScale, compared, human_scales, leaders
+from coeval.analysis.people.calibration import (
+    ALL_FACTORS,
+    HumanScale,
+    calibrate_human_scales,
+    compared_students,
+    find_leaders,
+)
 from coeval.analysis.people.label_questions import ShownTexts
 from coeval.analysis.people.labelled_rows import (
     PANEL,
     AgainstPeople,
-    judges_against_people,
-    labelled_rows,
-    people_agreement,
-    sampled_rows,
+    compare_judges_with_people,
+    compare_people_pairwise,
+    exclude_later_answers,
+    match_labels_to_rows,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import format_figure, format_points, kappa_word
@@ -73,7 +79,7 @@ class PeopleMeasures(Record, frozen=True):
         return next(iter(self.scales), ALL_FACTORS)
 
 
-def people_measures(
+def measure_people(
     reader: RunReader, grid: ScoreGrid, reweighting: Reweighting | None = None
 ) -> PeopleMeasures | None:
     """None where nobody has labelled anything.
@@ -88,7 +94,7 @@ def people_measures(
     current = [label for label in given if texts.shows(label)]
     fitting = [label for label in current if texts.fits(label)]
     drawn = [label for label in fitting if label.drawn is not None]
-    rows, later = sampled_rows(grid, labelled_rows(grid, drawn), drawn)
+    rows, later = exclude_later_answers(grid, match_labels_to_rows(grid, drawn), drawn)
     reweighting = reweighting or Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     return PeopleMeasures(
         labels=len(drawn),
@@ -99,9 +105,9 @@ def people_measures(
         damaged=count_damaged_labels(reader.run.path),
         later=later,
         people=tuple(sorted({label.person for label in given})),
-        scales=human_scales(grid, rows),
-        judges=judges_against_people(grid, rows, reweighting),
-        agreement=people_agreement(grid, rows, reweighting),
+        scales=calibrate_human_scales(grid, rows),
+        judges=compare_judges_with_people(grid, rows, reweighting),
+        agreement=compare_people_pairwise(grid, rows, reweighting),
     )
 
 
@@ -112,25 +118,25 @@ def people_sentences(found: PeopleMeasures) -> Iterator[str]:
         yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
         return
     by = "" if found.of == ALL_FACTORS else f" ({found.of})"
-    among = compared(scale)
+    among = compared_students(scale)
     own = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
-    first = list(leaders(scale))
+    first = list(find_leaders(scale))
     if first:
         yield f"By people's labels{by}, {first[0]} leads: significantly better than every other student{own}."
     elif scale.pairs:
         yield f"By people's labels{by}, no student{own} is significantly ahead of all others."
     if (panel := found.judges.get(PANEL)) is not None:
-        yield from _bias(panel)
+        yield from _panel_bias_sentence(panel)
     for (one, other), agreed in found.between.items():
         if agreed.spa.value is not None and agreed.kappa.value is not None:
             yield (
                 f"{one} and {other} give the same level in {100 * agreed.spa.value:.0f}% of "
-                f"{pluralize(agreed.count, 'label')} that both gave ({_kappa(agreed.kappa)})."
+                f"{pluralize(agreed.count, 'label')} that both gave ({_kappa_text(agreed.kappa)})."
             )
-    yield from _limits(found, scale)
+    yield from _estimate_limits_sentences(found, scale)
 
 
-def goal_sentences(scale: HumanScale) -> Iterator[str]:
+def labels_needed_sentences(scale: HumanScale) -> Iterator[str]:
     """How many labels ± 3 points take; nothing where no student has enough to tell."""
     needed = {name: one.needed for name, one in scale.students.items() if one.weight is not None}
     known = [count for count in needed.values() if count is not None]
@@ -141,13 +147,13 @@ def goal_sentences(scale: HumanScale) -> Iterator[str]:
         yield "± 3 points for each student takes more labels than the run has answers: add items."
 
 
-def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
+def _estimate_limits_sentences(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
     if scale.unlabelled:
         yield (
             f"These figures are over {join_names(scale.tasks)}; no labels yet: "
             f"{join_names(scale.unlabelled)}."
         )
-    yield from goal_sentences(scale)
+    yield from labels_needed_sentences(scale)
     unknown = [name for name, one in scale.students.items() if one.people.value is None]
     if unknown:
         yield f"{join_names(unknown)}: too few labels for a score on the human scale."
@@ -171,7 +177,7 @@ def _limits(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
         yield f"{pluralize(found.hand_picked, 'label')} picked by hand: in no estimate."
 
 
-def _bias(panel: AgainstPeople) -> Iterator[str]:
+def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
     """How much more or less than people all judges give, significantly or not."""
     value, low, high = panel.bias[:3]
     if value is None or low is None or high is None:
@@ -179,12 +185,14 @@ def _bias(panel: AgainstPeople) -> Iterator[str]:
     more = "more" if value > 0 else "less"
     if value < 0:
         value, low, high = -value, -high, -low
-    how = f"({interval_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa(panel.kappa)})"
+    how = (
+        f"({interval_text(value, low, high)}; {pluralize(panel.count, 'label')}, {_kappa_text(panel.kappa)})"
+    )
     doubt = "Judges show no significant bias: they give" if low <= 0 else "Judges give"
     yield f"{doubt} {format_points(value)} points {more} than people {how}."
 
 
-def _kappa(kappa: Measured) -> str:
+def _kappa_text(kappa: Measured) -> str:
     """``κ 0.52, moderate``"""
     return (
         "κ –"

@@ -2,8 +2,8 @@
 
 ``scores`` are those that each benchmark gives an item, by metric: the mean of ``value`` weighted by
 ``weight`` is that metric in ``summary.json`` (HealthBench's is clipped to its scale). Where a benchmark
-scores a prompt that was not answered (IFEval: nothing is followed), ``failed`` says so beside the value. Of
-judgments, those of the recipe that was scored last are shown.
+scores a prompt without an answer (IFEval: nothing is followed), ``failed`` says so beside the value.
+Judgments are those of the recipe that was scored last.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from coeval.analysis.readers.reader import (
     SampleMetric,
     Stage,
 )
-from coeval.analysis.readers.whole_items import OutputItems, TaskPlace, WholeItems
+from coeval.analysis.readers.whole_items import OutputItems, OutputTaskFolder, WholeItems
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
 from coeval.core.text import join_names
@@ -39,7 +39,7 @@ _KEY = "md5_number(filename || chr(10) || id) AS key, filename AS file, id"
 
 _JSON = "try_cast(value AS JSON)"
 _PATHS = "['$.verdict', '$.preference', '$.switched', '$.criteria_met']"
-_SAID = f"json_extract_string({_JSON}, {_PATHS})"
+_VERDICT_FIELDS = f"json_extract_string({_JSON}, {_PATHS})"
 _OF_LEVELS = ", ".join(f"'{level}'" for level in LEVEL_VALUE)
 # Of what a judgment says, what can be held against another's: not its reasons.
 _LEVELS = (
@@ -82,7 +82,7 @@ STAGES = (
             "status": "VARCHAR",
         },
         "id IS NOT NULL AND item IS NOT NULL",
-        f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_SAID} AS said, {_LEVELS} AS levels,
+        f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_VERDICT_FIELDS} AS said, {_LEVELS} AS levels,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
             NOT {good_sql(VALUE_SQL)} AS failed""",
         {"judge": "term", "recipe": "term", "served_by": "term"},
@@ -205,7 +205,9 @@ levels 0 to 2 (a comparison lost, drawn, won; a criterion not met, met; a rubric
 """
 
 
-class _Figure(msgspec.Struct, frozen=True):
+class _SummaryFigure(msgspec.Struct, frozen=True):
+    """A metric's figure in a summary."""
+
     value: float | None = None
     standard_error: float | None = None
     ci95: tuple[float, float] | None = None
@@ -213,17 +215,19 @@ class _Figure(msgspec.Struct, frozen=True):
     unit: str = ""
 
 
-class _Judge(msgspec.Struct, frozen=True):
+class _SummaryJudge(msgspec.Struct, frozen=True):
+    """The judge that a summary names."""
+
     model: str = ""
     recipe: str = ""
 
 
 class _Summary(msgspec.Struct, frozen=True):
-    """What is read of a ``summary.json``."""
+    """The fields that we read from a ``summary.json``."""
 
     task: str = ""
     model: str = ""
-    metrics: dict[str, _Figure] = {}
+    metrics: dict[str, _SummaryFigure] = {}
     n_expected: int = 0
     n_failed: dict[str, int] = {}
     counted: str = ""
@@ -234,14 +238,14 @@ class _Summary(msgspec.Struct, frozen=True):
     missing: dict[str, int] = {}
     not_measured: str = ""
     complete: bool = False
-    judge: _Judge | None = None
+    judge: _SummaryJudge | None = None
 
 
 SummaryT = TypeVar("SummaryT")
 
 
-def task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
-    """What a task's ``summary.json`` says, as a record of this kind.
+def read_task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
+    """Read a task's ``summary.json`` as a record of this kind.
 
     Raises FileNotFoundError: the task has not been scored yet; StoreError: the file cannot be read.
     """
@@ -253,8 +257,8 @@ def has_scores(task: Path) -> bool:
 
 
 class TaskCounts(NamedTuple):
-    """Records of a task, answers or judgments: planned, good and failed ones; ``planned`` None: nobody knows
-    before the task has been summed up."""
+    """Counts of a task's answers or judgments: planned, good and failed. ``planned`` is None until the task
+    has been summed up."""
 
     planned: int | None
     good: int
@@ -279,19 +283,19 @@ class OutputReader(Reader):
 
     def __init__(self, folder: str | Path) -> None:
         path = Path(folder)
-        found = list_output_tasks(path)
-        sampled = {task.name for task in found if task.parent != path}
-        self._tasks = [task for task in found if task.parent != path or task.name not in sampled]
-        self._beside = [task for task in found if task not in self._tasks] if found != [path] else []
+        tasks = list_output_tasks(path)
+        sampled = {task.name for task in tasks if task.parent != path}
+        self._tasks = [task for task in tasks if task.parent != path or task.name not in sampled]
+        self._left_out_tasks = [task for task in tasks if task not in self._tasks] if tasks != [path] else []
         if not self._tasks:
             raise UsageError(f"{path} holds no results of eval-framework")
         for task in self._tasks:
             refuse_foreign(task, ())
-        self._unread: list[str] = []
-        self._summaries = {task: self._summary(task) for task in self._tasks}
+        self._unread_notes: list[str] = []
+        self._summaries = {task: self._read_summary(task) for task in self._tasks}
         super().__init__(path)
-        with self._loading():
-            self._load(
+        with self._close_on_failure():
+            self._load_files(
                 {
                     "answers": [task / RESPONSES for task in self._tasks if (task / RESPONSES).is_file()],
                     "judgments": [path for task in self._tasks for path in sorted(task.glob(JUDGMENTS))],
@@ -301,11 +305,11 @@ class OutputReader(Reader):
 
     @property
     def metrics(self) -> tuple[SampleMetric, ...]:
-        """By task and sample; the benchmark's headline first."""
+        """Return the metrics by task and sample, the benchmark's headline first."""
         return tuple(
             SampleMetric(
                 model=summary.model,
-                task=_name(task, summary),
+                task=_task_name(task, summary),
                 sample=sample_of(task),
                 metric=name,
                 value=figure.value,
@@ -326,61 +330,64 @@ class OutputReader(Reader):
     def models(self) -> tuple[str, ...]:
         return tuple(filter(None, super().models())) or ("",)
 
-    def of_model(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
+    def model_condition(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
         return "true", []  # all of the folder is one model's
 
     def items(self) -> WholeItems:
-        return OutputItems(self.rows, self.places())
+        return OutputItems(self.rows, self.task_folders())
 
-    def places(self) -> list[TaskPlace]:
-        """The tasks' folders, by task and sample."""
-        found = self.rows(
+    def task_folders(self) -> list[OutputTaskFolder]:
+        """Return the tasks' folders, by task and sample."""
+        rows = self.rows(
             "SELECT folder, any_value(task), any_value(sample), any_value(model), any_value(judged_by) "
             "FROM place GROUP BY folder ORDER BY any_value(task), any_value(sample), folder"
         )
-        return [TaskPlace(Path(folder), *others) for folder, *others in found]
+        return [OutputTaskFolder(Path(folder), *others) for folder, *others in rows]
 
-    def add_searched(self) -> None:
-        for place in self.places():
-            self._search(SEARCHED, place.answers, place.task)
+    def add_item_texts(self) -> None:
+        for folder in self.task_folders():
+            self._add_texts(SEARCHED, folder.answers, folder.task)
 
-    def counts(self) -> dict[str, TaskCounts]:
-        """Each task's answers, and its judgments where there are any. What is planned is known once the task
-        has been summed up: of answers where prompts are counted, of judgments where nothing is missing."""
-        counted = {
-            view: {(task, sample): counts for task, sample, *counts in self.rows(_COUNT.format(view))}
+    def record_counts(self) -> dict[str, TaskCounts]:
+        """Count each task's answers, and its judgments if any. What is planned is known once the task has
+        been summed up: of answers where prompts are counted, of judgments where nothing is missing."""
+        good_and_failed = {
+            view: {
+                (task, sample): record_counts
+                for task, sample, *record_counts in self.rows(_COUNT.format(view))
+            }
             for view in ("answers", "judgments")
         }
-        several = len({sample_of(task) for task in self._summaries}) > 1
-        found: dict[str, TaskCounts] = {}
+        has_samples = len({sample_of(task) for task in self._summaries}) > 1
+        counts: dict[str, TaskCounts] = {}
         for task, summary in self._summaries.items():
-            place = (_name(task, summary), sample_of(task))
-            label = f"run_{place[1]} {place[0]}" if several else place[0]
-            good, failed = counted["answers"].get(place, (0, 0))
-            known = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
-            found[label] = TaskCounts(good if summary.complete else known, good, failed)
-            if place in counted["judgments"]:
-                good, failed = counted["judgments"][place]
-                found[f"{label} judging"] = TaskCounts(good if summary.complete else None, good, failed)
-        return found
+            key = (_task_name(task, summary), sample_of(task))
+            label = f"run_{key[1]} {key[0]}" if has_samples else key[0]
+            good, failed = good_and_failed["answers"].get(key, (0, 0))
+            planned = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
+            counts[label] = TaskCounts(good if summary.complete else planned, good, failed)
+            if key in good_and_failed["judgments"]:
+                good, failed = good_and_failed["judgments"][key]
+                counts[f"{label} judging"] = TaskCounts(good if summary.complete else None, good, failed)
+        return counts
 
     def status(self) -> str:
-        """Of a folder that nobody is at work in: "completed" where nothing of its tasks is missing,
-        "incomplete" where asking has ended and records are missing, else "stopped"."""
+        """Return the status of a folder that no process is writing to: "completed" where nothing is missing,
+        "incomplete" where the run has ended and records are missing, else "stopped"."""
         summaries = self._summaries.values()
         if not all(summary.task for summary in summaries):
             return "stopped"
         return "completed" if all(summary.complete for summary in summaries) else "incomplete"
 
     def notes(self) -> tuple[str, ...]:
-        notes = [*super().notes(), *self._unread]
+        notes = [*super().notes(), *self._unread_notes]
         notes += [
-            f"{self._called(task)} is left out: it holds one sample of each prompt; run_0/ and the following "
-            "hold others; name that folder to see it"
-            for task in self._beside
+            f"{self._display_name(task)} is left out: it holds one sample of each prompt; run_0/ and the "
+            "following hold others; name that folder to see it"
+            for task in self._left_out_tasks
         ]
         for task, summary in self._summaries.items():
-            label = self._called(task)
+            label = self._display_name(task)
             if not summary.metrics:
                 notes.append(
                     f"{label}: no figures yet; the command that asked for the answers makes them, without "
@@ -396,28 +403,30 @@ class OutputReader(Reader):
                 notes.append(Incomparable(label, summary.compared_with, reasons).sentence)
         return tuple(notes)
 
-    def _summary(self, task: Path) -> _Summary:
+    def _read_summary(self, task: Path) -> _Summary:
         try:
-            return task_summary(task, _Summary)
+            return read_task_summary(task, _Summary)
         except FileNotFoundError:
             return _Summary()
         except StoreError as error:
-            self._unread.append(f"{error}; its figures are left out")
+            self._unread_notes.append(f"{error}; its figures are left out")
             return _Summary()
 
-    def _begin(self) -> None:
+    def _prepare_tables(self) -> None:
         rows = []
         for path in chain.from_iterable(self._files.values()):
             task = path.parent
             summary = self._summaries[task]
-            judge = summary.judge or _Judge()
-            whose = (summary.model or None, judge.model or None, judge.recipe or None)
-            rows.append((str(path.absolute()), str(task), _name(task, summary), sample_of(task), *whose))
+            judge = summary.judge or _SummaryJudge()
+            identity = (summary.model or None, judge.model or None, judge.recipe or None)
+            rows.append(
+                (str(path.absolute()), str(task), _task_name(task, summary), sample_of(task), *identity)
+            )
         self.rows(PLACES, [list(column) for column in zip(*rows, strict=True)] or [[]] * 7)
 
-    def _called(self, path: Path) -> str:
+    def _display_name(self, path: Path) -> str:
         return str(path.relative_to(self.folder)) if path != self.folder else path.name
 
 
-def _name(task: Path, summary: _Summary) -> str:
+def _task_name(task: Path, summary: _Summary) -> str:
     return summary.task or task.name

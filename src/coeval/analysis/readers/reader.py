@@ -1,4 +1,4 @@
-"""The base of readers of results: load JSONL files as tables in memory, count and report damage."""
+"""The base of readers of results: load JSONL files as tables in memory, and report damage."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
-from coeval.analysis.doubtful_answers import ServedModel, served_models
+from coeval.analysis.doubtful_answers import ServedModel, sum_served_models
 from coeval.analysis.intervals import Looks
-from coeval.analysis.planned_names import BeyondTotal, LeftOut, Planned
+from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
@@ -48,7 +48,8 @@ SERVED_SQL = "nullif(served_by, '') AS served_by, coalesce(served_as, '') AS ser
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Lines of a file that hold no record: a last line cut off by a crash, and others."""
+    """Lines of a file that hold no record: ``torn`` counts a last line cut off by a crash, ``damaged`` the
+    others."""
 
     file: str
     torn: int
@@ -72,9 +73,9 @@ GROUP BY ALL ORDER BY ALL
 class Stage(NamedTuple):
     """How files of a kind become a table.
 
-    ``columns`` are what is read of a line, ``required`` what holds of every record (its id says what
-    it is about, so no name in it can be damaged unseen), ``select`` the table's columns. ``terms`` are those
-    of them that hold names of models, tasks and factors: a ``term`` (an ENUM) each, or a ``term[]``.
+    ``columns`` are those read from a line; ``required`` holds of every record (its id contains the other
+    names, so no name can be damaged unseen); ``select`` gives the table's columns. ``terms`` are those of
+    them that hold names of models, tasks and factors: a ``term`` (an ENUM) each, or a ``term[]``.
     """
 
     files: str
@@ -86,8 +87,8 @@ class Stage(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """An item whose prompt is nearly that of an earlier one of its task, ``of``, and the ``first`` of all
-    that are alike."""
+    """An item's near duplicates: the earlier item of its task that its prompt nearly repeats (``of``), and
+    the ``first`` of the group."""
 
     of: str
     first: str
@@ -104,10 +105,10 @@ class SampleMetric(MetricScore):
 class Reader:
     """The results in a folder as views in memory, read once. Close it, or use it as a context manager.
 
-    ``views`` names those that people may ask for: see `coeval.analysis.load`. ``searched`` are the stages of
-    the texts that items are searched by: tables of ``key``, ``failed``, ``item`` and ``text``. ``planned`` is
-    what the folder's configuration plans, None where nobody says; ``left_out`` and ``beyond_total`` are what
-    the views leave out because of it.
+    ``views`` names those that users may request: see `coeval.analysis.load`. ``searched`` are the stages
+    of the texts that items are searched by: tables of ``key``, ``failed``, ``item`` and ``text``.
+    ``planned`` is what the folder's configuration plans, None if unknown; ``left_out`` and
+    ``beyond_total`` are what the views exclude because of it.
     """
 
     views: ClassVar[tuple[str, ...]] = ()
@@ -116,7 +117,7 @@ class Reader:
     searched: ClassVar[tuple[Stage, ...]] = ()
     planned: Planned | None = None
     left_out: tuple[LeftOut, ...] = ()
-    beyond_total: tuple[BeyondTotal, ...] = ()
+    beyond_total: tuple[ItemsBeyondTotal, ...] = ()
     looks: Looks | None = None
     """The look that this reading is, if others were or will be taken at the run; None: nobody counts."""
 
@@ -126,10 +127,10 @@ class Reader:
         self._longest = _LONGEST_LINE
         self._files: dict[str, list[Path]] = {}
         self._name = uuid4().hex
-        self._db = self._connected()
+        self._db = self._connect()
 
-    def _connected(self) -> duckdb.DuckDBPyConnection:
-        """A connection to the reader's tables, which live as long as one is open."""
+    def _connect(self) -> duckdb.DuckDBPyConnection:
+        """Open a connection to the reader's tables, which live as long as one is open."""
         return duckdb.connect(
             f":memory:{self._name}",
             config={
@@ -156,124 +157,127 @@ class Reader:
 
         Raises StoreError: a file of the folder is gone or cannot be read.
         """
-        with self._reading(duckdb.IOException):
+        with self._translate_errors(duckdb.IOException):
             return self._db.execute(sql, list(parameters)).fetchall()
 
     def columns(self, sql: str, parameters: Sequence[object] = ()) -> dict[str, NDArray[Any]]:
-        """A query's columns as numpy arrays, masked where they hold NULL. Raises as `rows`."""
-        with self._reading(duckdb.IOException):
+        """Return a query's columns as numpy arrays, masked where they hold NULL. Raises as `rows`."""
+        with self._translate_errors(duckdb.IOException):
             columns: dict[str, NDArray[Any]] = self._db.execute(sql, list(parameters)).fetchnumpy()
         return columns
 
     @contextmanager
-    def _reading(self, *failures: type[duckdb.Error]) -> Iterator[None]:
-        """While files are read: these failures of DuckDB become a StoreError."""
+    def _translate_errors(self, *failures: type[duckdb.Error]) -> Iterator[None]:
+        """Raise StoreError in place of these DuckDB errors."""
         try:
             yield
         except failures as error:
             raise StoreError(f"cannot read the records of {self.folder}: {error}") from error
 
     def table(self, view: str) -> duckdb.DuckDBPyRelation:
-        """A view as a relation, in order of its rows; an item's attributes are columns ``attributes.NAME``.
-        It is computed when it is fetched, and stays good when the reader is closed.
+        """Return a view as a relation, in order of its rows; an item's attributes become columns
+        ``attributes.NAME``. It is computed when fetched, and stays valid when the reader is closed.
 
         Raises UsageError: there is no such view.
         """
         name = _RECORDS.get(view, view)
         if name not in self.views:
             raise UsageError(f"there is no table {view!r} here; there are {join_names(self.views)}")
-        own = self._connected()  # the reader's would be closed with it
+        connection = self._connect()  # the reader's would be closed with it
         selected = "*"
         if name == "items":
-            found = own.execute(
+            keys = connection.execute(
                 "SELECT DISTINCT unnest(map_keys(attributes)) AS name FROM items ORDER BY name"
             ).fetchall()
             values = "".join(
-                f", attributes[{_text(key)}] AS {_identifier(f'attributes.{key}')}" for (key,) in found
+                f", attributes[{_quote_text(key)}] AS {_quote_identifier(f'attributes.{key}')}"
+                for (key,) in keys
             )
             selected = f"* EXCLUDE (attributes){values}"
-        return own.sql(f"SELECT {selected} FROM (SELECT * FROM {name} ORDER BY ALL)")  # noqa: S608
+        return connection.sql(f"SELECT {selected} FROM (SELECT * FROM {name} ORDER BY ALL)")  # noqa: S608
 
     @property
     def simulated(self) -> bool:
-        """Whether the folder says that simulated models took part."""
+        """Check whether the folder says that simulated models took part."""
         return False
 
     @property
     def metrics(self) -> tuple[SampleMetric, ...]:
-        """A benchmark's own figures by task and sample, its headline first; none where scores are levels."""
+        """Return a benchmark's own figures by task and sample, its headline first; none where scores are
+        levels."""
         return ()
 
     @property
     def twins(self) -> Mapping[str, Twin]:
-        """By item, those that nearly repeat an earlier one."""
+        """Return the items that nearly repeat an earlier one, by id."""
         return {}
 
     def rubrics(self) -> dict[str, dict[str, str]]:
-        """By task, what each factor asks for; empty where none is kept, or none can be read."""
+        """Return each task's factors with their descriptions; empty where no rubric is kept, or none can be
+        read."""
         return {}
 
     @property
     def check_hashes(self) -> Mapping[tuple[str, str], AbstractSet[str]]:
-        """By task and check, the hashes of the options and code that made its good scores."""
+        """Return the hashes of the options and code that made the good scores, by task and check."""
         return {}
 
     def models(self) -> tuple[str, ...]:
-        """Who answered, by name; of those that the configuration still names, if there are any."""
-        found = [model for (model,) in self.rows("SELECT DISTINCT model FROM answers ORDER BY model")]
+        """Name the models that answered; only those that the configuration still names, if there are any."""
+        names = [model for (model,) in self.rows("SELECT DISTINCT model FROM answers ORDER BY model")]
         if self.planned is not None and self.planned.students is not None:
-            found = [name for name in found if name in self.planned.students] or found
-        return tuple(found)
+            names = [name for name in names if name in self.planned.students] or names
+        return tuple(names)
 
-    def of_model(self, model: str) -> tuple[str, list[str]]:
-        """What holds of a model's rows, as an expression with its parameters."""
+    def model_condition(self, model: str) -> tuple[str, list[str]]:
+        """Return the SQL condition of a model's rows, with its parameters."""
         return "model = ?", [model]
 
-    def headlines(self) -> dict[str, str]:
-        """By task, the first of its `metrics` that items have scores of."""
+    def headline_metrics(self) -> dict[str, str]:
+        """Return, by task, the first of its `metrics` that items have scores of."""
         scored = {tuple(row) for row in self.rows("SELECT DISTINCT task, metric FROM scores")}
-        found: dict[str, str] = {}
+        headlines: dict[str, str] = {}
         for metric in self.metrics:
             if (metric.task, metric.metric) in scored:
-                found.setdefault(metric.task, metric.metric)
-        return found
+                headlines.setdefault(metric.task, metric.metric)
+        return headlines
 
     def items(self) -> WholeItems:
-        """The items, each to be read whole from the files as they stand when one is first asked for."""
+        """Return the items, each read whole from the files as they are at the first request."""
         raise NotImplementedError
 
     def files(self, kind: str) -> list[Path]:
-        """The files that the stages of a kind were read from."""
+        """Return the files that the stages of a kind were read from."""
         return self._files.get(kind, [])
 
-    def of_lines(self, kind: str, columns: Mapping[str, str], sql: str) -> list[tuple[Any, ...]]:
-        """The rows of a query over ``{lines}``, the lines of a kind's files as columns of these types; none
-        where there is no file."""
+    def query_lines(self, kind: str, columns: Mapping[str, str], sql: str) -> list[tuple[Any, ...]]:
+        """Query ``{lines}``, the lines of a kind's files as columns of these types; no rows where there is no
+        file."""
         stage = Stage(kind, "", dict(columns), "", "", {})
-        files = [literally(path) for path in self.files(kind)]
-        return self.rows(sql.format(lines=self._lines(stage, files)), [files]) if files else []
+        files = [escape_glob_pattern(path) for path in self.files(kind)]
+        return self.rows(sql.format(lines=self._lines_sql(stage, files)), [files]) if files else []
 
-    def record_table(self, stage: Stage, paths: Sequence[Path] | None = None) -> None:
-        """Read texts, of which the views hold none: make the table of a stage, whose select has ``key`` and
-        ``failed``, of which the line of an id that counts is kept. Raises as DuckDB does."""
+    def make_record_table(self, stage: Stage, paths: Sequence[Path] | None = None) -> None:
+        """Make the table of a stage of texts, which no view holds. Its select has ``key`` and ``failed``; of
+        each id the line that counts is kept. Raises as DuckDB does."""
         found = self.files(stage.files) if paths is None else paths
-        files = [literally(path) for path in found]
+        files = [escape_glob_pattern(path) for path in found]
         self.rows(
             f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} "  # noqa: S608
-            f"FROM {self._lines(stage, files)} WHERE {stage.required}",
+            f"FROM {self._lines_sql(stage, files)} WHERE {stage.required}",
             [files] if files else [],
         )
         self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608
 
-    def add_searched(self) -> None:
-        """Add the texts of all items to ``item_text`` (no, text), by their numbers in ``viewed``; raises as
+    def add_item_texts(self) -> None:
+        """Add the texts of all items to ``item_text`` (no, text), by their numbers in ``viewed``. Raises as
         DuckDB does."""
         for stage in self.searched:
-            self._search(stage, self.files(stage.files))
+            self._add_texts(stage, self.files(stage.files))
 
-    def _search(self, stage: Stage, paths: Sequence[Path], task: str = "") -> None:
-        """``task``: what all items of these files are of."""
-        self.record_table(stage, paths=paths)
+    def _add_texts(self, stage: Stage, paths: Sequence[Path], task: str = "") -> None:
+        """Add the texts of these files; ``task``: the task of all their items, if it is only one."""
+        self.make_record_table(stage, paths=paths)
         self.rows(
             f"INSERT INTO item_text SELECT v.no, w.text FROM {stage.table} w JOIN viewed v USING (item) "  # noqa: S608
             "WHERE w.text IS NOT NULL AND (? = '' OR v.task = ?)",
@@ -281,65 +285,67 @@ class Reader:
         )
         self.rows(f"DROP TABLE {stage.table}")
 
-    def served(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
-        """The students and judges that other models, or several, stood in for: in all tasks together."""
+    def stand_in_models(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
+        """Return the students and judges that were served by other models, or by several; over all tasks
+        together unless ``by_task``."""
         requested = self.planned.requested if self.planned is not None else {}
-        return tuple(served_models(self._served_counts, requested, by_task=by_task))
+        return tuple(sum_served_models(self._served_counts, requested, by_task=by_task))
 
     @cached_property
     def _served_counts(self) -> list[tuple[Any, ...]]:
-        """Count, once for all who show it, the good answers and judgments of each model that served them, the
-        comparisons of planned judges among them."""
+        """Count, once for all who show it, the good answers and judgments by the model that served them,
+        including comparisons of planned judges."""
         kinds = dict.fromkeys(("id", "task_id", "judge_model_id", "winner", "status"), "VARCHAR")
-        pairs, planned = self.of_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
+        pairs, planned = self.query_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
         counted = (row for row in pairs if planned is None or planned.counts(row[1], "judge", row[2]))
         return [*self.rows(_SERVED), *counted]
 
     def notes(self) -> tuple[str, ...]:
-        """What was left out of the views, and whose answers these are, one sentence each, for people."""
+        """Say what the views leave out, and which models stood in for others, one sentence each."""
         damaged = (
             f"{damage.file}: skipped, as no whole record: {pluralize(damage.torn + damage.damaged, 'line')}"
             + (" (the last one was cut off)" if damage.torn else "")
             for damage in self.damage
         )
-        return (*damaged, *(served.note for served in self.served()))
+        return (*damaged, *(stand_in_models.note for stand_in_models in self.stand_in_models()))
 
     @contextmanager
-    def _loading(self) -> Iterator[None]:
-        """While tables are made: what DuckDB cannot do becomes a StoreError, and the reader is closed."""
+    def _close_on_failure(self) -> Iterator[None]:
+        """Close the reader and raise StoreError where DuckDB fails to make tables."""
         try:
-            with self._reading(duckdb.Error):
+            with self._translate_errors(duckdb.Error):
                 yield
         except StoreError:
             self.close()
             raise
 
-    def _load(self, files_of: Mapping[str, Sequence[Path]]) -> None:
-        """Read the files once, by two threads, and once more where lines are longer than DuckDB expects:
-        answers are cut when they are made, but older files, other programs and damage know no such limit."""
+    def _load_files(self, files_of: Mapping[str, Sequence[Path]]) -> None:
+        """Read the files once, by two threads, and again where lines are longer than DuckDB expects: answers
+        are cut when they are made, but older files, other programs and damage know no such limit."""
         self._files = {kind: list(files) for kind, files in files_of.items()}
         self._db.execute("SET threads = 2")  # rows of files keep their order all the same
         try:
             self._make_tables()
         except duckdb.InvalidInputException:
-            self._longest = max(map(_longest_line, chain.from_iterable(self._files.values())))
+            self._longest = max(map(_longest_line_bytes, chain.from_iterable(self._files.values())))
             self._make_tables()
         self._db.execute("SET threads = 1")
 
     def _make_tables(self) -> None:
-        self._begin()
+        """Make a table of each stage, without the lines that are no records, and the views."""
+        self._prepare_tables()
         for stage in self.stages:
-            files = [literally(path) for path in self.files(stage.files)]
+            files = [escape_glob_pattern(path) for path in self.files(stage.files)]
             self._db.execute(
-                f"CREATE OR REPLACE TABLE {_raw(stage)} AS SELECT {stage.select}, "  # noqa: S608
+                f"CREATE OR REPLACE TABLE {_raw_table_name(stage)} AS SELECT {stage.select}, "  # noqa: S608
                 f"CASE WHEN NOT coalesce(({stage.required}), false) THEN filename END AS no_record_of "
-                f"FROM {self._lines(stage, files)}",
+                f"FROM {self._lines_sql(stage, files)}",
                 [files] if files else [],
             )
-        self.damage = tuple(damage for stage in self.stages for damage in self._damage(stage))
+        self.damage = tuple(damage for stage in self.stages for damage in self._read_damage(stage))
         names = " UNION ALL ".join(
             f"SELECT {f'unnest({name})' if kind.endswith('[]') else name} AS term "  # noqa: S608
-            f"FROM {_raw(stage)} WHERE no_record_of IS NULL"
+            f"FROM {_raw_table_name(stage)} WHERE no_record_of IS NULL"
             for stage in self.stages
             for name, kind in stage.terms.items()
         )
@@ -349,40 +355,42 @@ class Reader:
         self._db.execute("CREATE TYPE term AS ENUM (SELECT term FROM terms)")
         for stage in self.stages:
             compact = ", ".join(f"{name}::{kind} AS {name}" for name, kind in stage.terms.items())
+            raw = _raw_table_name(stage)
             self._db.execute(
                 f"CREATE TABLE {stage.table} AS SELECT * EXCLUDE (no_record_of) "  # noqa: S608
-                f"{compact and f'REPLACE ({compact})'} FROM {_raw(stage)} WHERE no_record_of IS NULL"
+                f"{compact and f'REPLACE ({compact})'} FROM {raw} WHERE no_record_of IS NULL"
             )
-            self._db.execute(f"DROP TABLE {_raw(stage)}")
-            self._made(stage)
+            self._db.execute(f"DROP TABLE {raw}")
+            self._on_table_made(stage)
             self._db.execute(
                 f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})"  # noqa: S608
             )
         self._db.execute(self.view_sql)
 
-    def _begin(self) -> None:
-        """Before the first table is made."""
+    def _prepare_tables(self) -> None:
+        """Prepare what the first table needs."""
 
-    def _made(self, stage: Stage) -> None:
-        """A table was made: its rows stand in the order of the files and, within one, of its lines."""
+    def _on_table_made(self, stage: Stage) -> None:
+        """Act on a table whose rows are still in the order of the files and their lines."""
 
-    def _called(self, path: Path) -> str:
-        """The name of a file in messages."""
+    def _display_name(self, path: Path) -> str:
+        """Return the name of a file in messages."""
         return path.name
 
-    def _damage(self, stage: Stage) -> Iterator[Damage]:
-        """What lines of a kind's files are no records."""
+    def _read_damage(self, stage: Stage) -> Iterator[Damage]:
+        """Count the lines of a kind's files that are no records."""
         for file, count in self.rows(
-            f"SELECT no_record_of, count(*) FROM {_raw(stage)} WHERE no_record_of IS NOT NULL "  # noqa: S608
+            f"SELECT no_record_of, count(*) FROM {_raw_table_name(stage)} WHERE no_record_of IS NOT NULL "  # noqa: S608
             "GROUP BY ALL ORDER BY ALL"
         ):
             torn = int(bool(read_torn_tail(Path(file))))
-            yield Damage(self._called(Path(file)), torn, count - torn)
+            yield Damage(self._display_name(Path(file)), torn, count - torn)
 
-    def _lines(self, stage: Stage, files: Sequence[str]) -> str:
-        """The lines of a phase as a table expression, one parameter (the files) where there are any.
+    def _lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
+        """Build a table expression of a phase's lines, with one parameter (the files) if there are any.
 
-        With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader counts.
+        With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader
+        counts.
         """
         if not files:
             columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
@@ -394,12 +402,12 @@ class Reader:
         )
 
 
-def _raw(stage: Stage) -> str:
-    """The table of all lines of a kind's files, names as texts."""
+def _raw_table_name(stage: Stage) -> str:
+    """Name the table of all lines of a kind's files, in which names are still texts."""
     return f"raw_{stage.table}"
 
 
-def _longest_line(path: Path) -> int:
+def _longest_line_bytes(path: Path) -> int:
     try:
         with path.open("rb") as lines:
             return max(map(len, lines), default=0)
@@ -411,14 +419,14 @@ def _longest_line(path: Path) -> int:
 _RECORDS = {"datapoints": "items", "responses": "answers", "evaluations": "judgments"}
 
 
-def _text(value: str) -> str:
+def _quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 
-def _identifier(name: str) -> str:
+def _quote_identifier(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def literally(path: Path) -> str:
-    """A path that DuckDB takes as it stands: it reads ``~`` and the signs of patterns otherwise."""
+def escape_glob_pattern(path: Path) -> str:
+    """Escape a path so that DuckDB takes it literally, not as a pattern."""
     return re.sub(r"[*?\[]", r"[\g<0>]", str(path.absolute()))

@@ -1,15 +1,15 @@
 """The reader of a run folder; its views are those of `coeval.analysis.load`.
 
-``answers`` holds those whose item is there and did not fail, ``judgments`` and ``scores`` those whose answer
-stands so too; the others are counted in ``orphans``. Model, teacher and task of a judgment are those of its
-answer and item, so both layouts read alike.
+``answers`` holds those whose item exists and did not fail, ``judgments`` and ``scores`` those whose answer
+is good too; ``orphans`` counts the others. Model, teacher and task of a judgment are those of its answer
+and item, so both layouts read alike.
 
-Given what is planned, no view holds what `left_out` names: a planned task's items by teachers, its
-judgments by judges and its factors that the plan has lost. All of students and tasks is there. Nor does
-any hold what comes of items beyond a task's total, which `beyond_total` counts.
+With a plan, the views exclude what `left_out` names: a planned task's items by teachers, its judgments by
+judges and its factors that the plan has lost. All students and tasks stay. They also exclude everything
+made from items beyond a task's total, which `beyond_total` counts.
 
-A million judgments load in seconds and about 300 MB: ids become 128-bit hashes, names an ENUM, texts
-stay on disk.
+A million judgments load in seconds and about 300 MB: ids become 128-bit hashes, names an ENUM, texts stay
+on disk.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.doubtful_answers import SampleCopies, marked_labels
+from coeval.analysis.doubtful_answers import SampleCopies, mark_stand_in_labels
 from coeval.analysis.measures.near_duplicates import find_near_duplicates, group_duplicates
-from coeval.analysis.planned_names import KINDS, BeyondTotal, Kind, LeftOut, Planned
+from coeval.analysis.planned_names import KINDS, ItemsBeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import (
     EMPTY_SQL,
     SERVED_COLUMNS,
@@ -36,7 +36,7 @@ from coeval.analysis.readers.reader import (
     Stage,
     Twin,
 )
-from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, filtered_note
+from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, discarded_draft_notes
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import make_decoder
@@ -173,8 +173,9 @@ SEARCHED = (
 )
 
 
-def score_views(*, checked: bool) -> str:
-    """Make ``scores`` and ``coded``; ``checked``: checks score some factors, of which no judge's counts."""
+def score_views_sql(*, checked: bool) -> str:
+    """Build the views ``scores`` and ``coded``. ``checked``: checks score some factors, and judges' scores of
+    these do not count."""
     join, counts = "", f"a.judge <> '{CHECK}'"
     if checked:
         join = "LEFT JOIN checks c ON c.task = a.term AND c.factor = a.factor"
@@ -252,7 +253,7 @@ CREATE VIEW contents AS
 CREATE VIEW methods AS
     SELECT DISTINCT task, model, judge, method FROM judged
     WHERE NOT failed AND judge NOT IN ('{EXACT_MATCH}', '{CHECK}');
-{score_views(checked=False)}
+{score_views_sql(checked=False)}
 """  # noqa: S608
 
 _CHECKED = Stage(
@@ -299,7 +300,7 @@ _PHASE = {kind: phase for phase, kind in RECORD_KINDS.items()}
 
 
 class ItemText(msgspec.Struct, frozen=True):
-    """What a line says of an item."""
+    """The texts of an item, as a line of the file has them."""
 
     id: str
     prompt: str | None = None
@@ -314,7 +315,7 @@ FROM (SELECT DISTINCT term AS task, judge::term AS judge, factors FROM judged)
 
 
 class RecordedFactors(NamedTuple):
-    """Factors that a judge of a task scored in one judgment, or was to."""
+    """The factors that a judge of a task scored in one judgment, or was to score."""
 
     task: str
     judge: str
@@ -347,49 +348,56 @@ class RunReader(Reader):
             raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
         self.run.refuse_unreadable()
         super().__init__(self.run.path)
-        with self._loading():
-            self._load({kind: self.run.files(kind) for kind in (*(stage.files for stage in STAGES), PAIRS)})
+        with self._close_on_failure():
+            self._load_files(
+                {kind: self.run.files(kind) for kind in (*(stage.files for stage in STAGES), PAIRS)}
+            )
             self.orphans = self._count_orphans()
-            self.beyond_total = self._cut_off()  # after the count: what is left out is no orphan
-            self.beyond_samples = self._cut_samples()
+            self.beyond_total = (
+                self._drop_items_beyond_total()
+            )  # after the count: what is left out is no orphan
+            self.beyond_samples = self._drop_samples_beyond_plan()
             self.copies = SampleCopies(self.rows)
-            found = [RecordedFactors(*row) for row in self.rows(_RECORDED_FACTORS)]
-            self.left_out = self._leave_out(found)
-            self._note_checks(found)
-        if planned is not None and (served := self.served()):
-            labels = marked_labels(served, planned.labels)
+            factors = [RecordedFactors(*row) for row in self.rows(_RECORDED_FACTORS)]
+            self.left_out = self._exclude_unplanned(factors)
+            self._find_checked_factors(factors)
+        if planned is not None and (served := self.stand_in_models()):
+            labels = mark_stand_in_labels(served, planned.labels)
             self.planned = msgspec.structs.replace(planned, labels=labels)
 
     @property
     def simulated(self) -> bool:
-        """Whether ``meta.json`` says that simulated models took part; an older or damaged one does not."""
+        """Check whether ``meta.json`` says that simulated models took part; older ones do not say."""
         meta = read_json_if_whole(self.run.meta, dict[str, Any])
         return meta is not None and meta.get("simulated") is True
 
     @cached_property
     def twins(self) -> Mapping[str, Twin]:
-        """By item, those that nearly repeat another one; read from the files when first asked for."""
+        """Return the items that nearly repeat an earlier one, by id; read at the first request."""
         items = self.rows("SELECT task::VARCHAR, id FROM planned WHERE NOT failed ORDER BY id")
-        prompts = {text.id: text.prompt or "" for text in self._texts(frozenset(item for _, item in items))}
+        prompts = {
+            text.id: text.prompt or "" for text in self._read_texts(frozenset(item for _, item in items))
+        }
         of_task: dict[str, list[str]] = {}
         for task, item in items:
             of_task.setdefault(task, []).append(item)
-        found: dict[str, Twin] = {}
+        twins: dict[str, Twin] = {}
         for ids in of_task.values():
             alike = find_near_duplicates([prompts.get(item, "") for item in ids])
             first = group_duplicates(alike, len(ids))
-            found |= {ids[one.place]: Twin(ids[one.of], ids[first[one.place]]) for one in alike}
-        return found
+            twins |= {
+                ids[duplicate.place]: Twin(ids[duplicate.of], ids[first[duplicate.place]])
+                for duplicate in alike
+            }
+        return twins
 
-    def texts(self, items: Collection[str]) -> dict[str, ItemText]:
-        """The texts of some good items, by id; damaged lines are passed over.
+    def read_texts(self, items: Collection[str]) -> dict[str, ItemText]:
+        """Read the texts of some good items, by id; damaged lines are skipped. Raises StoreError: a file
+        cannot be read."""
+        return {text.id: text for text in self._read_texts(frozenset(items))}
 
-        Raises StoreError: a file cannot be read.
-        """
-        return {text.id: text for text in self._texts(frozenset(items))}
-
-    def _texts(self, chosen: Set[str]) -> Iterator[ItemText]:
-        """Every line of them, in the order of the files."""
+    def _read_texts(self, chosen: Set[str]) -> Iterator[ItemText]:
+        """Read every good line of these items, in the order of the files."""
         read = make_decoder(ItemText)
         for path in self.run.files("data_generation"):
             for line in read_whole_lines(path):
@@ -400,23 +408,22 @@ class RunReader(Reader):
                 if text.id in chosen and text.status == "ok" and text.prompt is not None:
                     yield text
 
-    def records(self, kind: type[RecordT], needed: Collection[str]) -> Iterator[RecordT]:
-        """The records of a kind by their ids (evaluations by their answers', comparisons of pairs by their
-        items'), whatever the layout.
-
-        Raises StoreError: a file cannot be read.
-        """
+    def read_records(self, kind: type[RecordT], ids: Collection[str]) -> Iterator[RecordT]:
+        """Read the records of a kind by their ids (evaluations by their answers', comparisons of pairs by
+        their items'), in either layout. Raises StoreError: a file cannot be read."""
         phase = _PHASE[kind]
         if is_legacy(self.run.path) and phase != PAIRS:
             for record in read_legacy(self.run.path, phase, []):
                 whose = record.response_id if isinstance(record, Evaluation) else record.id
-                if isinstance(record, kind) and whose in needed:
+                if isinstance(record, kind) and whose in ids:
                     yield record
             return
         index = index_good_records(self.run.files(phase), phase)
         for key in index:
-            of = item_part(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
-            if of in needed:
+            owner_id = (
+                item_part(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
+            )
+            if owner_id in ids:
                 yield index.load(key, kind)
 
     def items(self) -> WholeItems:
@@ -425,60 +432,60 @@ class RunReader(Reader):
     def rubrics(self) -> dict[str, dict[str, str]]:
         rubrics = {}
         for (task,) in self.rows("SELECT DISTINCT task FROM items"):
-            found = read_json_if_whole(self.run.rubric(task), dict[str, Any])
-            if found is not None:  # scores are there without it
+            rubric = read_json_if_whole(self.run.rubric(task), dict[str, Any])
+            if rubric is not None:  # scores are there without it
                 rubrics[task] = {
-                    factor: f"{text}{self._own_scale(task, factor)}" for factor, text in found.items()
+                    factor: f"{text}{self._scale_in_words(task, factor)}" for factor, text in rubric.items()
                 }
         return rubrics
 
     @cached_property
     def check_hashes(self) -> Mapping[tuple[str, str], Set[str]]:
-        """Read from the files when first asked for: no view holds them."""
+        """Return the hashes of checks, read from the files at the first request: no view holds them."""
         if not self._checks or is_legacy(self.run.path):
             return {}
-        self.record_table(_CHECKED)
-        found: dict[tuple[str, str], set[str]] = {}
-        for task, factor, hashed in self.rows(_CHECKED_BY):
-            found.setdefault((task, factor), set()).add(hashed)
+        self.make_record_table(_CHECKED)
+        hashes: dict[tuple[str, str], set[str]] = {}
+        for task, factor, check_hash in self.rows(_CHECKED_BY):
+            hashes.setdefault((task, factor), set()).add(check_hash)
         self.rows("DROP TABLE checked")
-        return found
+        return hashes
 
-    def _own_scale(self, task: str, factor: str) -> str:
-        """The scale of a factor, in words; empty of High, Medium and Low."""
+    def _scale_in_words(self, task: str, factor: str) -> str:
+        """Describe the scale of a factor; '' for High, Medium and Low."""
         plan = self.planned.tasks.get(task) if self.planned is not None else None
         scale = plan.scales.get(factor, HIGH_MEDIUM_LOW) if plan is not None else HIGH_MEDIUM_LOW
         return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.in_words()})"
 
     @property
-    def names_sql(self) -> str:
-        """What `clusters_of` wants of the items of a group, as a column of a query over them."""
-        return "list(item ORDER BY item)" if self.twins or self.sampled else "any_value(NULL)"
+    def cluster_items_sql(self) -> str:
+        """Return the column that a grouped query needs to pass its items to `item_clusters`."""
+        return "list(item ORDER BY item)" if self.twins or self.has_samples else "any_value(NULL)"
 
-    def clusters_of(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
-        """(items,): a number for each, which those that nearly repeat each other share, and answers to one
-        item; None: none do."""
+    def item_clusters(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
+        """Return a number for each item, (items,), shared by those that nearly repeat each other, and by
+        answers to one item; None: none are."""
         if items is None or not (self.twins or len({*items}) < len(items)):
             return None
-        places = {item: place for place, item in enumerate(items)}
+        numbers = {item: number for number, item in enumerate(items)}
         first = [self.twins[item].first if item in self.twins else item for item in items]
-        return np.array([places.setdefault(item, len(places)) for item in first], np.int64)
+        return np.array([numbers.setdefault(item, len(numbers)) for item in first], np.int64)
 
     def target_attributes(self, task: str) -> dict[str, list[str]]:
-        """The attribute space that phase 1 declared for a task; empty where there is no file."""
+        """Return the attribute space that phase 1 declared for a task; empty where there is no file."""
         return read_declared_attributes(self.run, task)
 
     def notes(self) -> tuple[str, ...]:
-        notes = super().notes() + filtered_note(dict(self.rows(FILTERED_SQL)))
+        notes = super().notes() + discarded_draft_notes(dict(self.rows(FILTERED_SQL)))
         if self.beyond_samples:
             cut = ", ".join(f"{count:,} of {name}" for name, count in self.beyond_samples.items())
             notes += (f"not counted: answers beyond the `samples` of the configuration ({cut})",)
         kinds = ((self.orphans.responses, "answer", "item"), (self.orphans.evaluations, "judgment", "answer"))
-        if orphans := [f"{pluralize(n, what)} without a good {of}" for n, what, of in kinds if n]:
+        if orphans := [f"{pluralize(n, noun)} without a good {parent}" for n, noun, parent in kinds if n]:
             notes += (f"not counted: {', '.join(orphans)}",)
-        return notes + tuple(self.copies.notes(sampled=self.sampled))
+        return notes + tuple(self.copies.notes(sampled=self.has_samples))
 
-    def _made(self, stage: Stage) -> None:
+    def _on_table_made(self, stage: Stage) -> None:
         if stage.table != "datapoint":
             return
         limits = [
@@ -496,17 +503,18 @@ class RunReader(Reader):
         ]
         return Orphans(*counts)
 
-    def _cut_off(self) -> tuple[BeyondTotal, ...]:
-        """Take the items beyond a total, and with them what was made of them, out of all views."""
+    def _drop_items_beyond_total(self) -> tuple[ItemsBeyondTotal, ...]:
+        """Drop the items beyond a task's total, and everything made from them, from all views; count them by
+        task."""
         cut = self.rows(
             "SELECT task, count(*) FROM beyond WHERE NOT failed GROUP BY task ORDER BY task::VARCHAR"
         )
         self.rows("DELETE FROM datapoint WHERE key IN (SELECT key FROM beyond)")
-        return tuple(BeyondTotal(task, items) for task, items in cut)
+        return tuple(ItemsBeyondTotal(task, items) for task, items in cut)
 
-    def _cut_samples(self) -> dict[str, int]:
-        """Take the answers beyond a student's ``samples``, and what was made of them, out of all views; how
-        many these are, by student."""
+    def _drop_samples_beyond_plan(self) -> dict[str, int]:
+        """Drop the answers beyond a student's planned ``samples``, and everything made from them, from all
+        views; count them by student."""
         planned = self.planned.samples if self.planned is not None else {}
         cut: Counter[str] = Counter()
         for student, samples in sorted(planned.items()):
@@ -517,47 +525,48 @@ class RunReader(Reader):
         return dict(+cut)
 
     @cached_property
-    def samples(self) -> Mapping[str, int]:
-        """The most answers that each student gave to an item, by student."""
+    def samples_by_student(self) -> Mapping[str, int]:
+        """Return the most answers that each student gave to an item."""
         return dict(self.rows("SELECT model, max(sample) + 1 FROM answers GROUP BY model ORDER BY model"))
 
     @property
-    def sampled(self) -> bool:
-        """Whether a student gave several answers to an item."""
-        return max(self.samples.values(), default=1) > 1
+    def has_samples(self) -> bool:
+        """Check whether a student gave several answers to an item."""
+        return max(self.samples_by_student.values(), default=1) > 1
 
-    def _leave_out(self, found: Sequence[RecordedFactors]) -> tuple[LeftOut, ...]:
+    def _exclude_unplanned(self, recorded_factors: Sequence[RecordedFactors]) -> tuple[LeftOut, ...]:
+        """Exclude recorded teachers, judges and factors that the plan has lost from all views; name them."""
         if self.planned is None:
             return ()
         recorded: dict[tuple[str, Kind], set[str]] = {}
         for task, teacher in self.rows("SELECT DISTINCT task, teacher FROM items"):
             recorded.setdefault((task, "teacher"), set()).add(teacher)
-        for task, judge, factors in found:
+        for task, judge, factors in recorded_factors:
             recorded.setdefault((task, "judge"), set()).add(judge)
             recorded.setdefault((task, "factor"), set()).update(factors)
         left_out = []
         for kind in KINDS:
             for task, plan in sorted(self.planned.tasks.items()):
-                names = plan.names(kind)
+                names = plan.names_of(kind)
                 gone = recorded.get((task, kind), set()) - names if names is not None else ()
                 left_out += [LeftOut(kind, task, name) for name in sorted(gone)]
-        for each in left_out:
-            self.rows("INSERT INTO left_out VALUES (?, ?, ?)", [each.kind, each.task, each.name])
+        for excluded in left_out:
+            self.rows("INSERT INTO left_out VALUES (?, ?, ?)", [excluded.kind, excluded.task, excluded.name])
         return tuple(left_out)
 
-    def _note_checks(self, found: Sequence[RecordedFactors]) -> None:
-        """Note the factors that checks score; `scores` counts no judge's there."""
+    def _find_checked_factors(self, recorded_factors: Sequence[RecordedFactors]) -> None:
+        """Find the factors that checks score; ``scores`` then excludes judges' scores of them."""
         recorded: dict[str, set[str]] = {}
         by_checks: dict[str, set[str]] = {}
-        for task, judge, factors in found:
-            for known in (recorded, by_checks) if judge == CHECK else (recorded,):
-                known.setdefault(task, set()).update(filter(None, factors))
+        for task, judge, factors in recorded_factors:
+            for factors_by_task in (recorded, by_checks) if judge == CHECK else (recorded,):
+                factors_by_task.setdefault(task, set()).update(filter(None, factors))
         plans = self.planned.tasks if self.planned is not None else {}
         for task, names in recorded.items():
             planned = plans[task].checks if task in plans else None
             checks = by_checks.get(task, set()) if planned is None else planned
             self._checks += [(task, name) for name in sorted(names & checks)]
-        for each in self._checks:
-            self.rows("INSERT INTO checks VALUES (?, ?)", each)
+        for check in self._checks:
+            self.rows("INSERT INTO checks VALUES (?, ?)", check)
         if self._checks:
-            self.rows(score_views(checked=True))
+            self.rows(score_views_sql(checked=True))

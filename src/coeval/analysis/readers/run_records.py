@@ -1,4 +1,4 @@
-"""Whole records of a run, phase by phase, and the lines of what failed; no table of them is made."""
+"""Whole records of a run, phase by phase, and the lines of its error file; no table of them is made."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ RECORD_KINDS: dict[str, type[Any]] = {
 
 
 class Records(Generic[R]):
-    """The records of one phase: iterated, each is read from disk, one of each id.
+    """The records of one phase: iterating reads each from disk, one of each id.
 
-    A failed record stands only where no good one is there (``record.status == "failed"``).
+    A failed record is included only where there is no good one (``record.status == "failed"``).
     """
 
     def __init__(self, folder: RunDir, phase: str) -> None:
@@ -43,12 +43,12 @@ class Records(Generic[R]):
         return len(self._index)
 
     def table(self) -> Columns:
-        """All of them as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``.
+        """Return all records as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``.
 
-        A column for each field of the record; those of what it holds are named with a dot, such as
-        ``usage.output_tokens``, ``error.kind``, ``scores.FACTOR`` (High, Medium, Low), ``values.FACTOR`` (0
-        to 1: of other scales, and of checks) or ``sampled_target_attributes.ATTRIBUTE``, and None where a
-        record has none.
+        There is a column for each field of the record; nested fields are named with a dot, such as
+        ``usage.output_tokens``, ``error.kind``, ``scores.FACTOR`` (High, Medium, Low), ``values.FACTOR``
+        (0 to 1: of other scales, and of checks) or ``sampled_target_attributes.ATTRIBUTE``, and None where
+        a record has none.
         """
         return record_columns(self._kind, self)
 
@@ -56,8 +56,8 @@ class Records(Generic[R]):
         return f"Records({len(self):,} × {self._kind.__name__})"
 
 
-def read_errors(errors: Path) -> Iterator[ErrorLine]:
-    """The lines of ``run_errors.jsonl``, oldest first; what is none of ours is left out."""
+def read_error_lines(errors: Path) -> Iterator[ErrorLine]:
+    """Read the lines of ``run_errors.jsonl``, oldest first, skipping those that are not ours."""
     read = make_decoder(ErrorLine)
     for line in read_whole_lines(errors):
         with suppress(Undecodable):
@@ -70,8 +70,8 @@ FROM (SELECT unnest(map_entries(passage_filtered)) AS entry FROM planned) GROUP 
 """
 
 
-def filtered_note(counts: Mapping[str, int]) -> tuple[str, ...]:
-    """How many replies were discarded while items were written from documents, and why; empty where none."""
+def discarded_draft_notes(counts: Mapping[str, int]) -> tuple[str, ...]:
+    """Say how many replies were discarded while items were written from documents, and why."""
     if not counts:
         return ()
     why = ", ".join(f"{reason} {count:,}" for reason, count in counts.items())

@@ -1,4 +1,4 @@
-"""Items with all that was made of them, read whole from a folder's files."""
+"""Items with all their answers and judgments, read whole from a folder's files."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from coeval.store.rundir import PAIRS, RunDir
 
 
 class ItemFailure(msgspec.Struct, frozen=True):
-    """Why there is no value."""
+    """Why a record has no value."""
 
     kind: str
     message: str
 
 
 class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a judge or a check said to an answer. ``scores``: by factor, the level of its scale, or what a
-    check gave (0 to 1); None where it was asked for and did not come. ``values``: what each level is worth,
-    but for High, Medium and Low. ``reasons`` by factor.
+    """What a judge or a check said about an answer.
 
-    Of ``eval-framework`` and of comparisons, ``what`` is judged (a criterion, or the order in which a pair
-    was shown), and ``verdict`` holds what was read of the reply, by name.
+    ``scores``: by factor, the level of its scale, or a check's score (0 to 1); None where it is missing.
+    ``values``: what each level is worth, except High, Medium and Low. ``reasons`` are by factor. For
+    ``eval-framework`` and comparisons, ``what`` is judged (a criterion, or the order in which a pair was
+    shown), and ``verdict`` holds what was read from the reply, by name.
     """
 
     judge: str
@@ -66,7 +66,7 @@ class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ShownLabel(msgspec.Struct, frozen=True):
-    """A label held against the answer; ``predicted`` None: none of the labels."""
+    """A label compared with the answer; ``predicted`` None: none of the labels."""
 
     expected: str
     predicted: str | None
@@ -105,8 +105,8 @@ class ShownAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ItemDetail(msgspec.Struct, frozen=True, omit_defaults=True):
-    """``nuance`` is what else was sampled, ``source`` the passage of a document that the item was made from,
-    ``evidence`` the quotes from it."""
+    """An item with all its answers. ``nuance``: the other sampled attributes; ``source``: the passage of a
+    document that the item was made from; ``evidence``: the quotes from it."""
 
     item: str
     task: str
@@ -127,7 +127,7 @@ class ItemDetail(msgspec.Struct, frozen=True, omit_defaults=True):
 KeptT = TypeVar("KeptT", bound=Kept)
 
 
-class _OfItem(RecordPart, frozen=True):
+class _ItemLine(RecordPart, frozen=True):
     """A line of a run or of ``eval-framework``; an item's own has its id alone."""
 
     datapoint_id: str = ""
@@ -135,28 +135,26 @@ class _OfItem(RecordPart, frozen=True):
 
 
 class ItemLines:
-    """The lines of some files, by the item that they are of.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """The lines of some files, indexed by their item. Raises StoreError: a file cannot be read."""
 
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = RecordFiles()
         keys, positions = array("q"), array("Q")
-        for position, part in self._files.lines(files, _OfItem):
+        for position, part in self._files.lines(files, _ItemLine):
             keys.append(hash(part.datapoint_id or part.item or part.id))
             positions.append(position)
-        of_lines = np.frombuffer(keys, np.int64)
-        order = np.argsort(of_lines, kind="stable")
-        self._keys, self._positions = of_lines[order], np.frombuffer(positions, np.uint64)[order]
+        item_hashes = np.frombuffer(keys, np.int64)
+        order = np.argsort(item_hashes, kind="stable")
+        self._keys, self._positions = item_hashes[order], np.frombuffer(positions, np.uint64)[order]
 
-    def records(self, item: str, kind: type[KeptT], needed: Callable[[KeptT], bool]) -> list[KeptT]:
-        """Of the records of a kind that are ``needed`` those that count, in the order of the files.
+    def read_records(self, item: str, kind: type[KeptT], is_needed: Callable[[KeptT], bool]) -> list[KeptT]:
+        """Read an item's records of a kind that count and are needed, in the order of the files.
 
-        Lines that are none are left out; files that were replaced meanwhile may hold another item's."""
-        return list(choose_counting(filter(needed, self._records(item, kind))).values())
+        Lines that are no records are skipped; files that were replaced meanwhile may hold another item's.
+        """
+        return list(choose_counting(filter(is_needed, self._read_records(item, kind))).values())
 
-    def _records(self, item: str, kind: type[KeptT]) -> Iterator[KeptT]:
+    def _read_records(self, item: str, kind: type[KeptT]) -> Iterator[KeptT]:
         read = make_decoder(kind)
         begin, end = (np.searchsorted(self._keys, hash(item), side) for side in ("left", "right"))
         for position in self._positions[begin:end].tolist():
@@ -176,99 +174,98 @@ WHERE item = ?
 """  # noqa: S608
 
 
-_NONE_KNOWN: Mapping[str, float | None] = {}
-Rows: TypeAlias = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
+_NO_SCORES: Mapping[str, float | None] = {}
+RowQuery: TypeAlias = Callable[[str, Sequence[object]], list[tuple[Any, ...]]]
 """A query over a reader's views, with its parameters."""
 
 
 class RunItems:
-    """Items of a run, but for the judges and factors that are ``left_out``; ``planned`` knows scales. Files
-    are read as they stand when an item is first asked for."""
+    """Items of a run, without the judges and factors that are ``left_out``; ``planned`` knows scales. Files
+    are read as they are when an item is first requested."""
 
     def __init__(
-        self, rows: Rows, run: RunDir, left_out: Sequence[LeftOut], planned: Planned | None = None
+        self, rows: RowQuery, run: RunDir, left_out: Sequence[LeftOut], planned: Planned | None = None
     ) -> None:
         self._rows, self._planned = rows, planned
         self._run = run
-        self._judges = {(each.task, each.name) for each in left_out if each.kind == "judge"}
-        self._factors = {(each.task, each.name) for each in left_out if each.kind == "factor"}
+        self._judges = {(left.task, left.name) for left in left_out if left.kind == "judge"}
+        self._factors = {(left.task, left.name) for left in left_out if left.kind == "factor"}
 
-    def prepare(self) -> None:
-        """Find where all lines lie; raises as `detail`."""
-        if self._older is None:
+    def index_lines(self) -> None:
+        """Find the positions of all lines; raises as `read_item`."""
+        if self._legacy_records is None:
             _ = self._lines
 
-    def detail(
-        self, item: str, task: str, scores: Mapping[str, float | None] = _NONE_KNOWN
+    def read_item(
+        self, item: str, task: str, scores: Mapping[str, float | None] = _NO_SCORES
     ) -> ItemDetail | None:
-        """An item with all that was made of it; None where it is not there. ``scores`` are those of students,
-        unless one gave several answers: then each answer has its own.
+        """Read an item with everything made from it; None where it does not exist. ``scores`` are those of
+        students, unless one gave several answers: then each answer has its own.
 
         Raises StoreError: a file cannot be read.
         """
-        records = self._records(item)
-        found = next((each for each in records if isinstance(each, Datapoint)), None)
-        if found is None:
+        records = self._read_item_records(item)
+        datapoint = next((record for record in records if isinstance(record, Datapoint)), None)
+        if datapoint is None:
             return None
         judged: defaultdict[str, list[Evaluation]] = defaultdict(list)
-        for each in records:
-            if isinstance(each, Evaluation) and (task, each.judge_model_id) not in self._judges:
-                judged[each.response_id].append(each)
+        for record in records:
+            if isinstance(record, Evaluation) and (task, record.judge_model_id) not in self._judges:
+                judged[record.response_id].append(record)
         compared: defaultdict[str, list[Preference]] = defaultdict(list)
-        for pair in self._comparisons(item):
+        for pair in self._read_comparisons(item):
             if (task, pair.judge_model_id) not in self._judges:
                 compared[response_id(item, pair.first_model_id)].append(pair)
-        answers = [each for each in records if isinstance(each, Response)]
-        if any(each.sample for each in answers):
+        answers = [record for record in records if isinstance(record, Response)]
+        if any(record.sample for record in answers):
             scores = dict(self._rows(_SCORES_OF_SAMPLES, [item]))
         return ItemDetail(
             item=item,
             task=task,
-            teacher=found.teacher_model_id,
-            attributes=found.sampled_target_attributes,
-            nuance=found.sampled_nuanced_attributes or {},
-            prompt=found.prompt,
-            reference=found.reference_response,
-            source=found.source,
-            evidence=found.evidence,
-            failed=not is_good(found),
-            error=_failure(found),
+            teacher=datapoint.teacher_model_id,
+            attributes=datapoint.sampled_target_attributes,
+            nuance=datapoint.sampled_nuanced_attributes or {},
+            prompt=datapoint.prompt,
+            reference=datapoint.reference_response,
+            source=datapoint.source,
+            evidence=datapoint.evidence,
+            failed=not is_good(datapoint),
+            error=_item_failure(datapoint),
             answers=[
-                self._answer(
-                    each,
-                    judged[each.id],
-                    compared[each.id],
-                    scores.get(answer_name(each.student_model_id, each.sample)),
+                self._show_answer(
+                    record,
+                    judged[record.id],
+                    compared[record.id],
+                    scores.get(answer_name(record.student_model_id, record.sample)),
                 )
-                for each in sorted(answers, key=lambda each: (each.student_model_id, each.sample))
+                for record in sorted(answers, key=lambda record: (record.student_model_id, record.sample))
             ],
         )
 
     def prompt(self, item: str, task: str) -> str | None:
-        """An item's prompt alone; None where there is none.
-
-        Raises StoreError: a file cannot be read.
-        """
-        if self._older is not None:
-            found = [each for each in self._older.get(item, []) if isinstance(each, Datapoint)]
+        """Read an item's prompt alone; None where there is none. Raises StoreError: a file cannot be read."""
+        if self._legacy_records is not None:
+            datapoints = [
+                record for record in self._legacy_records.get(item, []) if isinstance(record, Datapoint)
+            ]
         else:
-            found = self._lines[0].records(item, Datapoint, lambda each: each.id == item)
-        return next((each.prompt for each in found if each.task_id == task), None)
+            datapoints = self._lines[0].read_records(item, Datapoint, lambda record: record.id == item)
+        return next((record.prompt for record in datapoints if record.task_id == task), None)
 
-    def _records(self, item: str) -> list[Datapoint | Response | Evaluation]:
-        if self._older is not None:
-            return self._older.get(item, [])
+    def _read_item_records(self, item: str) -> list[Datapoint | Response | Evaluation]:
+        if self._legacy_records is not None:
+            return self._legacy_records.get(item, [])
         items, answers, judgments, _ = self._lines
         return [
-            *items.records(item, Datapoint, lambda each: each.id == item),
-            *answers.records(item, Response, lambda each: each.datapoint_id == item),
-            *judgments.records(item, Evaluation, lambda each: each.datapoint_id == item),
+            *items.read_records(item, Datapoint, lambda record: record.id == item),
+            *answers.read_records(item, Response, lambda record: record.datapoint_id == item),
+            *judgments.read_records(item, Evaluation, lambda record: record.datapoint_id == item),
         ]
 
-    def _comparisons(self, item: str) -> list[Preference]:
-        if self._older is not None:
+    def _read_comparisons(self, item: str) -> list[Preference]:
+        if self._legacy_records is not None:
             return []
-        return self._lines[3].records(item, Preference, lambda each: each.datapoint_id == item)
+        return self._lines[3].read_records(item, Preference, lambda pair: pair.datapoint_id == item)
 
     @cached_property
     def _lines(self) -> tuple[ItemLines, ItemLines, ItemLines, ItemLines]:
@@ -280,64 +277,66 @@ class RunItems:
         )
 
     @cached_property
-    def _older(self) -> dict[str, list[Datapoint | Response | Evaluation]] | None:
-        """All records of a run of an older layout, by item."""
+    def _legacy_records(self) -> dict[str, list[Datapoint | Response | Evaluation]] | None:
+        """Return all records of a run in an older layout, by item; None in the current layout."""
         if not is_legacy(self._run.path):
             return None
-        found: defaultdict[str, list[Datapoint | Response | Evaluation]] = defaultdict(list)
+        records: defaultdict[str, list[Datapoint | Response | Evaluation]] = defaultdict(list)
         for phase in ("data_generation", "response_collection", "evaluation"):
             for record in read_legacy(self._run.path, phase, []):
-                found[record.id if isinstance(record, Datapoint) else record.datapoint_id].append(record)
-        return dict(found)
+                records[record.id if isinstance(record, Datapoint) else record.datapoint_id].append(record)
+        return dict(records)
 
-    def _answer(
+    def _show_answer(
         self,
         answer: Response,
         judged: list[Evaluation],
         compared: list[Preference],
         score: float | None,
     ) -> ShownAnswer:
-        """``compared``: with other answers, which were shown after this one."""
+        """Build an answer as shown. ``compared``: its comparisons with answers that were shown after it."""
         labels = {
             name: ShownLabel(label.expected, label.predicted, label.match)
-            for each in judged
-            for name, label in (each.label_scores or {}).items()
+            for record in judged
+            for name, label in (record.label_scores or {}).items()
         }
         return msgspec.structs.replace(
-            _shown(answer, answer.student_model_id, answer.sample),
+            _show_unjudged_answer(answer, answer.student_model_id, answer.sample),
             score=score,
             judgments=[
-                self._judgment(each)
-                for each in sorted(judged, key=lambda each: each.judge_model_id)
-                if each.label_scores is None
+                self._show_judgment_of_run(record)
+                for record in sorted(judged, key=lambda record: record.judge_model_id)
+                if record.label_scores is None
             ]
             + [
-                _comparison(each)
-                for each in sorted(compared, key=lambda each: (each.second_model_id, each.judge_model_id))
+                _show_comparison(record)
+                for record in sorted(
+                    compared, key=lambda record: (record.second_model_id, record.judge_model_id)
+                )
             ],
             labels=labels,
         )
 
-    def _judgment(self, judgment: Evaluation) -> ShownJudgment:
+    def _show_judgment_of_run(self, judgment: Evaluation) -> ShownJudgment:
         values = keep_valid_values(judgment.values)
         named = {
             factor: level_name(self._planned, judgment.task_id, factor, value)
             for factor, value in values.items()
         }
         scores: dict[str, str | None] = {**judgment.scores, **named, **dict.fromkeys(judgment.missing)}
-        counts = {factor for factor in scores if (judgment.task_id, factor) not in self._factors}
+        included = {factor for factor in scores if (judgment.task_id, factor) not in self._factors}
         return ShownJudgment(
             judge=judgment.judge_model_id,
-            scores={factor: level for factor, level in scores.items() if factor in counts},
-            values={factor: value for factor, value in values.items() if factor in counts},
+            scores={factor: level for factor, level in scores.items() if factor in included},
+            values={factor: value for factor, value in values.items() if factor in included},
             reasons=judgment.reasons or {},
             words=judgment.raw,
             failed=not is_good(judgment),
-            error=_failure(judgment),
+            error=_item_failure(judgment),
         )
 
 
-def _comparison(compared: Preference) -> ShownJudgment:
+def _show_comparison(compared: Preference) -> ShownJudgment:
     won = {"first": compared.first_model_id, "second": compared.second_model_id, "tie": "tie"}
     good = is_good(compared) and compared.winner is not None
     return ShownJudgment(
@@ -345,22 +344,22 @@ def _comparison(compared: Preference) -> ShownJudgment:
         reasons={"reason": compared.reason} if compared.reason else {},
         words=None if good else compared.raw,
         failed=not good,
-        error=_failure(compared),
+        error=_item_failure(compared),
         what=f"{compared.first_model_id} before {compared.second_model_id}",
         verdict={"winner": won[compared.winner]} if compared.winner is not None else {},
     )
 
 
-def _failure(record: Kept) -> ItemFailure | None:
-    """Why a record holds no value, if it says so."""
+def _item_failure(record: Kept) -> ItemFailure | None:
+    """Return why a record holds no value, if it says so."""
     return ItemFailure(record.error.kind, record.error.message) if record.error is not None else None
 
 
 # --- Items of eval-framework
 
 
-class _GivenAnswer(Kept, frozen=True, kw_only=True, omit_defaults=True):
-    """What is shown of a line of ``responses.jsonl``."""
+class _AnswerLine(Kept, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields that are shown of a line of ``responses.jsonl``."""
 
     prompt: str = ""
     response: str | None = None
@@ -371,8 +370,8 @@ class _GivenAnswer(Kept, frozen=True, kw_only=True, omit_defaults=True):
         return self.response
 
 
-class _GivenJudgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
-    """What is shown of a line of ``judgments.*.jsonl``."""
+class _JudgmentLine(Kept, frozen=True, kw_only=True, omit_defaults=True):
+    """The fields that are shown of a line of ``judgments.*.jsonl``."""
 
     item: str = ""
     judge: str = ""
@@ -380,7 +379,7 @@ class _GivenJudgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
     raw: str | None = None
 
 
-class _Verdicts(msgspec.Struct, frozen=True):
+class _InstructionLine(msgspec.Struct, frozen=True):
     """A line of ``eval_results_*.jsonl``."""
 
     key: int | str
@@ -388,8 +387,8 @@ class _Verdicts(msgspec.Struct, frozen=True):
     follow_instruction_list: list[bool]
 
 
-class TaskPlace(NamedTuple):
-    """A task's folder, and by which recipe what is shown of it was judged (None: whichever there is)."""
+class OutputTaskFolder(NamedTuple):
+    """A task's folder, and the recipe whose judgments are shown (None: any)."""
 
     folder: Path
     task: str
@@ -399,97 +398,106 @@ class TaskPlace(NamedTuple):
 
     @property
     def answers(self) -> list[Path]:
-        """Its file of answers, if it exists."""
+        """Return its file of answers, if it exists."""
         return [path for path in [self.folder / RESPONSES] if path.is_file()]
 
     @property
     def judgments(self) -> list[Path]:
         return sorted(self.folder.glob(JUDGMENTS))
 
-    def followed(self) -> dict[str, list[FollowedInstruction]]:
-        """By item, what came of each of its instructions; empty where a benchmark has none."""
-        strict, loose = (_verdicts(self.folder / f"eval_results_{how}.jsonl") for how in ("strict", "loose"))
-        found = {}
+    def read_instructions(self) -> dict[str, list[FollowedInstruction]]:
+        """Read which instructions each answer followed, by item; empty where a benchmark has none."""
+        strict, loose = (
+            _read_instruction_lines(self.folder / f"eval_results_{reading}.jsonl")
+            for reading in ("strict", "loose")
+        )
+        instructions = {}
         for item, verdicts in strict.items():
             loosely = loose[item].follow_instruction_list if item in loose else ()
-            read = zip_longest(verdicts.instruction_id_list, verdicts.follow_instruction_list, loosely)
-            found[item] = [FollowedInstruction(*each) for each in read if each[0] is not None]
-        return found
+            triples = zip_longest(verdicts.instruction_id_list, verdicts.follow_instruction_list, loosely)
+            instructions[item] = [FollowedInstruction(*values) for values in triples if values[0] is not None]
+        return instructions
 
 
 class _TaskLines(NamedTuple):
-    """What is read of a task's folder."""
+    """The lines of a task's folder, indexed by item, and the instructions that its answers followed."""
 
-    place: TaskPlace
+    folder: OutputTaskFolder
     answers: ItemLines
     judgments: ItemLines
-    followed: dict[str, list[FollowedInstruction]]
+    instructions: dict[str, list[FollowedInstruction]]
 
 
 _METRICS = "SELECT metric, value FROM scores WHERE task = ? AND item = ? AND sample = ? ORDER BY metric"
 
 
 class OutputItems:
-    """Those of an output folder of ``eval-framework``, read as `RunItems` reads a run's."""
+    """Items of an output folder of ``eval-framework``, read as `RunItems` reads a run's."""
 
-    def __init__(self, rows: Rows, places: Sequence[TaskPlace]) -> None:
+    def __init__(self, rows: RowQuery, folders: Sequence[OutputTaskFolder]) -> None:
         self._rows = rows
-        self._places = places
+        self._folders = folders
 
-    def prepare(self) -> None:
+    def index_lines(self) -> None:
         _ = self._tasks
 
-    def detail(self, item: str, task: str, _: Mapping[str, float | None] = _NONE_KNOWN) -> ItemDetail | None:
+    def read_item(
+        self, item: str, task: str, _: Mapping[str, float | None] = _NO_SCORES
+    ) -> ItemDetail | None:
         headline = self._rows("SELECT metric FROM headline WHERE task = ?", [task])
         answers: list[ShownAnswer] = []
         prompt: str | None = None
         for lines in self._tasks.get(task, ()):
-            found = lines.answers.records(item, _GivenAnswer, lambda each: each.id == item)
-            if not found:
+            answer_lines = lines.answers.read_records(item, _AnswerLine, lambda line: line.id == item)
+            if not answer_lines:
                 continue
-            answer = found[0]
+            answer = answer_lines[0]
             prompt = prompt or answer.prompt or None
-            answers.append(self._answer(answer, lines, headline[0][0] if headline else ""))
+            answers.append(self._show_answer(answer, lines, headline[0][0] if headline else ""))
         return ItemDetail(item=item, task=task, prompt=prompt, answers=answers) if answers else None
 
     def prompt(self, item: str, task: str) -> str | None:
-        found = (
-            lines.answers.records(item, _GivenAnswer, lambda each: each.id == item)
+        answers_by_folder = (
+            lines.answers.read_records(item, _AnswerLine, lambda line: line.id == item)
             for lines in self._tasks.get(task, ())
         )
-        return next((answer.prompt for answers in found for answer in answers if answer.prompt), None)
+        return next(
+            (answer.prompt for answers in answers_by_folder for answer in answers if answer.prompt), None
+        )
 
     @cached_property
     def _tasks(self) -> dict[str, list[_TaskLines]]:
-        found: dict[str, list[_TaskLines]] = {}
-        for place in self._places:
-            lines = _TaskLines(place, ItemLines(place.answers), ItemLines(place.judgments), place.followed())
-            found.setdefault(place.task, []).append(lines)
-        return found
+        tasks: dict[str, list[_TaskLines]] = {}
+        for folder in self._folders:
+            lines = _TaskLines(
+                folder, ItemLines(folder.answers), ItemLines(folder.judgments), folder.read_instructions()
+            )
+            tasks.setdefault(folder.task, []).append(lines)
+        return tasks
 
-    def _answer(self, answer: _GivenAnswer, lines: _TaskLines, headline: str) -> ShownAnswer:
-        place = lines.place
-        whose = [place.task, answer.id, place.sample]
+    def _show_answer(self, answer: _AnswerLine, lines: _TaskLines, headline: str) -> ShownAnswer:
+        folder = lines.folder
+        whose = [folder.task, answer.id, folder.sample]
         metrics: dict[str, float | None] = dict(self._rows(_METRICS, whose))
-        judgments = lines.judgments.records(
+        judgments = lines.judgments.read_records(
             answer.id,
-            _GivenJudgment,
-            lambda each: each.item == answer.id and place.judged_by in (None, each.recipe),
+            _JudgmentLine,
+            lambda line: line.item == answer.id and folder.judged_by in (None, line.recipe),
         )
         return msgspec.structs.replace(
-            _shown(answer, answer.model, place.sample),
+            _show_unjudged_answer(answer, answer.model, folder.sample),
             score=metrics.get(headline),
-            judgments=[_verdict(each) for each in sorted(judgments, key=lambda each: each.id)],
+            judgments=[_show_judgment(line) for line in sorted(judgments, key=lambda line: line.id)],
             metrics=metrics,
-            instructions=lines.followed.get(answer.id, []),
+            instructions=lines.instructions.get(answer.id, []),
         )
 
 
 WholeItems: TypeAlias = RunItems | OutputItems
 
 
-def _shown(answer: Response | _GivenAnswer, student: str, sample: int) -> ShownAnswer:
-    """An answer before anybody judged it."""
+def _show_unjudged_answer(answer: Response | _AnswerLine, student: str, sample: int) -> ShownAnswer:
+    """Build an answer as shown, before its judgments."""
     usage = answer.usage
     return ShownAnswer(
         answer=answer.id,
@@ -499,7 +507,7 @@ def _shown(answer: Response | _GivenAnswer, student: str, sample: int) -> ShownA
         reasoning=answer.reasoning,
         truncated=answer.truncated,
         failed=not is_good(answer),
-        error=_failure(answer),
+        error=_item_failure(answer),
         input_tokens=usage.input_tokens if usage is not None else None,
         output_tokens=usage.output_tokens if usage is not None else None,
         cost_usd=usage.cost_usd if usage is not None else None,
@@ -507,24 +515,24 @@ def _shown(answer: Response | _GivenAnswer, student: str, sample: int) -> ShownA
     )
 
 
-def _verdict(judgment: _GivenJudgment) -> ShownJudgment:
+def _show_judgment(judgment: _JudgmentLine) -> ShownJudgment:
     return ShownJudgment(
         judge=judgment.judge,
         words=judgment.raw,
         failed=not is_good(judgment),
-        error=_failure(judgment),
+        error=_item_failure(judgment),
         what=judgment.id.removeprefix(f"{judgment.item}__"),
         verdict={name: value for name, value in (judgment.value or {}).items() if name != "top_logprobs"},
     )
 
 
-def _verdicts(file: Path) -> dict[str, _Verdicts]:
-    read = make_decoder(_Verdicts)
-    found = {}
+def _read_instruction_lines(file: Path) -> dict[str, _InstructionLine]:
+    read = make_decoder(_InstructionLine)
+    lines = {}
     for line in read_whole_lines(file):
         try:
             verdicts = read(line.text)
         except Undecodable:
             continue
-        found[str(verdicts.key)] = verdicts
-    return found
+        lines[str(verdicts.key)] = verdicts
+    return lines

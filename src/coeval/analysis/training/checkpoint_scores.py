@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import Floats, Scale, scale_of
-from coeval.analysis.readers.output_reader import OutputReader, has_scores, task_summary
+from coeval.analysis.intervals import Floats, Scale, scale_of_unit
+from coeval.analysis.readers.output_reader import OutputReader, has_scores, read_task_summary
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
@@ -204,7 +204,7 @@ def _choose_runs_of_task(
 def _read_facts(path: Path) -> RunFacts | str:
     """What a sample came to, or why it cannot count."""
     try:
-        found = task_summary(path, RunFacts)
+        found = read_task_summary(path, RunFacts)
     except FileNotFoundError:
         return "not scored yet"
     except StoreError as error:
@@ -422,10 +422,10 @@ def select_common_items(
             f"conclusions rest on {pluralize(int(whole.sum()), 'item')} that all checkpoints have; "
             f"{lacking:,} more are scored at some only"
         )
-    least, most_of_scale = scale_of(first.unit)
+    least, most_of_scale = scale_of_unit(first.unit)
     known = values[there]
     scale = Scale(float(known.min(initial=least)), float(known.max(initial=most_of_scale)))
-    shares = scale.shares(values[whole][:, kept])
+    shares = scale.to_shares(values[whole][:, kept])
     weights = weights[whole][:, kept]
     if not (weights == 1).all():
         means = (shares * weights).sum(axis=0) / weights.sum(axis=0)

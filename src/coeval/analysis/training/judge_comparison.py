@@ -115,7 +115,7 @@ LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item,
 def _read_judged_step(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     """None where no answer has a score."""
     task = runs.recorded_task
-    place = (task, reader.headlines().get(task))
+    place = (task, reader.headline_metrics().get(task))
     headline = next((one for one in reader.metrics if (one.task, one.metric) == place), None)
     if headline is None:
         return None
@@ -301,8 +301,8 @@ def _compare_tasks(
             StepDifference(
                 **msgspec.structs.asdict(next(differences)),
                 step=step.step,
-                mean_a=step.scale.scores(step.found.mean_a),
-                mean_b=step.scale.scores(step.found.mean_b),
+                mean_a=step.scale.to_scores(step.found.mean_a),
+                mean_b=step.scale.to_scores(step.found.mean_b),
                 same_answers=step.same_answers,
             )
             for step in shared

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-from coeval.analysis.intervals import Scale, clustered_error, clustered_mean, scale_of
+from coeval.analysis.intervals import Scale, clustered_mean, clustered_standard_error, scale_of_unit
 from coeval.analysis.pairwise.rates import draws, rate
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import SampleMetric
@@ -32,9 +32,9 @@ class SampleFigure(msgspec.Struct, frozen=True, kw_only=True):
 
     ``mean``, ``std`` (ddof 1) and ``sem`` are over the ``n_runs`` samples that have a value, ``per_run`` by
     sample; a single one has neither ``std`` nor ``sem``. ``item_se`` is ``√(MSB / (n_items · N))`` over
-    ``n_items`` prompts with N samples of each (`coeval.analysis.intervals.clustered_error`), and ``ci95`` the
-    interval of the prompts' means; of Arena-Hard's win rates that of a bootstrap over prompts, and of a
-    single sample the benchmark's own where it has one. A figure that is fitted to all prompts (a
+    ``n_items`` prompts with N samples of each (`coeval.analysis.intervals.clustered_standard_error`), and
+    ``ci95`` the interval of the prompts' means; of Arena-Hard's win rates that of a bootstrap over prompts,
+    and of a single sample the benchmark's own where it has one. A figure that is fitted to all prompts (a
     length-controlled win rate) has no scores of prompts: its ``item_se`` is None, and ``ci95`` is the mean of
     the samples' own, each of which already holds what other prompts would change.
     """
@@ -140,10 +140,10 @@ def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -
     mean, std = fmean(per_run), stdev(per_run) if runs > 1 else None
     bounds, error, n = _average_sample_bounds(metrics), None, max(metric.n for metric in metrics)
     if items is not None:
-        scale = scale_of(unit)
+        scale = scale_of_unit(unit)
         wide = Scale(min(scale.least, items.least), max(scale.most, items.most))
         place, means = np.arange(len(items.sums)), items.values
-        error, n = clustered_error(means, place, items.totals), len(place)
+        error, n = clustered_standard_error(means, place, items.totals), len(place)
         if bounds is None or runs > 1:
             bounds = _bootstrap_ratio_bounds(items) if _is_ratio(items, unit) else None
             if bounds is None:

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
-from coeval.analysis.intervals import SHARE, Floats, Scale, mean_over_strata, scale_of
+from coeval.analysis.intervals import SHARE, Floats, Scale, mean_over_strata, scale_of_unit
 from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
     describe_judging_change,
@@ -56,13 +56,15 @@ class CheckpointMatrix(NamedTuple):
         if self.figures is not None:
             return self.figures
         shares = np.mean([part.mean(axis=0) for part in self.strata], axis=0)
-        return tuple(self.scale.scores(shares).tolist())
+        return tuple(self.scale.to_scores(shares).tolist())
 
     def mean_interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
         """The 95% interval of a checkpoint's mean over items, in the metric's unit."""
         found = mean_over_strata([part[:, self.column_of(checkpoint)] for part in self.strata])
         shown = self.means[self.column_of(checkpoint)]
-        low, high = (shown if each is None else self.scale.scores(each) for each in (found.low, found.high))
+        low, high = (
+            shown if each is None else self.scale.to_scores(each) for each in (found.low, found.high)
+        )
         return min(low, shown), max(high, shown)
 
     def column_of(self, checkpoint: TrainedCheckpoint) -> int:
@@ -177,12 +179,12 @@ def _average_over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix |
     shares = []
     for each in tasks:
         places = [each.column_of(one) for one in everywhere]
-        shares.append(scale_of(each.unit).shares(each.scale.scores(each.strata[0][:, places])))
+        shares.append(scale_of_unit(each.unit).to_shares(each.scale.to_scores(each.strata[0][:, places])))
     # longer than from 0 to 1 where items of some task score beyond it, as in HealthBench
     least = min(SHARE.least, *(float(part.min()) for part in shares))
     most = max(SHARE.most, *(float(part.max()) for part in shares))
     longer = Scale(least, most)
-    strata = tuple(map(longer.shares, shares))
+    strata = tuple(map(longer.to_shares, shares))
     figures = None
     if all(each.figures is not None for each in tasks):
         figures = tuple(

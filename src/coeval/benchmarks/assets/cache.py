@@ -106,7 +106,6 @@ class Asset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def parcels(self) -> tuple[str, ...]:
-        """List the parcels that have its files."""
         return tuple(dict.fromkeys(source.parcel for file in self.files for source in file.sources))
 
 
@@ -143,7 +142,6 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_manifest() -> Manifest:
-    """Read the packaged manifest."""
     return _parse_manifest(PACKAGED)
 
 
@@ -235,7 +233,6 @@ class Cache:
         return is_pinned
 
     def store_verified(self, asset: Asset, file: AssetFile, content: bytes) -> None:
-        """Store verified content."""
         path = self.file_path(asset, file)
         write_bytes_atomic(path, content)
         if (stamp := read_stamp(path)) is not None:

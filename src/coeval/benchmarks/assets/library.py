@@ -197,7 +197,7 @@ class Library:
     def hash_asset(self, name: str, path: Path) -> AssetUsed:
         """Hash the asset at ``path``, and determine its origin."""
         asset = self.manifest.asset(name)
-        hashes = [(sha256_of(place), file) for place, file in self._pinned_files(name, path)]
+        hashes = [(sha256_of(file_path), file) for file_path, file in self._pinned_files(name, path)]
         origin = AssetOrigin.UNVERIFIED if path == self.cache.asset_path(asset) else AssetOrigin.GIVEN
         if all(sha256 in file.sha256 for sha256, file in hashes):
             origin = AssetOrigin.OFFICIAL

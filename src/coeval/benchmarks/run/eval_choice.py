@@ -133,12 +133,10 @@ def describe_idle_options(settings: EvalSettings, names: Iterable[str]) -> str |
 
 
 def _response_options_by_task() -> dict[str, TaskOption]:
-    """Return task → its option for existing answers."""
     return {task: option for task, row in TASKS.items() if (option := row.responses) is not None}
 
 
 def _response_files_by_task(options: Mapping[str, Any]) -> dict[str, Path]:
-    """Return task → the file of answers that its option names."""
     return {
         task: options[option.name]
         for task, option in _response_options_by_task().items()

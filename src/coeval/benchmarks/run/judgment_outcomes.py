@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.analysis.intervals import Interval, clustered_error, clustered_mean, scale_of
+from coeval.analysis.intervals import Interval, clustered_mean, clustered_standard_error, scale_of_unit
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
@@ -39,7 +39,6 @@ class Outcomes(msgspec.Struct, frozen=True):
         return self.expected - sum(self.failed.values())
 
     def complete_values(self, item: str) -> tuple[Value, ...] | None:
-        """Return an item's values if none is missing."""
         values = tuple(value for value in self.values[item] if value is not None)
         return values if len(values) == len(self.values[item]) else None
 
@@ -81,8 +80,8 @@ def clustered_mean_metric(groups: Sequence[Sequence[float]], unit: Unit) -> Metr
     an item, to depend on each other."""
     values = [value for group in groups for value in group]
     items = [number for number, group in enumerate(groups) for _ in group]
-    mean = clustered_mean(values, items, scale_of(unit))
-    return metric_from_interval(mean, unit, clustered_error(values, items))
+    mean = clustered_mean(values, items, scale_of_unit(unit))
+    return metric_from_interval(mean, unit, clustered_standard_error(values, items))
 
 
 def metric_from_interval(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:

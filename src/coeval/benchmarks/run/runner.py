@@ -199,7 +199,6 @@ def _read_recorded_usage(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> 
 
 
 def _models_by_role(specs: Iterable[ModelSpec], task_runs: Iterable[TaskRun]) -> Iterator[RequestedUnder]:
-    """Yield the models in each of their roles."""
     spec_by_name = {spec.name: spec for spec in specs}
     for task_run in task_runs:
         for role_model in (task_run.tested, task_run.judge):

@@ -196,7 +196,6 @@ class TaskRun:
         return self.problem is not None or self.judgments.keys() >= self.needed.keys()
 
     def count_records(self) -> RecordCounts:
-        """Count the task's present and planned records."""
         owed = [] if self.judge is None else self._find_owed_judgments(self.judge, self.items)
         unanswered = [item for item in self.items if why_missing(self.answers.get(item.id)) is not None]
         return RecordCounts(

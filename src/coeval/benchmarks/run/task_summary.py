@@ -13,8 +13,8 @@ from typing import Any, assert_never
 import msgspec
 
 from coeval import __version__
-from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, served_models
-from coeval.analysis.run_results import ModelCost, model_costs
+from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, sum_served_models
+from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
 from coeval.benchmarks.benchmark import Metric, Scored
 from coeval.benchmarks.run.eval_estimate import refuse_too_dear
@@ -112,7 +112,7 @@ def _find_served_models(task_run: TaskRun) -> Iterator[ServedModel]:
         if is_good(record)
     ]
     requested = {role.name: (role.name, role.model) for role in (task_run.tested, task_run.judge) if role}
-    return served_models(rows, requested)
+    return sum_served_models(rows, requested)
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -320,7 +320,6 @@ class TaskOutcome:
 
     @property
     def gap(self) -> str | None:
-        """Return what it lacks, in words."""
         if self.problem is not None:
             return self.problem
         if (counts := self.left_at) is not None:
@@ -380,7 +379,7 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
     """Score complete tasks, write their files, and count what the others miss, with `lock_task_folders` held.
     Raises StoreError: a file cannot be written; what was recorded stays."""
     errors = error_file(prepared.evaluation)
-    costs = model_costs(usage_file(prepared.evaluation))
+    costs = read_model_costs(usage_file(prepared.evaluation))
     outcome = Outcome(
         [], ended.stopped, ended.interrupted, errors if errors.exists() else None, costs, ended.batches
     )

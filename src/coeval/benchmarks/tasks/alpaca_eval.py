@@ -332,7 +332,7 @@ class AlpacaEval(Benchmark):
 
 
 def parse_chatml(template: str) -> tuple[Message, ...]:
-    """Format the messages of a template as ChatML, each trimmed."""
+    """Parse the messages of a ChatML template, each trimmed."""
     messages = []
     for part in template.split(_MARK)[1:]:
         role, _, content = part.partition("\n")
@@ -342,7 +342,6 @@ def parse_chatml(template: str) -> tuple[Message, ...]:
 
 
 def _mean_preference(values: Sequence[Mapping[str, Any]]) -> float:
-    """Average an item's comparisons; without any, its outputs are equal."""
     if not values:
         return DRAW
     return sum(float(value["preference"]) for value in values) / len(values)

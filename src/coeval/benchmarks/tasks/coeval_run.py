@@ -18,7 +18,7 @@ from shlex import quote
 from statistics import variance
 from typing import Any, ClassVar, NamedTuple
 
-from coeval.analysis.intervals import mean_over_strata, wilson
+from coeval.analysis.intervals import mean_over_strata, wilson_interval
 from coeval.analysis.planned_names import PlannedTask
 from coeval.benchmarks.benchmark import (
     Answer,
@@ -170,7 +170,6 @@ class LabelComparison(NamedTuple):
 
 
 def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> LabelComparison:
-    """Compare every answer with its item's labels."""
     compared = LabelComparison({}, Counter())
     for item in items:
         task, datapoint, _ = posed_item(item)
@@ -190,7 +189,9 @@ def _metric_name(task: str, label: str) -> str:
 
 
 def _accuracy(scores: Mapping[str, LabelScore]) -> Metric:
-    return metric_from_interval(wilson(sum(score.match for score in scores.values()), len(scores)), "share")
+    return metric_from_interval(
+        wilson_interval(sum(score.match for score in scores.values()), len(scores)), "share"
+    )
 
 
 class CoevalRun(Benchmark):
@@ -280,7 +281,7 @@ class CoevalRun(Benchmark):
                 template = find_template(
                     config.prompt_library, "test", self.settings.model, described=described
                 )
-                values = PreparedItem(datapoint, nuances[config.name].of(datapoint)).values
+                values = PreparedItem(datapoint, nuances[config.name].find_nuance(datapoint)).values
                 text = fill_template(template, {**build_task_variables(config), **values})
                 fields = {"posed": PosedItem(task, datapoint, values)}
                 items.append(Item(datapoint.id, (Message("user", text),), fields, task.labels))
@@ -404,7 +405,9 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
     for datapoint in choose_counting(_read_datapoints(run)).values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
         positions[task, teacher] += 1
-        is_planned = task in planned and planned[task].holds(teacher, datapoint.id, positions[task, teacher])
+        is_planned = task in planned and planned[task].counts_item(
+            teacher, datapoint.id, positions[task, teacher]
+        )
         if is_planned and is_good(datapoint):
             yield datapoint
 
@@ -443,7 +446,6 @@ def _factors_by_ask(item: Item) -> dict[str, tuple[str, ...]]:
 
 
 def _read_units(item: Item, judgments: Mapping[str, Judgment]) -> dict[str, float]:
-    """Return factor → value, of the factors with a score."""
     levels: dict[str, Level | float] = {}
     for key in _factors_by_ask(item):
         if (judgment := judgments.get(key)) is not None and is_good(judgment):

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 
 import msgspec
 
-from coeval.analysis.intervals import wilson
+from coeval.analysis.intervals import wilson_interval
 from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Benchmark,
@@ -40,7 +40,6 @@ from coeval.store.jsonl import write_lines
 
 
 def _list_instruction_types(*modules: ModuleType) -> tuple[InstructionType, ...]:
-    """List the instruction types that these modules define, in order."""
     return tuple(
         kind for module in modules for kind in vars(module).values() if isinstance(kind, InstructionType)
     )
@@ -183,7 +182,7 @@ class FollowingTask(Benchmark):
             error = sqrt(followed / n * (1 - followed / n) / n) if n else None
             yield (
                 f"prompt_level_{reading}_accuracy",
-                metric_from_interval(wilson(followed, n), "share", error),
+                metric_from_interval(wilson_interval(followed, n), "share", error),
             )
             clustered = clustered_mean_metric(prompts, "share")
             count = sum(map(len, prompts))
@@ -273,7 +272,6 @@ def _item_scores(followed: Followed) -> dict[str, float | None]:
 
 
 def _item_weights(followed: Followed) -> dict[str, float]:
-    """Count an item once for each of its instructions."""
     return {f"instruction_level_{reading}_accuracy": len(followed.verdicts(reading)) for reading in READINGS}
 
 

@@ -206,7 +206,6 @@ class WritingBench(Benchmark):
 
 
 def _collect_scores(items: Sequence[Item], outcomes: Outcomes) -> list[_Scores]:
-    """Collect the queries with at least one score."""
     scored = []
     for item in items:
         values = outcomes.values[item.id]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeAlias
 
 import typer
 
-from coeval.analysis.load import need_run
+from coeval.analysis.load import require_run_for
 from coeval.analysis.measures.compute import compute_measures
 from coeval.analysis.measures.measure_tree import Analysis
 from coeval.analysis.measures.robust_set import RobustOptions
@@ -160,7 +160,7 @@ def analyze(
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
     if not NAMES[name].of_outputs:
-        need_run(
+        require_run_for(
             folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.of_outputs])}"
         )
     robust = RobustOptions(

@@ -92,13 +92,13 @@ def _labels_needed(folder: RunDir) -> Iterator[str]:
     if (folder.path / LABELS_FILE).exists() and folder.is_run():
         # Here, because they load duckdb and numpy.
         from coeval.analysis.measures.score_grid import read_score_grid
-        from coeval.analysis.people.people_measures import goal_sentences, people_measures
+        from coeval.analysis.people.people_measures import labels_needed_sentences, measure_people
         from coeval.pipeline.plan.run_reading import open_run_reader
 
         with open_run_reader(folder) as (reader, _):
-            found = people_measures(reader, read_score_grid(reader))
+            found = measure_people(reader, read_score_grid(reader))
         if found is not None and found.whole is not None:
-            yield from goal_sentences(found.whole)
+            yield from labels_needed_sentences(found.whole)
 
 
 def _shortfalls(start: PreviewedStart) -> Iterator[str]:

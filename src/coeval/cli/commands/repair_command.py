@@ -17,7 +17,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
 from coeval.core.text import pluralize
 from coeval.pipeline.config.schema import PHASES, Phase
-from coeval.pipeline.upkeep.gaps import continue_command
+from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.pipeline.upkeep.repair import REASONS, DamagedLine, FileState, RepairOptions, RepairReport
 from coeval.pipeline.upkeep.repair import repair_run as repair_run
 from coeval.reports.content import make_columns
@@ -148,4 +148,4 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
         streams.say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and not (dry_run and invalid):
-        tell_way_on(console, report.short, continue_command(folder), owed=owed + len(report.unsettled))
+        tell_way_on(console, report.short, build_continue_command(folder), owed=owed + len(report.unsettled))

@@ -9,9 +9,9 @@ from typing import Annotated, Literal, TypeAlias
 import msgspec
 import typer
 
-from coeval.analysis.breakdown import breakdown
+from coeval.analysis.breakdown import break_down_scores
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
-from coeval.analysis.load import need_run
+from coeval.analysis.load import require_run_for
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
@@ -66,8 +66,8 @@ def results(
     folder = require_results(the_folder(word, run, "results"))
     parts = None
     if by is not None:
-        with open_run_reader(need_run(folder, f"scores by {by} (--by)")) as (of_run, _):
-            parts = breakdown(of_run, by)
+        with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (of_run, _):
+            parts = break_down_scores(of_run, by)
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         found = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from coeval.analysis.judged_answers import AnswerChoice, Order, choose_answers
+from coeval.analysis.judged_answers import AnswerChoice, Order, read_chosen_answers
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, the_folder
@@ -84,7 +84,7 @@ def show(
     with open_run_reader(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
-        (found, fitting), planned = choose_answers(reader, choice), reader.planned
+        (found, fitting), planned = read_chosen_answers(reader, choice), reader.planned
         if not found:
             streams.say(messages, _nothing(reader, choice))
     if as_json:

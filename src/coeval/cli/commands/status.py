@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from coeval.analysis.load import writer_of
+from coeval.analysis.load import find_writer_pid
 from coeval.api import find_keys
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile, RunFolder, RunWord, the_folder
@@ -79,12 +79,14 @@ def status(
     is_run = RunDir(path).is_run()
     _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
-        _settle(path, settle, is_run=is_run, writer=writer_of(path))
+        _settle(path, settle, is_run=is_run, writer=find_writer_pid(path))
     left = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
         left = (
-            _fetch(folder, keys, cancel=cancel_batches) if is_run else _cancel(folder, keys, writer_of(path))
+            _fetch(folder, keys, cancel=cancel_batches)
+            if is_run
+            else _cancel(folder, keys, find_writer_pid(path))
         )
     console = streams.results()
 
@@ -96,7 +98,7 @@ def status(
         return captured.get()
 
     if watching:
-        watch(shown, lambda: writer_of(path) is not None, console)
+        watch(shown, lambda: find_writer_pid(path) is not None, console)
     elif as_json:
         typer.echo(shown(), nl=False)
     else:

@@ -14,8 +14,8 @@ from coeval.analysis.doubtful_answers import (
     EmptyAnswers,
     Incomparable,
     cut_off_sentence,
+    cut_off_warning,
     empty_answers_sentence,
-    warning_of_cut_off,
 )
 from coeval.api import find_keys
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
@@ -195,7 +195,7 @@ def _tell_bad_answers(outcome: Outcome, results: Console) -> None:
     ]
     if (said := cut_off_sentence(cut, "to")) is not None:
         say(results, said, "yellow")
-    for warning in (warning_of_cut_off(cut), empty_answers_sentence(empty, "to")):
+    for warning in (cut_off_warning(cut), empty_answers_sentence(empty, "to")):
         if warning is not None:
             warn(results, warning)
 

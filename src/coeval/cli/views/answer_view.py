@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_at
+from coeval.analysis.doubtful_answers import CutOffAnswers, cut_off_cause
 from coeval.analysis.planned_names import Planned, level_name
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import Undecodable
@@ -171,7 +171,7 @@ def _figures(judged: JudgedAnswer, answer: Response) -> Text:
         parts.append(f"disagreement {format_points(judged.disagreement)}")
     if answer.truncated:
         by_window = int(answer.finish_reason == WINDOW)
-        parts.append(cut_off_at([CutOffAnswers("", 1, 1, by_window)]))
+        parts.append(cut_off_cause([CutOffAnswers("", 1, 1, by_window)]))
     return Text(f"  {', '.join(parts)}" if parts else "")
 
 

@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.analysis.doubtful_answers import empty_answers_sentence
-from coeval.analysis.load import writer_of
+from coeval.analysis.load import find_writer_pid
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.run_records import read_errors
-from coeval.analysis.run_results import ModelCost, model_costs
+from coeval.analysis.readers.run_records import read_error_lines
+from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import checks_first, show_lacking_files, show_unscored_checks, tell_way_on
 from coeval.cli.views.progress_view import show_batches
@@ -28,7 +28,7 @@ from coeval.core.text import dollars, limit_in_dollars, pluralize
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
-from coeval.pipeline.upkeep.gaps import continue_command
+from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
 from coeval.reports.content import make_columns
 from coeval.store.record_index import PhaseIndex
@@ -174,7 +174,7 @@ class FolderStatus(msgspec.Struct, frozen=True):
 
 def status_of(path: Path) -> FolderStatus:
     """The state of a folder, of which nothing is changed. Raises StoreError: a file cannot be read."""
-    folder, pid = RunDir(path), writer_of(path)
+    folder, pid = RunDir(path), find_writer_pid(path)
     if not folder.is_run():
         with OutputReader(path) as reader:
             phases, status = _phases_of_output(reader), reader.status()
@@ -206,9 +206,9 @@ def _status(
     notes: tuple[str, ...] = (),
 ) -> FolderStatus:
     at_work = state.pid is not None
-    spend = {cost.model: cost for cost in model_costs(folder.usage, at_work=at_work)}
+    spend = {cost.model: cost for cost in read_model_costs(folder.usage, at_work=at_work)}
     jobs = [_job(job) for job in read_jobs(folder.pending_batches)]
-    errors = list(deque(read_errors(folder.errors), maxlen=LAST_ERRORS))
+    errors = list(deque(read_error_lines(folder.errors), maxlen=LAST_ERRORS))
     return FolderStatus(
         phases, spend, jobs, errors, run, state, _budget(folder.usage, experiment, at_work=at_work), notes
     )
@@ -256,7 +256,7 @@ def _age_s(at: float) -> int:
 def _phases_of_output(reader: OutputReader) -> dict[str, PhaseStatus]:
     return {
         name: PhaseStatus(*counts, None if counts.planned is None else counts.planned - counts.good)
-        for name, counts in reader.counts().items()
+        for name, counts in reader.record_counts().items()
     }
 
 
@@ -287,7 +287,7 @@ def _missing(report: RepairReport, phase: Phase) -> int | None:
     if phase in ("attribute_mapping", "rubric_mapping"):
         damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
         return damaged or (None if report.no_plan or report.unsettled else 0)
-    return report.owed(phase)
+    return report.count_owed(phase)
 
 
 # --- Tables
@@ -299,7 +299,7 @@ _EXCERPT = 200
 
 
 def show_status(path: Path, console: Console) -> None:
-    folder, pid = RunDir(path), writer_of(path)
+    folder, pid = RunDir(path), find_writer_pid(path)
     is_run, at_work = folder.is_run(), pid is not None
     config = load_run_config(folder) if is_run else ""
     limits, unknown = [], ""
@@ -373,7 +373,7 @@ def _state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     writer = folder.writer()
     if writer is not None:
         return f"running (process {writer})"
-    return f"stopped before its end; go on with {continue_command(folder)}"
+    return f"stopped before its end; go on with {build_continue_command(folder)}"
 
 
 def _show_phases(
@@ -405,12 +405,12 @@ def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console:
         raised = f"Raise first what may not suffice: {used_up}."
         first = raised if used_up else checks_first(folder, checks)
         whole = owed + len(report.unsettled)
-        tell_way_on(console, report.short, continue_command(folder), owed=whole, first=first)
+        tell_way_on(console, report.short, build_continue_command(folder), owed=whole, first=first)
 
 
 def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
-        costs = model_costs(usage, at_work=at_work)
+        costs = read_model_costs(usage, at_work=at_work)
         shown = ShownNames.of(cost.model for cost in costs)
         show_costs(shown.shorten_in(costs), console)
         say_names(console, shown)
@@ -421,7 +421,7 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
 def _show_errors(errors: Path, console: Console) -> None:
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)
-    for error in read_errors(errors):
+    for error in read_error_lines(errors):
         groups[error.phase, error.model, error.kind] += 1
         last.append(error)
     if not last:

@@ -10,7 +10,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import BatchLost
 from coeval.core.text import pluralize
-from coeval.pipeline.upkeep.gaps import continue_command, read_unscored_checks
+from coeval.pipeline.upkeep.gaps import build_continue_command, read_unscored_checks
 from coeval.reports.content import make_columns
 
 if TYPE_CHECKING:
@@ -33,13 +33,13 @@ def tell_missing(missing: MissingRecords, folder: RunDir, console: Console) -> N
         for sentence in missing.sentences:
             warn(console, sentence)
         return
-    for sentence in missing.gaps.describe(files=False):
+    for sentence in missing.gaps.describe(with_files=False):
         warn(console, sentence)
     most = _MOST_FILES if console.file.isatty() else None
     if left_out := show_lacking_files(missing.gaps.lacking_files, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
-    tell_way_on(console, missing.gaps.short, continue_command(folder), owed=missing.gaps.owed)
+    tell_way_on(console, missing.gaps.short, build_continue_command(folder), owed=missing.gaps.owed)
 
 
 def show_lacking_files(

@@ -13,15 +13,15 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.doubtful_answers import marked_labels
+from coeval.analysis.doubtful_answers import mark_stand_in_labels
 from coeval.analysis.run_results import (
     BOUNDS,
     LABELS,
     NO_LABEL,
     SIMULATED,
-    Bounded,
-    answer_notes,
-    answer_warnings,
+    BoundedScore,
+    answer_note_sentences,
+    answer_warning_sentences,
     missing_label_sentences,
 )
 from coeval.cli.streams import say, warn
@@ -31,7 +31,7 @@ from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
-    from coeval.analysis.breakdown import By, Parts
+    from coeval.analysis.breakdown import By, ScoreParts
     from coeval.core.html_table import MeasureRow
     from coeval.reports.result_tables import Results
 
@@ -62,7 +62,7 @@ def _escaped(found: re.Match[str]) -> str:
 
 
 def print_tables(
-    results: Results, parts: Parts | None, console: Console, labels: Mapping[str, str] | None
+    results: Results, parts: ScoreParts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
     """``labels`` as in `short_names`."""
     from coeval.reports.result_tables import part_label_table, part_score_table
@@ -101,7 +101,7 @@ def names_of(results: Results, labels: Mapping[str, str] | None = None) -> Shown
     """Short names of all models that take part; ``labels`` as in `short_names`."""
     names = [one.student for of in (results.students, results.labels, results.pairs) for one in of]
     names += [one.model for of in (results.metrics, results.costs) for one in of]
-    return ShownNames.of(names, marked_labels(results.served, labels or {}))
+    return ShownNames.of(names, mark_stand_in_labels(results.served, labels or {}))
 
 
 def render(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:
@@ -134,14 +134,14 @@ def why_nothing(results: Results, by: By) -> str:
     return f"{nothing}: no answer has been scored yet"
 
 
-def print_json(results: Results, parts: Parts | None) -> None:
+def print_json(results: Results, parts: ScoreParts | None) -> None:
     found = results.as_dict()
     if parts is not None:
         found |= {"by": msgspec.to_builtins(parts.scores), "labels_by": msgspec.to_builtins(parts.labels)}
     write_json(found)
 
 
-def print_csv(results: Results, parts: Parts | None) -> None:
+def print_csv(results: Results, parts: ScoreParts | None) -> None:
     """Scores and label accuracies, or what they are made of, told apart by their ``measure``."""
     rows = list(_rows(*(results.students, results.labels) if parts is None else parts))
     rows += [{"measure": "strength", **_row(strength)} for strength in results.pairs]
@@ -192,7 +192,7 @@ def notes(results: Results) -> list[str]:
         notes.append(
             f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
         )
-    notes += map(escape_line, answer_notes(results.students))
+    notes += map(escape_line, answer_note_sentences(results.students))
     notes += _of_labels(results)
     if results.sampled:
         notes.append(
@@ -211,10 +211,10 @@ def notes(results: Results) -> list[str]:
 def warnings(results: Results) -> Iterator[str]:
     """What speaks against trusting the scores as they are."""
     yield from (escape_line(served.warning) for served in results.served if served.warning)
-    yield from map(escape_line, answer_warnings(results.students))
+    yield from map(escape_line, answer_warning_sentences(results.students))
     for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
         known = (
-            Bounded(label.student, label.least, label.most)
+            BoundedScore(label.student, label.least, label.most)
             for label in of
             if not label.removed and label.least is not None and label.most is not None
         )

@@ -8,7 +8,7 @@ from itertools import groupby
 from rich.console import Console
 
 from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
-from coeval.analysis.run_results import Bill, ModelCost, bill, perhaps_billed
+from coeval.analysis.run_results import Bill, ModelCost, sum_costs, uncertain_cost_sentences
 from coeval.cli.streams import say
 from coeval.core.figures import MISSING
 from coeval.core.plain import escape_line
@@ -95,7 +95,7 @@ def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """A row for each model, the sum of them, and whose prices these are."""
     from coeval.reports.result_tables import cost_table  # it loads numpy and scipy
 
-    of_all, perhaps = bill(costs), [*perhaps_billed(costs)]
+    of_all, perhaps = sum_costs(costs), [*uncertain_cost_sentences(costs)]
     if of_all or perhaps:
         show_each(console, [cost_table(costs)])
         for sentence in (*perhaps, *_notes(of_all)):

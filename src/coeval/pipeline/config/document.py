@@ -63,9 +63,7 @@ def parse_document(text: str, path: Path, sections: str = SECTIONS) -> Document:
         raise _unreadable_error(path, 1, f"the file is empty; write {sections}")
     if not isinstance(root, Mapping):
         raise _unreadable_error(
-            path,
-            root.line,
-            f"the file is not a mapping; write {sections} at its left margin",
+            path, root.line, f"the file is not a mapping; write {sections} at its left margin"
         )
     builder = _DataBuilder(path)
     data = builder.build_mapping(root, ())
@@ -181,11 +179,11 @@ class _DataBuilder:
             name = self._read_key(key, path)
             if name is not None:
                 own.setdefault(name, (key, value))
-        return {name: self._build_entry(key, value, (*path, name)) for name, (key, value) in own.items()}
-
-    def _build_entry(self, key: YamlNode, value: YamlNode, path: KeyPath) -> Any:
-        self.locations[path] = Location(str(self.path), key.line)
-        return self.build_value(value, path)
+        data = {}
+        for name, (key, value) in own.items():
+            self.locations[*path, name] = Location(str(self.path), key.line)
+            data[name] = self.build_value(value, (*path, name))
+        return data
 
     def _collect_merged_pairs(self, value: YamlNode, path: KeyPath) -> list[tuple[YamlNode, YamlNode]]:
         """Collect the pairs that ``<<`` merges in, those of earlier mappings first."""

@@ -13,7 +13,6 @@ from coeval.store.rundir import RunDir
 
 
 def keep_mappings(section: Any) -> list[dict[str, Any]]:
-    """Return those entries of a section that are mappings."""
     return [entry for entry in section if isinstance(entry, dict)] if isinstance(section, list) else []
 
 
@@ -34,9 +33,9 @@ class Draft:
 
     def get(self, *path: str | int, default: Any = None) -> Any:
         """Return a value, or the default if it is absent or unusable."""
-        return self.raw(*path, default=default) if self.is_sound(*path) else default
+        return self.get_raw(*path, default=default) if self.is_sound(*path) else default
 
-    def raw(self, *path: str | int, default: Any = None) -> Any:
+    def get_raw(self, *path: str | int, default: Any = None) -> Any:
         """Return a value, usable or not, or the default if it is absent."""
         value: Any = self.data
         for part in path:
@@ -46,37 +45,35 @@ class Draft:
                 return default
         return value
 
-    def entry_indices(self, section: str) -> list[int]:
+    def indices(self, section: str) -> list[int]:
         """Return the indices of a section's entries that are mappings."""
         items = self.data.get(section)
-        return (
-            [i for i, item in enumerate(items) if isinstance(item, dict)] if isinstance(items, list) else []
-        )
+        return [
+            i for i, item in enumerate(items if isinstance(items, list) else ()) if isinstance(item, dict)
+        ]
 
-    def names_by_index(self, section: str) -> dict[int, str]:
+    def names(self, section: str) -> dict[int, str]:
         """Return index → name of a section's entries with a usable name."""
         if section not in self._names:
-            names = {i: self.get(section, i, "name") for i in self.entry_indices(section)}
+            names = {i: self.get(section, i, "name") for i in self.indices(section)}
             self._names[section] = {i: name for i, name in names.items() if isinstance(name, str)}
         return self._names[section]
 
     def variants_by_name(self, index: int) -> dict[str, Any]:
         """Return a model's variants by name, as far as they can be read."""
-        variants = self.raw("models", index, "variants")
+        variants = self.get_raw("models", index, "variants")
         return {str(name): own for name, own in variants.items()} if isinstance(variants, dict) else {}
 
     def model_and_variant_names(self) -> list[str]:
         """Return the names of models, and of the students that their variants are."""
-        models = self.names_by_index("models")
-        variants = [
-            variant_name(name, variant) for i, name in models.items() for variant in self.variants_by_name(i)
-        ]
+        models = self.names("models")
+        variants = [variant_name(name, own) for i, name in models.items() for own in self.variants_by_name(i)]
         return [*models.values(), *variants]
 
     def has_all_names(self, section: str) -> bool:
         """Check that every entry of a section has a usable name, so that an unknown name is truly unknown."""
         items = self.data.get(section)
-        return isinstance(items, list) and len(self.names_by_index(section)) == len(items) > 0
+        return isinstance(items, list) and len(self.names(section)) == len(items) > 0
 
 
 def list_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -127,7 +124,7 @@ class BenchmarkTeachers:
             elif isinstance(assigned, str):
                 self._assigned.setdefault(assigned, []).append(name)
 
-    def serving(self, task: str | None, category: str | None) -> list[str]:
+    def list_serving(self, task: str | None, category: str | None) -> list[str]:
         """Name the benchmark teachers of a task, in the order of the file."""
         assigned = self._assigned.get(task, []) if task is not None else []
         others = self._others if category == BENCHMARK else []
@@ -146,7 +143,7 @@ def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
 
 def _list_suppliers(suppliers: BenchmarkTeachers, task: TaskConfig) -> tuple[str, ...]:
     own = (OWN_ITEMS,) if task.items is not None else ()
-    return (*own, *suppliers.serving(task.name, task.category))
+    return (*own, *suppliers.list_serving(task.name, task.category))
 
 
 def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:

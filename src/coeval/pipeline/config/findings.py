@@ -160,7 +160,7 @@ def closest_word(word: str, candidates: Iterable[str]) -> str | None:
     if not near and len(stem := word.lower().removesuffix("s")) >= _SHORTEST_STEM:
         parts = {name: re.split(r"[\W_]+", name) for name in by_lower}
         starting_alike = [
-            name for name, words in parts.items() if any(part.startswith(stem) for part in words)
+            name for name, words in parts.items() if any(word.startswith(stem) for word in words)
         ]
         near = starting_alike if len(starting_alike) == 1 else []
     return by_lower[near[0]] if near else None

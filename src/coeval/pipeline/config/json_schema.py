@@ -18,7 +18,6 @@ SCHEMA_FILE = Path(__file__).with_name("experiment.schema.json")
 
 
 def build_schema_text() -> str:
-    """Build the schema, as the file holds it."""
     schema = Config.model_json_schema()
     task = schema["$defs"]["TaskConfig"]
     task["required"] = [key for key in task["required"] if key not in FOLLOWING]

@@ -25,7 +25,7 @@ def check_rubric(draft: Draft, index: int) -> Iterator[Finding]:
 
 def _check_something_is_scored(draft: Draft, index: int) -> Iterator[Finding]:
     path, labels = ("tasks", index, "rubric"), ("tasks", index, "label_attributes")
-    if draft.get(*path) == {} and not draft.raw(*labels) and draft.is_sound(*labels):
+    if draft.get(*path) == {} and not draft.get_raw(*labels) and draft.is_sound(*labels):
         message = "is empty, and there are no label_attributes: nothing would be scored; add a factor"
         yield Finding(path, "V-29", message)
 
@@ -35,7 +35,7 @@ def _check_weights(draft: Draft, index: int) -> Iterator[Finding]:
     if not isinstance(rubric, dict):
         return  # teachers write the factors
     labels = draft.get("tasks", index, "label_attributes", default=[])
-    for factor in weights if isinstance(weights := draft.raw("tasks", index, "weights"), dict) else ():
+    for factor in weights if isinstance(weights := draft.get_raw("tasks", index, "weights"), dict) else ():
         if factor not in rubric or factor in labels:
             path: KeyPath = ("tasks", index, "weights", factor)
             yield Finding(
@@ -60,7 +60,7 @@ def _check_declared_checks(draft: Draft, index: int) -> Iterator[Finding]:
 def _explain_never_scored(draft: Draft, index: int, check: RubricCheck) -> str:
     """Say why a check can score no answer, as far as the file shows; empty if it may score some."""
     roles = {
-        role for model in draft.entry_indices("models") for role in draft.raw("models", model, "roles") or ()
+        role for model in draft.indices("models") for role in draft.get_raw("models", model, "roles") or ()
     }
     if isinstance(check, LatencyCheck | CostCheck) and "student" not in roles:
         return "no student is asked, and answers that exist have neither time nor cost; take the check out"
@@ -104,13 +104,11 @@ def check_pairwise(draft: Draft, index: int) -> Iterator[Finding]:
 def _list_students(draft: Draft, index: int) -> list[str]:
     """Name the students of a task: models or their variants, and those with existing answers."""
     students = []
-    for entry_index, name in draft.names_by_index("models").items():
+    for entry_index, name in draft.names("models").items():
         if "student" in draft.get("models", entry_index, "roles", default=[]):
-            students += [variant_name(name, variant) for variant in draft.variants_by_name(entry_index)] or [
-                name
-            ]
-    for entry_index, name in draft.names_by_index("students").items():
+            students += [variant_name(name, own) for own in draft.variants_by_name(entry_index)] or [name]
+    for entry_index, name in draft.names("students").items():
         tasks = draft.get("students", entry_index, "tasks")
-        if tasks is None or draft.names_by_index("tasks").get(index) in tasks:
+        if tasks is None or draft.names("tasks").get(index) in tasks:
             students.append(name)
-    return [*students, *(draft.raw("tasks", index, "items", "responses") or ())]
+    return [*students, *(draft.get_raw("tasks", index, "items", "responses") or ())]

@@ -52,18 +52,18 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
     def report(path: KeyPath, message: str) -> None:
         problems.append(lines.locate(Finding(path, "V-20", message)))
 
-    def mapping(value: Mapping[Any, Any], path: KeyPath) -> dict[str, Any]:
+    def copy_mapping(value: Mapping[Any, Any], path: KeyPath) -> dict[str, Any]:
         copy = {}
         for key, part in value.items():
             if isinstance(key, int) or (isinstance(key, str) and not SURROGATE.search(key)):
-                copy[str(key)] = plain(part, (*path, str(key)))
+                copy[str(key)] = copy_value(part, (*path, str(key)))
             elif isinstance(key, str):
                 report(path, "a key holds half of a character (a lone surrogate); take it out")
             else:
                 report(path, f"a key is of type {type(key).__name__}; a key is one word")
         return copy
 
-    def plain(value: Any, path: KeyPath) -> Any:
+    def copy_value(value: Any, path: KeyPath) -> Any:
         """Copy a value as plain data, and report what a file could not hold."""
         if len(path) > MAX_DEPTH:
             problem = lines.locate(
@@ -72,9 +72,9 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
             raise ConfigError([problem.render()])
         match value:
             case Mapping():
-                return mapping(value, path)
+                return copy_mapping(value, path)
             case list() | tuple():
-                return [plain(part, (*path, index)) for index, part in enumerate(value)]
+                return [copy_value(part, (*path, index)) for index, part in enumerate(value)]
             case os.PathLike():
                 return os.fspath(value)
             case None | str():
@@ -91,7 +91,7 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
             return str(number).lower() if isinstance(number, bool) else str(number)
         return number
 
-    return Document(mapping(data, ()), lines, problems)
+    return Document(copy_mapping(data, ()), lines, problems)
 
 
 def _to_plain_number(value: Any) -> bool | int | float | None:
@@ -205,9 +205,7 @@ def _fill_output_descriptions(data: dict[str, Any]) -> None:
         if not isinstance(labels, list) or not isinstance(declared, dict):
             continue
         values = [declared.get(label) if isinstance(label, str) else None for label in labels]
-        reported = [
-            ", ".join(map(format_value, words)) for words in values if isinstance(words, list) and words
-        ]
+        reported = [", ".join(map(format_value, own)) for own in values if isinstance(own, list) and own]
         if labels and len(reported) == len(labels):
             described = [f"{label}, one of: {words}" for label, words in zip(labels, reported, strict=True)]
             task["output_description"] = (
@@ -220,9 +218,7 @@ def _expand_home(document: Document) -> None:
     experiment, tasks = document.data.get("experiment"), keep_mappings(document.data.get("tasks"))
     sections = [(experiment, "storage_folder"), (experiment, "resume_from"), (experiment, "store")]
     sections += [(task.get("items"), "path") for task in tasks]
-    sections += [
-        (student.get("responses"), "path") for student in keep_mappings(document.data.get("students"))
-    ]
+    sections += [(own.get("responses"), "path") for own in keep_mappings(document.data.get("students"))]
     for section, key in sections:
         if (
             isinstance(section, dict)

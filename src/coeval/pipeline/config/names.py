@@ -22,7 +22,7 @@ def check_names(draft: Draft) -> Iterator[Finding]:
     for sections, rule in ((("models", "students"), "V-02"), (("tasks",), "V-03")):
         first: dict[str, str] = {}
         for section in sections:
-            for index, name in draft.names_by_index(section).items():
+            for index, name in draft.names(section).items():
                 path = (section, index, "name")
                 if name in first:
                     message = f"'{name}' is the name of {first[name]} already; rename one of them"
@@ -43,8 +43,8 @@ def check_names(draft: Draft) -> Iterator[Finding]:
 
 def _check_response_columns(draft: Draft) -> Iterator[Finding]:
     """Find bad names among students that only ``items.responses`` of a task names (V-02, V-04)."""
-    models = {name: index for index, name in draft.names_by_index("models").items()}
-    for index in draft.entry_indices("tasks"):
+    models = {name: index for index, name in draft.names("models").items()}
+    for index in draft.indices("tasks"):
         for name in draft.get("tasks", index, "items", "responses", default={}):
             path = ("tasks", index, "items", "responses", name)
             if name in models:
@@ -79,13 +79,11 @@ def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
 
 def _check_labels(draft: Draft) -> Iterator[Finding]:
     """Find labels that another model has already, as its name or label (V-02)."""
-    entries = [
-        (section, index) for section in ("models", "students") for index in draft.entry_indices(section)
-    ]
+    entries = [(section, index) for section in ("models", "students") for index in draft.indices(section)]
     owners_by_label = {
         name: f"the name of {section}[{index}]"
         for section in ("students", "models")
-        for index, name in draft.names_by_index(section).items()
+        for index, name in draft.names(section).items()
     }
     for section, index in entries:
         label = draft.get(section, index, "label")
@@ -115,10 +113,7 @@ def _check_name(path: KeyPath, name: str, *, is_model: bool = False) -> Iterator
 
 def _check_file_name_lengths(draft: Draft) -> Iterator[Finding]:
     """Find names that together make a file name longer than `LONGEST_FILE_NAME` bytes."""
-    roles = {
-        name: draft.get("models", i, "roles", default=[])
-        for i, name in draft.names_by_index("models").items()
-    }
+    roles = {name: draft.get("models", i, "roles", default=[]) for i, name in draft.names("models").items()}
 
     def longest(role: Role, names: Iterable[str], others: Iterable[str] = ()) -> str:
         playing = [*(name for name in names if role in roles.get(model_of(name), ())), *others]
@@ -126,10 +121,10 @@ def _check_file_name_lengths(draft: Draft) -> Iterator[Finding]:
 
     teacher, judge = longest("teacher", roles), longest("judge", roles)
     student, run = (
-        longest("student", draft.model_and_variant_names(), draft.names_by_index("students").values()),
+        longest("student", draft.model_and_variant_names(), draft.names("students").values()),
         RunDir(""),
     )
-    for index, task in draft.names_by_index("tasks").items():
+    for index, task in draft.names("tasks").items():
         if not is_valid_name(task) or len(task) > LONGEST_FILE_NAME:
             continue
         # All other files of a task have shorter names.

@@ -66,27 +66,21 @@ def _bind_model(
 ) -> tuple[ModelConfig, str]:
     """Return the model at its previous or cheapest host, and that choice in words."""
     variables = {name: _name_credential_variables(host) for name, host in HOSTS.items()}
-    choice = choose_route(
-        model.spec().model,
-        has_credential,
-        prices.table,
-        lambda route: _find_tariff(_move_to_route(model, route), prices),
-        variables,
-    )
+
+    def find_tariff(route: Route) -> Tariff | None:
+        moved = _move_to_route(model, route)
+        return find_role_tariff(moved.spec(), list_role_parameters(moved), prices)
+
+    choice = choose_route(model.spec().model, has_credential, prices.table, find_tariff, variables)
     if previous_route is not None and previous_route in [route for route, _ in choice.others]:
-        return _move_to_route(
-            model, previous_route
-        ), f"{previous_route.interface}, as {previous_route.model} (as before)"
+        words = f"{previous_route.interface}, as {previous_route.model} (as before)"
+        return _move_to_route(model, previous_route), words
     return _move_to_route(model, choice.route), str(choice)
 
 
 def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
     """List, for each role of a model, the parameters beyond those that all hosts know."""
     return [model.sampling(role).rest for role in model.roles]
-
-
-def _find_tariff(model: ModelConfig, prices: PriceBook) -> Tariff | None:
-    return find_role_tariff(model.spec(), list_role_parameters(model), prices)
 
 
 def _move_to_route(model: ModelConfig, route: Route) -> ModelConfig:

@@ -26,7 +26,7 @@ class Teachers:
 
     def __init__(self, draft: Draft) -> None:
         self._draft = draft
-        models = [("models", index) for index in draft.entry_indices("models")]
+        models = [("models", index) for index in draft.indices("models")]
         teachers = [model for model in models if "teacher" in (draft.get(*model, "roles") or ())]
         self.any_teacher = bool(teachers)
         self.any_model = any(draft.get(*model, "interface") != BENCHMARK for model in teachers)
@@ -42,9 +42,9 @@ class Teachers:
         ``category`` is the default if the task has none.
         """
         task = ("tasks", index)
-        own = [OWN_ITEMS] if self._draft.raw(*task, "items") is not None else []
+        own = [OWN_ITEMS] if self._draft.get_raw(*task, "items") is not None else []
         name = self._draft.get(*task, "name")
-        return own + self._suppliers.serving(name, self._draft.get(*task, "category", default=category))
+        return own + self._suppliers.list_serving(name, self._draft.get(*task, "category", default=category))
 
 
 def check_roles(draft: Draft) -> Iterator[Finding]:
@@ -71,8 +71,8 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
 
 def _has_answered_students(draft: Draft) -> bool:
     """Check whether any student has existing answers."""
-    of_tables = (draft.raw("tasks", i, "items", "responses") for i in draft.entry_indices("tasks"))
-    return bool(draft.entry_indices("students")) or any(of_tables)
+    of_tables = (draft.get_raw("tasks", i, "items", "responses") for i in draft.indices("tasks"))
+    return bool(draft.indices("students")) or any(of_tables)
 
 
 def _report_missing_role(role: str, work: str) -> Finding:
@@ -88,10 +88,10 @@ def _check_task_names(draft: Draft) -> Iterator[Finding]:
     for index, model in enumerate(draft.data["models"]):
         if model["interface"] == BENCHMARK:
             named.append(("models", index, "parameters", "task"))
-    for index in draft.entry_indices("students"):
+    for index in draft.indices("students"):
         tasks = draft.get("students", index, "tasks") or ()
         named += [("students", index, "tasks", position) for position in range(len(tasks))]
-    names = dict.fromkeys(draft.names_by_index("tasks").values())
+    names = dict.fromkeys(draft.names("tasks").values())
     for path in named:
         if (task := draft.get(*path)) is not None and task not in names:
             yield Finding(path, "V-07", f"no task is named '{task}'", Suggestion(str(task), names, "tasks:"))
@@ -102,7 +102,7 @@ def _check_teachers(draft: Draft) -> Iterator[Finding]:
     teachers = Teachers(draft)
     writes = not _keeps_existing_work(draft, "data_generation")
     if not teachers.any_teacher:
-        unsupplied = not all(teachers.list_suppliers(index) for index in draft.entry_indices("tasks"))
+        unsupplied = not all(teachers.list_suppliers(index) for index in draft.indices("tasks"))
         if (writes and unsupplied) or _leaves_work_to_teachers(draft):
             yield _report_missing_role("teacher", "the work of phases 1–3")
         return
@@ -112,7 +112,7 @@ def _check_teachers(draft: Draft) -> Iterator[Finding]:
         )
         yield Finding(("models",), "V-07", message)
         return
-    for index in draft.entry_indices("tasks") if writes else []:
+    for index in draft.indices("tasks") if writes else []:
         path = ("tasks", index, "category")
         name, category = draft.get("tasks", index, "name"), draft.get(*path, default="synthetic")
         if not draft.is_sound(*path) or teachers.list_suppliers(index, "synthetic"):
@@ -135,7 +135,7 @@ def _leaves_work_to_teachers(draft: Draft) -> bool:
     """Check whether phase 1 or 2 will ask a teacher for proposals."""
 
     def any_is(words: set[Any], *keys: str) -> bool:
-        values = [draft.get("tasks", i, key) for i in draft.entry_indices("tasks") for key in keys]
+        values = [draft.get("tasks", i, key) for i in draft.indices("tasks") for key in keys]
         return any(isinstance(value, str) and value in words for value in values)
 
     attributes = any_is({"auto", "complete"}, "target_attributes", "nuanced_attributes")
@@ -151,7 +151,7 @@ def _keeps_existing_work(draft: Draft, phase: str) -> bool:
     """Check whether a phase's mode keeps existing work, and there is some; True if that cannot be read."""
     if not draft.is_sound("experiment", "phases", phase):
         return True
-    resumes = draft.raw("experiment", "resume_from") is not None
+    resumes = draft.get_raw("experiment", "resume_from") is not None
     # A source's attributes and rubrics are taken over unless their phase is New in so many words.
     default_mode = "Keep" if resumes and phase in PHASES[:2] else "New"
     if draft.get("experiment", "phases", phase, default=default_mode) == "New":
@@ -166,13 +166,13 @@ def _keeps_existing_work(draft: Draft, phase: str) -> bool:
 
 def _needs_judge(draft: Draft) -> bool:
     """Check whether any task has a factor that is neither a label nor a check."""
-    for index in draft.entry_indices("tasks"):
+    for index in draft.indices("tasks"):
         rubric = draft.get("tasks", index, "rubric")
         labels = draft.get("tasks", index, "label_attributes", default=[])
         checks = {factor for factor, _ in list_checks(draft, index)}
         if not isinstance(rubric, dict) or rubric.keys() - checks - set(labels):
             return True
-    return not draft.entry_indices("tasks")
+    return not draft.indices("tasks")
 
 
 # --- What users bring in place of a host: answers that exist (V-01, V-20), functions and programs (V-39)
@@ -194,11 +194,11 @@ def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source
     """Find checks and models in inherited sections that run code which this file does not name (V-38,
     V-39)."""
     draft, named = Draft(data, frozenset()), f"which {source} names and this file does not; copy"
-    for index in draft.entry_indices("models") if "models" in inherited else ():
-        if draft.raw("models", index, "interface") in _NEEDED:
+    for index in draft.indices("models") if "models" in inherited else ():
+        if draft.get_raw("models", index, "interface") in _NEEDED:
             what = f"runs code, {named} that model into this file"
             yield Finding(("models", index, "interface"), "V-39", what)
-    for index in draft.entry_indices("tasks") if "tasks" in inherited else ():
+    for index in draft.indices("tasks") if "tasks" in inherited else ():
         for factor, options in list_checks(draft, index):
             if code := code_location(options):
                 what = f"runs {code}, {named} its tasks into this file"
@@ -215,7 +215,7 @@ def _check_answered_students(draft: Draft) -> Iterator[Finding]:
     (V-20)."""
     if draft.data.get("models") == [] and not (draft.data.get("students") or _has_answer_columns(draft.data)):
         yield Finding(("models",), "V-01", "is empty; give at least one entry")
-    for index in draft.entry_indices("students"):
+    for index in draft.indices("students"):
         path = ("students", index, "responses")
         responses = draft.get(*path)
         if isinstance(responses, dict) and not responses.keys() & {"prompt", "id"}:
@@ -247,10 +247,10 @@ _NEEDED = {"python": "callable", "command": "argv"}
 
 def _check_user_code(draft: Draft) -> Iterator[Finding]:
     """Check the parameters of functions and programs, and that other models have none of these (V-39)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         path: KeyPath = ("models", index, "parameters")
         interface = draft.get("models", index, "interface", default="")
-        values = draft.raw(*path, default={})
+        values = draft.get_raw(*path, default={})
         parameters = values if isinstance(values, dict) else {}
         if (needed := _NEEDED.get(interface)) is not None and needed not in parameters:
             example = "{callable: app.py:answer}" if interface == "python" else "{argv: [./answer.sh]}"

@@ -99,7 +99,7 @@ _WAY_OUT = "use access_key of the model, a key file, or the environment"
 _PROSE = frozenset({"system_prompt", "stop", "stop_sequences"})
 
 
-def check_account(model: KeyPath, account: Any, access_key: Any) -> Iterator[Finding]:
+def check_account(model_path: KeyPath, account: Any, access_key: Any) -> Iterator[Finding]:
     """Check the account name of a model, which is kept with the run and shown in messages."""
     if not isinstance(account, str):
         return
@@ -108,10 +108,10 @@ def check_account(model: KeyPath, account: Any, access_key: Any) -> Iterator[Fin
             "is no name of an account: letters, digits and - _ . alone, and nothing that looks like a key, "
             "which belongs into access_key or a key file"
         )
-        yield Finding((*model, "account"), "V-26", message)
+        yield Finding((*model_path, "account"), "V-26", message)
     elif access_key is not None:
         message = "access_key is set too, and would be asked with; leave out one of the two"
-        yield Finding((*model, "account"), "V-34", message)
+        yield Finding((*model_path, "account"), "V-34", message)
 
 
 def find_credentials(
@@ -164,16 +164,14 @@ def _walk_texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 
 def check_items(draft: Draft) -> Iterator[Finding]:
     """Check tasks whose items are supplied: reserved names, conditions, ``all``, documents (V-32, V-42)."""
-    tables = [
-        index for index in draft.entry_indices("tasks") if draft.raw("tasks", index, "items") is not None
-    ]
-    for index, name in draft.names_by_index("models").items() if tables else ():
+    tables = [index for index in draft.indices("tasks") if draft.get_raw("tasks", index, "items") is not None]
+    for index, name in draft.names("models").items() if tables else ():
         if name == OWN_ITEMS:
             message = f"'{name}' stands for the teacher of a task with items; choose another name"
             yield Finding(("models", index, "name"), "V-32", message)
-    for index in draft.entry_indices("tasks"):
+    for index in draft.indices("tasks"):
         supplied = index in tables or draft.get("tasks", index, "category") == BENCHMARK
-        if supplied and draft.raw("tasks", index, "documents") is not None:
+        if supplied and draft.get_raw("tasks", index, "documents") is not None:
             message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
             yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
@@ -211,11 +209,11 @@ def check_tasks(draft: Draft) -> Iterator[Finding]:
     """Check each task: labels, sample sizes, templates, seeds, rubric, pairwise judging."""
     teachers = Teachers(draft)
     models = dict.fromkeys(draft.model_and_variant_names()) if draft.has_all_names("models") else None
-    for index in draft.entry_indices("tasks"):
+    for index in draft.indices("tasks"):
         yield from _check_label_attributes(draft, index, teachers)
         if not _is_supplied(draft, index, teachers):
             yield from _check_sample_sizes(draft, index)
-        library = draft.raw("tasks", index, "prompt_library")
+        library = draft.get_raw("tasks", index, "prompt_library")
         for key, text in library.items() if isinstance(library, dict) else ():
             template = text if isinstance(text, str) else ""
             misnamed = [*_check_template_names(index, key, template, models)]
@@ -264,7 +262,8 @@ def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
     """Check whether all items of a task come from its table or benchmarks, so that no attributes are
     sampled."""
     alone = (
-        draft.get("tasks", index, "category") == BENCHMARK or draft.raw("tasks", index, "items") is not None
+        draft.get("tasks", index, "category") == BENCHMARK
+        or draft.get_raw("tasks", index, "items") is not None
     )
     return bool(teachers.list_suppliers(index)) and (alone or not teachers.any_model)
 
@@ -327,22 +326,21 @@ def _check_template_shows_input(
         yield Finding(("tasks", index, "prompt_library", key), "V-35", message)
 
 
-def _varies_by_request(draft: Draft, index: int, one_of: Collection[str], teachers: Teachers) -> bool:
+def _varies_by_request(draft: Draft, index: int, variables: Collection[str], teachers: Teachers) -> bool:
     """Check whether one of these variables changes between the requests of a task, so that a template needs
     it."""
-    if "rubric" in one_of:
+    if "rubric" in variables:
         return isinstance(draft.get("tasks", index, "rubric"), str)
-    if "target_attributes" in one_of:
-        return bool(draft.get("tasks", index, "target_attributes")) and not _is_supplied(
-            draft, index, teachers
-        )
+    if "target_attributes" in variables:
+        declared = draft.get("tasks", index, "target_attributes")
+        return bool(declared) and not _is_supplied(draft, index, teachers)
     return True
 
 
 def _check_attribute_seeds(draft: Draft, index: int) -> Iterator[Finding]:
     for attributes, words in (("target_attributes", "auto or complete"), ("nuanced_attributes", "auto")):
         seed, declared = f"{attributes}_seed", ("tasks", index, attributes)
-        if draft.raw("tasks", index, seed) is None or not draft.is_sound(*declared):
+        if draft.get_raw("tasks", index, seed) is None or not draft.is_sound(*declared):
             continue
         if not isinstance(draft.get(*declared, default={}), str):
             message = (
@@ -381,7 +379,7 @@ _AT_BASE_URL = (
 
 def _check_interfaces(draft: Draft) -> Iterator[Finding]:
     """Check interfaces, and what a benchmark or a host without batches cannot do (V-05, V-06, V-13)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         interface = draft.get("models", index, "interface")
         if interface is None:
             continue
@@ -432,14 +430,14 @@ def _check_resume_from(draft: Draft) -> Iterator[Finding]:
             yield Finding(path, "V-10", message)
     if source is not None or not draft.is_sound("experiment", "resume_from"):
         return
-    for index in draft.entry_indices("tasks"):
+    for index in draft.indices("tasks"):
         if draft.get("tasks", index, "rubric") == "extend":
             message = "extends the rubric of an earlier run; set experiment.resume_from, or use auto"
             yield Finding(("tasks", index, "rubric"), "V-09", message)
 
 
 def _check_batch(draft: Draft) -> Iterator[Finding]:
-    for interface, phases in _mapping_or_empty(draft.raw("experiment", "batch")).items():
+    for interface, phases in _mapping_or_empty(draft.get_raw("experiment", "batch")).items():
         path: KeyPath = ("experiment", "batch", interface)
         if interface not in BATCH_INTERFACES:
             way = Suggestion(interface, BATCH_INTERFACES, "batchable:")
@@ -456,11 +454,11 @@ def _check_batch(draft: Draft) -> Iterator[Finding]:
 
 def _check_parameters(draft: Draft) -> Iterator[Finding]:
     """Check the parameters of each model, with those of its roles and variants (V-21, V-26, V-34)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         model: KeyPath = ("models", index)
         interface = draft.get(*model, "interface", default="")
-        common = _mapping_or_empty(draft.raw(*model, "parameters"))
-        roles = _mapping_or_empty(draft.raw(*model, "role_parameters"))
+        common = _mapping_or_empty(draft.get_raw(*model, "parameters"))
+        roles = _mapping_or_empty(draft.get_raw(*model, "role_parameters"))
         parts = [((*model, "role_parameters", role), _mapping_or_empty(own)) for role, own in roles.items()]
         varied = [
             (
@@ -469,10 +467,10 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
             )
             for name, own in draft.variants_by_name(index).items()
         ]
-        yield from check_account(model, draft.raw(*model, "account"), draft.raw(*model, "access_key"))
-        names = (draft.raw(*model, "name"), common.get("model"), common.get("base_model"))
+        yield from check_account(model, draft.get_raw(*model, "account"), draft.get_raw(*model, "access_key"))
+        names = (draft.get_raw(*model, "name"), common.get("model"), common.get("base_model"))
         for path, own in (((*model, "parameters"), common), *parts, *varied):
-            yield from find_credentials(path, own, draft.raw(*model, "access_key"), names)
+            yield from find_credentials(path, own, draft.get_raw(*model, "access_key"), names)
             # Behind a base_url somebody else may know what no simulated model does.
             if interface == "simulated" and "base_url" not in common:
                 yield from _check_simulated_keys(path, own)
@@ -492,10 +490,10 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
 def _check_variants(draft: Draft) -> Iterator[Finding]:
     """Check that only students have variants and samples, and check variants' templates (V-05, V-22,
     V-35)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         variants, roles = draft.variants_by_name(index), draft.get("models", index, "roles")
         for key, what in (("variants", "prompts"), ("samples", "answers")):
-            if draft.raw("models", index, key, default=1) not in (1, {}) and "student" not in (
+            if draft.get_raw("models", index, key, default=1) not in (1, {}) and "student" not in (
                 roles or "student"
             ):
                 message = f"are {what} of a student; add student to the roles or remove the key"
@@ -518,14 +516,14 @@ def _mapping_or_empty(value: Any) -> dict[str, Any]:
 def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str, Any]) -> Iterator[Finding]:
     """Check limits on answers: a budget needs a bound on what one answer costs (V-21)."""
     name = draft.get("models", index, "name", default="")
-    quota = _mapping_or_empty(_mapping_or_empty(draft.raw("experiment", "quota")).get(name))
+    quota = _mapping_or_empty(_mapping_or_empty(draft.get_raw("experiment", "quota")).get(name))
     budgets = {
-        "experiment.budget_usd": draft.raw("experiment", "budget_usd"),
+        "experiment.budget_usd": draft.get_raw("experiment", "budget_usd"),
         f"experiment.quota.{name}.max_cost_usd": quota.get("max_cost_usd"),
     }
     budget = next((key for key, usd in budgets.items() if isinstance(usd, int | float)), None)
     host = HOSTS.get(draft.get("models", index, "interface", default=""))
-    url = draft.raw("models", index, "parameters", "base_url")
+    url = draft.get_raw("models", index, "parameters", "base_url")
     if host is not None and host.local and not (isinstance(url, str) and not is_own_address(url)):
         budget = None  # it costs nothing; one that does all the same is refused when its price is known
     for keys, limit in find_answer_limits(own):

@@ -179,10 +179,10 @@ def _to_value_finding(detail: ErrorDetails, path: KeyPath) -> Finding:
         return Finding(
             path, "V-20", what, Suggestion(value if isinstance(value, str) else "", choices, always=ways)
         )
-    return Finding(path, *_word_mistake(detail, path))
+    return Finding(path, *_find_rule_and_message(detail, path))
 
 
-def _word_mistake(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
+def _find_rule_and_message(detail: ErrorDetails, path: KeyPath) -> tuple[str, str]:
     """Return the rule and the message for pydantic's error of this type."""
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
     if kind.startswith("V-"):

@@ -80,9 +80,7 @@ def _require_distinct(values: list[str]) -> list[str]:
 AttributeValues: TypeAlias = Annotated[
     list[
         Annotated[
-            str,
-            BeforeValidator(_stringify_value),
-            WithJsonSchema({"type": ["string", "number", "boolean"]}),
+            str, BeforeValidator(_stringify_value), WithJsonSchema({"type": ["string", "number", "boolean"]})
         ]
     ],
     Field(json_schema_extra={"minItems": 1, "uniqueItems": True}),
@@ -142,7 +140,7 @@ class RubricFactor(BaseModel):
 CHECK, FACTOR = "<check>", "<factor>"
 
 
-def _tag_factor(value: Any) -> str:
+def _find_factor_tag(value: Any) -> str:
     if isinstance(value, RubricFactor):
         return FACTOR
     if not isinstance(value, dict):
@@ -154,7 +152,7 @@ Factor: TypeAlias = Annotated[
     Annotated[FilledText, Tag(WORD)]
     | Annotated[RubricFactor, Tag(FACTOR)]
     | Annotated[dict[str, Any], Tag(CHECK)],
-    Discriminator(_tag_factor),
+    Discriminator(_find_factor_tag),
 ]
 Rubric: TypeAlias = Annotated[
     Annotated[dict[str, Factor], Tag(MAPPING)] | Annotated[Literal["auto", "extend"], Tag(WORD)],
@@ -238,7 +236,6 @@ AttributeColumns: TypeAlias = Annotated[
 
 
 def _parse_conditions(value: Any) -> Any:
-    """Parse one condition or a list of them."""
     return (value,) if isinstance(value, str) else tuple(value) if isinstance(value, list) else value
 
 

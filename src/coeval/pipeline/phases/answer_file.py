@@ -63,6 +63,11 @@ class AnsweredItem(RecordPart, frozen=True, kw_only=True):
     def value(self) -> str | None:
         return self.prompt
 
+    @property
+    def own_id(self) -> str:
+        """Return the id without task and teacher."""
+        return self.id.removeprefix(item_prefix(self.task_id, self.teacher_model_id))
+
 
 class ItemsOfTask(NamedTuple):
     """A task with its good items by id. ``read`` reads those of all tasks, when a table first needs them."""
@@ -146,25 +151,23 @@ def _encode_record(item: AnsweredItem, student: str, answer: str) -> bytes:
 
 
 def read_answer_files(
-    config: Config,
-    folder: RunDir,
-    items_in: Iterable[Path],
-    instead: Mapping[Path, list[bytes]] = NO_LINES,
+    config: Config, folder: RunDir, items_in: Iterable[Path], instead: Mapping[Path, list[bytes]] = NO_LINES
 ) -> list[AnswerFile]:
     """Read the tables of answers for the items in these files; ``instead`` as in `RecordFiles.lines`."""
-    answered = {task.name: task for task in config.tasks if config.students_with_answers(task)}
+    answered = {task.name: task for task in config.tasks if config.answered_students(task)}
     read = cache(partial(_read_items_by_task, answered.keys(), items_in, instead))
     tasks = {name: ItemsOfTask(task, read) for name, task in answered.items()}
     files = {
         (task, student): AnswerFile(folder.responses(task, student), task, student, "")
         for task, task_items in tasks.items()
-        for student in config.students_with_answers(task_items.task)
+        for student in config.answered_students(task_items.task)
     }
     for student in config.students:
         of_student = [
-            (tasks[task], files[task, student.name])
-            for task in tasks
-            if (task, student.name) in files and not _is_in_item_table(tasks[task].task, student.name)
+            (task_items, files[task, student.name])
+            for task, task_items in tasks.items()
+            if (task, student.name) in files
+            and not ((items := task_items.task.items) and student.name in items.responses)
         ]
         _read_answer_table(student.responses, of_student)
     for task_items in tasks.values():
@@ -172,11 +175,6 @@ def read_answer_files(
             task_items, {name: file for (task, name), file in files.items() if task == task_items.task.name}
         )
     return list(files.values())
-
-
-def _is_in_item_table(task: TaskConfig, student: str) -> bool:
-    """Check whether the task's table of items has the student's answers."""
-    return task.items is not None and student in task.items.responses
 
 
 def _read_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask, AnswerFile]]) -> None:
@@ -245,11 +243,7 @@ class _AnswerTableRows:
     def _find_key(self, item: AnsweredItem) -> str:
         if not self._by_id:
             return _squeeze_blanks(item.prompt or "")
-        return (
-            item.id
-            if item.id in self._rows
-            else item.id.removeprefix(item_prefix(item.task_id, item.teacher_model_id))
-        )
+        return item.id if item.id in self._rows else item.own_id
 
     def ignore_unused_items(self, task: TaskConfig) -> None:
         """Ignore rows of items that the task's table has, and ``items.limit`` and the like leave out."""
@@ -303,9 +297,5 @@ def _read_answer_columns(task_items: ItemsOfTask, files: Mapping[str, AnswerFile
         file.set_answers(
             (item, answer)
             for item in task_items.items.values()
-            if (answer := answers.get(_strip_item_prefix(item), {}).get(file.student)) is not None
+            if (answer := answers.get(item.own_id, {}).get(file.student)) is not None
         )
-
-
-def _strip_item_prefix(item: AnsweredItem) -> str:
-    return item.id.removeprefix(item_prefix(item.task_id, item.teacher_model_id))

@@ -116,7 +116,7 @@ class Blueprint:
             lambda proposal: _ProposalEntry(is_good(proposal), count_attempts(proposal), proposal.recipe),
         )
 
-    def path(self, record: Kept) -> Path:
+    def record_path(self, record: Kept) -> Path:
         """Return the file that a proposal is appended to."""
         kind = record.kind if isinstance(record, Proposal) else "target"
         return self._folder.folder(PHASE_OF[kind]) / PROPOSALS
@@ -189,6 +189,7 @@ class Blueprint:
         return None if isinstance(declared, str) else declared
 
     def _settle_part(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+        """Write one artifact if it is missing or follows the file; return what the plan uses."""
         path, declared = self.artifact_path(task.name, kind), find_declared_part(task, kind)
         if path.exists():
             stored = _read_mapping(path)

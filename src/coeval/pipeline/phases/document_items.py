@@ -103,12 +103,10 @@ def copies_passage(question: str, passages: Sequence[str]) -> bool:
 
 def gives_answer_away(question: str, answer: str) -> bool:
     """Check whether a question contains the answer as whole words, unless it lists choices."""
-    answer_words, question_words = (
-        " ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question)
-    )
+    words, question_words = (" ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question))
     return (
         len(squeeze_text(answer)) >= _SHORTEST_ANSWER
-        and f" {answer_words} " in f" {question_words} "
+        and f" {words} " in f" {question_words} "
         and len(_CHOICE.findall(question)) < 2
     )
 
@@ -132,9 +130,7 @@ class _AcceptedItem(NamedTuple):
         alike = _NUMBER.findall(self.answer) == _NUMBER.findall(other.answer)
         if not alike or token_sort_ratio(self.answer, other.answer) < _SAME_ANSWER:
             return False
-        shared = any(
-            first in second or second in first for first in self.evidence for second in other.evidence
-        )
+        shared = any(own in their or their in own for own in self.evidence for their in other.evidence)
         near = jaccard_similarity(self.shingles, other.shingles) >= SIMILAR
         return equal or (shared and (near or token_sort_ratio(self.text, other.text) >= _REWORDED))
 

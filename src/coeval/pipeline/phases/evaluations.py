@@ -246,7 +246,7 @@ class EvaluationWork(ModelWork[Evaluation]):
     def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
-            (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else (None,) * 3
+            (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
         )
         for fields in field_groups:
             yield {f: what for f, what in (fields or {}).items() if f not in self.factors}
@@ -425,6 +425,7 @@ class CheckWork:
     model = CHECK
 
     async def do(self) -> Evaluation:
+        """Compute each factor, in this process or by a worker."""
         judged = self.judged
         answer, checks = build_checked_answer(judged.prepared.item, judged.response), judged.setup.checks
         values: dict[str, float] = {}

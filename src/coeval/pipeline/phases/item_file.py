@@ -126,7 +126,7 @@ def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedIte
     values = {"task_id": task, "teacher_model_id": teacher}
     for name, mine in values.items():
         if (value := _decode_field(fields, name)) not in (None, mine):
-            return f"its `{name}` is {_encode_as_text(value)}; items of this file are of {mine}"
+            return f"its `{name}` is {_ENCODER.encode(value).decode()}; items of this file are of {mine}"
     filled = {name: mine for name, mine in values.items() if _decode_field(fields, name) is None}
     start = item_prefix(task, teacher)
     full = own if own.startswith(start) and own != start else start + own
@@ -198,10 +198,6 @@ def _scalar_to_text(raw: msgspec.Raw | None) -> str | None:
     if value is None or isinstance(value, list | dict):
         return None
     return value if isinstance(value, str) else bytes(raw or b"").decode().strip()
-
-
-def _encode_as_text(value: Any) -> str:
-    return _ENCODER.encode(value).decode()
 
 
 ITEM_FORM = (

@@ -226,9 +226,8 @@ def _find_content(part: Any, content_keys: Sequence[str]) -> Any:
 
 def _clean_text(text: str, longest: int) -> str:
     """Return ``text`` on one line, without control characters, cut to ``longest``."""
-    visible = "".join(
-        " " if unicodedata.category(c).startswith(("C", "Z")) else c for c in text[: 4 * longest]
-    )
+    cut = text[: 4 * longest]
+    visible = "".join(" " if unicodedata.category(c).startswith(("C", "Z")) else c for c in cut)
     return " ".join(visible.split())[:longest].rstrip()
 
 

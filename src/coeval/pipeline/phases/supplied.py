@@ -117,7 +117,8 @@ class Supply:
         items = {file.path: file.lines for file in self.files if file.rewritten}
         return items | {file.path: file.lines for file in self.answers if file.rewritten}
 
-    def remarks(self) -> Iterator[str]:
+    def list_remarks(self) -> Iterator[str]:
+        """Yield what users should know of missing, odd or incomplete supplied items and answers."""
         for path, source in self.absent.items():
             yield (
                 f"there are no items in {path} yet, and the run will not start without; "
@@ -151,11 +152,6 @@ class Supply:
                 "them out of CSV, JSON lines, Parquet or a named benchmark; or write them there, "
                 f"{ITEM_FORM}."
             )
-
-    @property
-    def replaces_items(self) -> bool:
-        """Check whether items of the run will be replaced by those of a table."""
-        return any(file.origin is not None and file.path.exists() for file in self.files)
 
     def describe_changed_tables(self) -> dict[str, str]:
         """Describe by task the tables that have changed since items or answers were read from them."""
@@ -191,7 +187,7 @@ class Supply:
                     write_origin(folder, (task, teacher), file.origin)
 
     def drop_lines(self) -> None:
-        """Free lines and ids once they are written: a million of them would stay as long as the run."""
+        """Clear lines and ids once they are written: a million of them would stay as long as the run."""
         for file in self.files:
             file.ids.clear()
             file.lines.clear()
@@ -296,7 +292,6 @@ def find_short_answers(unanswered: Mapping[tuple[str, str], int], config: Config
 
 
 def _locate_answer_table(config: Config, task: str, student: str) -> Path:
-    """Return the table that a student's answers to a task come from."""
     items = next(entry.items for entry in config.tasks if entry.name == task)
     if items is not None and student in items.responses:
         return Path(items.path)
@@ -326,7 +321,7 @@ def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None
             supply.files.append(read_table_items(ItemFile(path, source), folder))
             continue
         theirs = source_run.datapoints(source.task.name, source.teacher) if source_run is not None else path
-        existing = next((place for place in (path, theirs) if place.exists()), None)
+        existing = next((path_ for path_ in (path, theirs) if path_.exists()), None)
         if existing is None:
             supply.absent[path] = source
         elif existing == path or source_run is None or not is_legacy(source_run.path):

@@ -76,11 +76,7 @@ def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
 
 # --- Records of another configuration
 
-NOUN = {
-    "data_generation": "datapoints",
-    "response_collection": "responses",
-    "evaluation": "evaluations",
-}
+NOUN = {"data_generation": "datapoints", "response_collection": "responses", "evaluation": "evaluations"}
 # Lines of a screen; the reasons after that repeat the same few keys.
 _SHOWN = 20
 
@@ -98,7 +94,7 @@ def refuse_changed_records(
     plan_count: PlanCount,
     setups: Sequence[TaskSetup],
     folder: RunDir,
-    stance: ChangePolicy,
+    change_policy: ChangePolicy,
     tables: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse records of another configuration under `ChangePolicy.REFUSE`. ``tables`` says, by task, how a
@@ -107,7 +103,7 @@ def refuse_changed_records(
     Raises RecordsChanged: good records in ``folder`` would be made otherwise now. It counts them by
     difference.
     """
-    if not plan_count.changed or stance is not ChangePolicy.REFUSE:
+    if not plan_count.changed or change_policy is not ChangePolicy.REFUSE:
         return
     old, new, scales = (
         read_recipes(folder),

@@ -221,7 +221,5 @@ def build_pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign |
         pairs = [(student, task.baseline) for student in students if student != task.baseline]
     else:
         pairs = list(combinations(students, 2))
-    orders = tuple(
-        OrderedPair(*order) for first, second in pairs for order in ((first, second), (second, first))
-    )
+    orders = tuple(OrderedPair(*order) for pair in pairs for order in (pair, pair[::-1]))
     return PairDesign(orders, bool(task.rationale))

@@ -29,7 +29,7 @@ from coeval.pipeline.start.inherit import (
     find_item_source_run,
     find_source_run,
     foresee_cleared_folder,
-    list_inherited_phases,
+    inherited_phases,
 )
 from coeval.store.rundir import RunDir
 from coeval.tables.documents import CutDocuments
@@ -162,11 +162,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
 
 
 def _build_setup_bounds(
-    config: Config,
-    task: TaskConfig,
-    blueprint: Blueprint,
-    recorded: RunIndex,
-    documents: CutDocuments | None,
+    config: Config, task: TaskConfig, blueprint: Blueprint, recorded: RunIndex, documents: CutDocuments | None
 ) -> tuple[TaskSetup, TaskSetup]:
     """Build the setups of an unsettled task with the smallest and the largest rubric that teachers may
     propose."""
@@ -210,9 +206,7 @@ def _read_records(
     else:
         if source is not None:
             recorded.read(
-                _InheritedFolder(source.path, folder),
-                list_inherited_phases(config),
-                supplied=supply.rewritten,
+                _InheritedFolder(source.path, folder), inherited_phases(config), supplied=supply.rewritten
             )
         recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.rewritten)
     for task, teacher in supply.absent.values():
@@ -240,7 +234,7 @@ class _FutureBlueprint(Blueprint):
         left = foresee_cleared_folder(config, folder) if options.overwrite else folder
         super().__init__(config, left, follow_file=options.continue_run, inherited=source)
         self._source = source
-        self._taken = frozenset(list_inherited_phases(config)) if source is not None else frozenset()
+        self._taken = frozenset(inherited_phases(config)) if source is not None else frozenset()
         self._extended = {task.name for task in config.tasks if task.rubric == "extend"}
 
     def artifact_path(self, task: str, kind: Kind) -> Path:
@@ -323,7 +317,7 @@ def build_forecast(config: Config, preview: Preview) -> Forecast:
             calls[key] = Calls(few.calls - few.spared_calls, many.calls)
             owed[key] = Calls(few.owed - few.spared, many.owed)
     warnings = [sentence for setup in preview.plan.setups for sentence in setup.describe_clipped_ranges()]
-    warnings += preview.supply.remarks()
+    warnings += preview.supply.list_remarks()
     for short in find_short_answers(preview.plan_count.unanswered, config):
         answers = pluralize(short.missing, "answer")
         warnings.append(f"{short.task}: {short.path} lacks {answers} of {short.student}")

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 import msgspec
 
 from coeval.analysis.doubtful_answers import EmptyAnswers
-from coeval.analysis.readers.run_records import filtered_note
+from coeval.analysis.readers.run_records import discarded_draft_notes
 from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import make_decoder
 from coeval.core.records import (
@@ -337,7 +337,7 @@ def _misnamed_error(part: RecordPart) -> Misshapen:
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def count_earlier_attempts(
+def earlier_attempts(
     index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str
 ) -> RequestAttempts:
     """Count the attempts of all records of an id; the seed of the next attempt depends on it."""
@@ -405,7 +405,7 @@ class RunIndex:
 
     @property
     def files(self) -> tuple[RecordFiles, ...]:
-        """What has been read of each phase."""
+        """Return what was read of each phase."""
         return self.items.files, self.responses.files, self.evaluations.files, self.pairs.files
 
     @property
@@ -456,7 +456,7 @@ class RunIndex:
         counts = Counter[str]()
         for reasons in self.discarded_by_row.values():
             counts.update(reasons)
-        return filtered_note(dict(counts.most_common()))
+        return discarded_draft_notes(dict(counts.most_common()))
 
     def count_empty_answers(self) -> list[EmptyAnswers]:
         """Count for each student the good answers without text."""

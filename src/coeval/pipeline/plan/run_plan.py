@@ -97,6 +97,7 @@ class EvaluationStatuses(RecordStatuses):
     """Statuses of a judge's evaluations, which may have some of the factors and lack others."""
 
     def _find_status(self, entry: RecordEntry | None) -> RecordStatus:
+        """Compare the scored factors with the criteria of now, factor by factor."""
         criteria, redo = self._setup.criteria, self._redo
         if not isinstance(entry, EvaluationEntry) or not entry.good:
             return RecordStatus(bool(criteria), (), tuple(criteria))
@@ -109,9 +110,7 @@ class EvaluationStatuses(RecordStatuses):
         owed = tuple(factor for factor in criteria if factor not in scored or (redo and factor in old))
         task, judge = self._setup.task.name, self._part.name
         noted = [] if self._accepts_changed else old
-        changed = tuple(
-            ChangedRecords("evaluation", task, judge, "recipe", factor=factor) for factor in noted
-        )
+        changed = tuple(ChangedRecords("evaluation", task, judge, "recipe", factor=name) for name in noted)
         return RecordStatus(bool(owed), changed, owed)
 
 
@@ -152,9 +151,7 @@ def find_current_rows(
     for entries, is_current in columns:
         kinds = set(entries.values())
         if outdated_entries := {entry for entry in kinds if not is_current(entry)}:
-            current_rows.difference_update(
-                [row for row, entry in entries.items() if entry in outdated_entries]
-            )
+            current_rows -= {row for row, entry in entries.items() if entry in outdated_entries}
         if not is_current(None):
             current_rows.intersection_update(entries)
     return current_rows
@@ -162,10 +159,7 @@ def find_current_rows(
 
 FLOWING: tuple[Phase, ...] = ("data_generation", "response_collection", "evaluation")
 """The phases that overlap; 1–2 come before them."""
-FED_BY: Mapping[str, str] = {
-    "response_collection": "data_generation",
-    "evaluation": "response_collection",
-}
+FED_BY: Mapping[str, str] = {"response_collection": "data_generation", "evaluation": "response_collection"}
 """Phase → the one whose records its own are made from, while they overlap."""
 
 
@@ -245,7 +239,7 @@ class Plan:
         setups: Sequence[TaskSetup],
         recorded: RunIndex,
         modes: Mapping[Phase, Mode],
-        stance: ChangePolicy,
+        change_policy: ChangePolicy,
         only_models: frozenset[str] | None = None,
         regenerated_ids: Set[str] = frozenset(),
     ) -> None:
@@ -254,7 +248,7 @@ class Plan:
         """Whether labels and checks are scored too; set before the plan is walked."""
         self.regenerated_ids = regenerated_ids
         self.recorded = recorded
-        self.change_policy = stance
+        self.change_policy = change_policy
         self._only_models = only_models
         index: dict[Phase, PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry]] = {
             "data_generation": recorded.items,
@@ -306,12 +300,11 @@ class Plan:
         recorded = [t for task, t in self.recorded.items_by_teacher if task == setup.task.name]
         grain = self._grain["data_generation"]
         if setup.teachers or setup.sources:
-            return [
-                t for t in recorded if grain.keeps(item_prefix(setup.task.name, t)) and t not in setup.sources
-            ]
+            task = setup.task.name
+            return [t for t in recorded if grain.keeps(item_prefix(task, t)) and t not in setup.sources]
         return recorded
 
-    def includes_record(self, phase: Phase, key: str, *models: str) -> bool:
+    def includes(self, phase: Phase, key: str, *models: str) -> bool:
         """Check whether names and modes leave the record ``key``, in which ``models`` take part, to this
         run."""
         return not self.selective or (self.includes_any(*models) and not self._grain[phase].keeps(key))
@@ -342,7 +335,7 @@ class Plan:
             yield ComputedStatuses(CHECK, CHECK_RECIPE, setup.check_hashes, redo=redo)
 
     def find_statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
-        """Return the statuses of what ``part`` makes in a phase of a task; `includes_record` is a separate
+        """Return the statuses of what ``part`` makes in a phase of a task; `includes` is a separate
         question."""
         key = (phase, setup.task.name, part.name)
         statuses = self._statuses.get(key)

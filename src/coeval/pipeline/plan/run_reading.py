@@ -11,7 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from coeval.analysis.intervals import Looks
-from coeval.analysis.load import load
+from coeval.analysis.load import open_reader
 from coeval.analysis.planned_names import Planned
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -45,7 +45,7 @@ def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[Folde
         with open_run_reader(RunDir(folder), is_look=is_look) as (reader, notes):
             yield FolderReading(reader, notes)
     else:
-        with load(folder) as results:
+        with open_reader(folder) as results:
             yield FolderReading(results, tuple(uncounted_sample_notes(results)))
 
 
@@ -157,7 +157,7 @@ class RecordedLooks:
 
     def describe_look(self, looks: Looks) -> str:
         """Say how the tests of one look among several are meant; empty if it is the only one."""
-        if not looks.many:
+        if not looks.is_repeated:
             return ""
         only = "a difference is called significant only if it would be at any look"
         after = ", ".join(f"{look.items:,}" for look in self._earlier_looks)
@@ -229,7 +229,6 @@ def _read_looks(folder: RunDir) -> list[Look]:
 
 
 def _read_status(folder: RunDir) -> str:
-    """Return the run's status, or "" if it has none."""
     try:
         return folder.status(folder.read_meta())
     except (FileNotFoundError, StoreError):

@@ -174,7 +174,7 @@ def build_setup(
     form = build_judge_form(task, judged)
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
-    answered = config.students_with_answers(task)
+    answered = config.answered_students(task)
     checks = {name: read_check(options) for name, options in task.checks.items() if name not in labels}
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 

@@ -108,7 +108,7 @@ class PlanWalk:
 
     def __init__(self, plan: Plan, setup: TaskSetup, *, yield_each: bool = False) -> None:
         self._plan = plan
-        self._recorded, self._includes_record = plan.recorded, plan.includes_record
+        self._recorded, self._includes = plan.recorded, plan.includes
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_RuleColumn(s.name, SEPARATOR + s.name, s) for s in plan.list_rule_statuses(setup)]
         self._gathers = not yield_each and not plan.selective
@@ -130,9 +130,8 @@ class PlanWalk:
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
         self._students = makers("response_collection", setup.students)
-        self._called_students = [
-            student for student in self._students if student.name not in setup.answered_students
-        ]
+        answered = setup.answered_students
+        self._called_students = [student for student in self._students if student.name not in answered]
         self._judges = makers("evaluation", setup.judges)
         self._scoring = self._judges if setup.pairs is None else []
         self._comparisons = list(self._list_pair_columns(setup.pairs)) if setup.pairs is not None else []
@@ -175,7 +174,7 @@ class PlanWalk:
         if entry is not None and self._passages and not self._has_current_passages(row):
             entry = self._outdated.setdefault(entry, msgspec.structs.replace(entry, fresh=False))
         status = UP_TO_DATE if slot.teacher is None else self._teachers[teacher].statuses[entry]
-        owed = status.owed and self._includes_record("data_generation", slot.id, teacher)
+        owed = status.owed and self._includes("data_generation", slot.id, teacher)
         good = (entry is not None and entry.good) or slot.id in self._recorded.assumed
         if not owed and not good:
             return  # left as it is, or another model's work: nothing follows from it
@@ -244,12 +243,10 @@ class PlanWalk:
             ):
                 held = None
             if student.name in self._answered_students and (held is None or not held.good):
-                self.unanswered[student.name] += self._includes_record("response_collection", key, *names)
+                self.unanswered[student.name] += self._includes("response_collection", key, *names)
                 continue  # nobody is asked for it
             status = student.statuses[held]
-            owed = status.owed and (
-                not plan.selective or self._includes_record("response_collection", key, *names)
-            )
+            owed = status.owed and (not plan.selective or self._includes("response_collection", key, *names))
             good = entry is not None and entry.good
             if not owed and not good:
                 continue
@@ -311,7 +308,7 @@ class PlanWalk:
             elif waits and group is not None and self._gathers:
                 group.fresh_pairs[at] += 1
             else:
-                owed = status.owed and self._includes_record("evaluation", key, teacher, *pair, judge.name)
+                owed = status.owed and self._includes("evaluation", key, teacher, *pair, judge.name)
                 if owed or (entry is not None and entry.good):
                     yield Node(
                         "evaluation", key, teacher, judge.name, judge.part, status, owed, int(owed), waits
@@ -344,9 +341,7 @@ class PlanWalk:
                     group.verdicts[index] += 1
                 continue
             key = response + suffix
-            owed = status.owed and (
-                not plan.selective or self._includes_record("evaluation", key, *names, name)
-            )
+            owed = status.owed and (not plan.selective or self._includes("evaluation", key, *names, name))
             if owed or (entry is not None and entry.good):
                 calls = (len(status.factors) if self._per_factor else 1) if owed else 0
                 yield Node("evaluation", key, teacher, name, part, status, owed, calls, waits, 1, entry)
@@ -357,13 +352,12 @@ class PlanWalk:
             if recorded is not None and (stale or is_outdated("evaluation", key)):
                 entry = None
             status = computed[entry]
-            if status.owed and (not plan.selective or self._includes_record("evaluation", key, *names, name)):
+            if status.owed and (not plan.selective or self._includes("evaluation", key, *names, name)):
                 yield Node("evaluation", key, teacher, name, None, status, True, 0, waits, 1, entry)
             elif group is not None and recorded is not None:
                 group.computed[index] += 1
 
     def list_answer_ids(self, item: str) -> list[str]:
-        """List the ids of the answers to an item."""
         return [item + student.suffix for student in self._students]
 
     def list_judgment_ids(self, response: str) -> list[str]:
@@ -372,14 +366,10 @@ class PlanWalk:
         return [response + suffix for suffix in suffixes]
 
     def list_pair_ids(self, response: str) -> Iterator[str]:
-        """Yield the ids of the comparisons of an answer with others."""
         item = item_part(response, 1)
         for column in self._comparisons:
             if response[len(item) :] in (self._students[at].suffix for at in (column.first, column.second)):
                 yield item + column.suffix
-
-    def _count_calls(self, status: RecordStatus) -> int:
-        return len(status.factors) if self._per_factor else 1
 
     # --- groups of equal records -----------------------------------------------------------------------
 
@@ -394,21 +384,20 @@ class PlanWalk:
         return (node for node in self._group_nodes() if node.records)
 
     def _group_nodes(self) -> Iterator[Node]:
+        """Yield the groups of records that are up to date, then those of regenerated ones."""
         for teacher, counts in self._groups.items():
             answers = counts.whole * len(self._students)
-            yield self._make_group_node(
-                "data_generation", teacher, None, UP_TO_DATE, counts.items + counts.whole
-            )
+            yield self._make_group("data_generation", teacher, None, UP_TO_DATE, counts.items + counts.whole)
             for student, count in zip(self._students, counts.answers, strict=True):
-                yield self._make_group_node(
+                yield self._make_group(
                     "response_collection", teacher, student, UP_TO_DATE, count + counts.whole
                 )
             pairs = Counter(column.judge for column in self._comparisons)
             for at, (judge, count) in enumerate(zip(self._judges, counts.verdicts, strict=True)):
                 whole = counts.whole * pairs[at] if self._comparisons else answers
-                yield self._make_group_node("evaluation", teacher, judge, UP_TO_DATE, count + whole)
+                yield self._make_group("evaluation", teacher, judge, UP_TO_DATE, count + whole)
             for computed, count in zip(self._computed, counts.computed, strict=True):
-                yield self._make_group_node("evaluation", teacher, computed, UP_TO_DATE, count + answers)
+                yield self._make_group("evaluation", teacher, computed, UP_TO_DATE, count + answers)
             yield from self._group_regenerated_nodes(teacher, counts)
 
     def _group_regenerated_nodes(self, teacher: str, counts: _GroupCounts) -> Iterator[Node]:
@@ -417,19 +406,17 @@ class PlanWalk:
         items, answers = counts.fresh_items, counts.fresh_answers
         self.unanswered.update(dict.fromkeys(self._answered_students, items))
         for student in self._called_students:
-            yield self._make_group_node(
-                "response_collection", teacher, student, student.statuses[None], items
-            )
+            yield self._make_group("response_collection", teacher, student, student.statuses[None], items)
         answers += items * len(self._called_students)
         called = {student.name for student in self._called_students}
         pairs = Counter(column.judge for column in self._comparisons if called.issuperset(column.pair))
         for at, judge in enumerate(self._judges):
             made = items * pairs[at] + counts.fresh_pairs[at] if self._comparisons else answers
-            yield self._make_group_node("evaluation", teacher, judge, judge.statuses[None], made)
+            yield self._make_group("evaluation", teacher, judge, judge.statuses[None], made)
         for computed in self._computed:
-            yield self._make_group_node("evaluation", teacher, computed, computed.statuses[None], answers)
+            yield self._make_group("evaluation", teacher, computed, computed.statuses[None], answers)
 
-    def _make_group_node(
+    def _make_group(
         self,
         phase: Phase,
         teacher: str,
@@ -442,13 +429,14 @@ class PlanWalk:
         if isinstance(maker, _ModelColumn):
             part = maker.part
             if status.owed:
-                calls = self._count_calls(status) if phase == "evaluation" else 1
+                per_factor = phase == "evaluation" and self._per_factor
+                calls = len(status.factors) if per_factor else 1
         return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
 
     def _note_spared(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
         """Note which followers need not be made if a lost item or answer comes again unchanged."""
         entry = self._recorded.responses.get(response)
-        left = self._includes_record("response_collection", response, *names)
+        left = self._includes("response_collection", response, *names)
         if entry is not None and entry.good:
             if left and student.statuses[entry].owed:
                 return  # it is made again for another reason, and judged again

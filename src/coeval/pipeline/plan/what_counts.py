@@ -37,7 +37,7 @@ def read_planned_names(folder: RunDir) -> Planned | None:
     config, inherited = structure.config, read_inherited_names(folder)
     named = {task.name: _plan_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
-    answered = {name for task in config.tasks for name in config.students_with_answers(task)}
+    answered = {name for task in config.tasks for name in config.answered_students(task)}
     students = frozenset({model.name for model in config.with_role("student")} | answered) or None
     players = [*config.models, *config.with_role("student")]
     families = {
@@ -51,7 +51,7 @@ def read_planned_names(folder: RunDir) -> Planned | None:
     samples = {student.name: student.samples for student in config.with_role("student")}
     everybody = {model.name for model in config.with_role("student")}
     own = {
-        name: frozenset(task.name for task in config.tasks if name in config.students_with_answers(task))
+        name: frozenset(task.name for task in config.tasks if name in config.answered_students(task))
         for name in answered - everybody
     }
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
@@ -66,12 +66,14 @@ _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 def _plan_task(
     config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[InheritedName]
 ) -> PlannedTask:
+    """Return which teachers, judges, factors and labels of a task count."""
     mine = frozenset(name for name in inherited if name.task == task.name)
     factors = _add_names(_read_factors(task, folder), _select_names(mine, "factor"))
     judged = None if factors is None else factors - task.checks.keys()
     playing = frozenset(model.name for model in config.with_role("judge")) or None
     judges = frozenset() if judged is not None and not judged else playing
-    teachers = _add_names(_list_teachers(config, task), _select_names(mine, "teacher"))
+    supplying = frozenset((*list_item_suppliers(config, task), *list_item_writers(config, task)))
+    teachers = _add_names(supplying or None, _select_names(mine, "teacher"))
     stays = config.experiment.mode("data_generation") in ("Keep", "Model")
     return PlannedTask(
         teachers=teachers,
@@ -93,10 +95,6 @@ def _select_names(names: Iterable[InheritedName], kind: NameKind) -> frozenset[s
 
 def _add_names(names: Names, more: frozenset[str]) -> Names:
     return None if names is None else names | more
-
-
-def _list_teachers(config: Config, task: TaskConfig) -> Names:
-    return frozenset((*list_item_suppliers(config, task), *list_item_writers(config, task))) or None
 
 
 def _read_factors(task: TaskConfig, folder: RunDir) -> Names:

@@ -35,7 +35,7 @@ from coeval.tables.table_source import TableSource
 def check_item_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
     """Check that tables of items exist and have their columns. A missing one is reported unless its items
     were copied before: see `read_table_items`."""
-    for index, name in draft.names_by_index("tasks").items():
+    for index, name in draft.names("tasks").items():
         path: KeyPath = ("tasks", index, "items")
         section = draft.get(*path)
         if section is None:
@@ -53,8 +53,8 @@ def check_item_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
 def check_answer_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
     """Check tables of answers in the same way; a missing one is reported unless its answers were copied
     before."""
-    tasks = draft.names_by_index("tasks").values()
-    for index, name in draft.names_by_index("students").items():
+    tasks = draft.names("tasks").values()
+    for index, name in draft.names("students").items():
         path: KeyPath = ("students", index, "responses")
         if (section := draft.get(*path)) is None or not section.keys() & {"prompt", "id"}:
             continue
@@ -102,7 +102,7 @@ def _locate_column_key(items: Items, path: KeyPath, key: tuple[str, ...]) -> Key
 def _check_runnable_checks(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     """Check that functions of checks exist, and that commands have a sandbox (V-38)."""
     sandbox = cache(find_sandbox_problem)
-    for index in draft.names_by_index("tasks"):
+    for index in draft.names("tasks"):
         for factor, options in list_checks(draft, index):
             path: KeyPath = ("tasks", index, "rubric", factor)
             check = read_check(options) if not find_check_problems(options) else None
@@ -115,7 +115,7 @@ def _check_runnable_checks(draft: Draft, start: RunOptions) -> Iterator[Finding]
 
 def _check_callables(draft: Draft) -> Iterator[Finding]:
     """Check that functions used as models exist (V-39)."""
-    for index in draft.entry_indices("models"):
+    for index in draft.indices("models"):
         path: KeyPath = ("models", index, "parameters", "callable")
         function_path = draft.get(*path)
         if draft.get("models", index, "interface") == "python" and isinstance(function_path, str):
@@ -156,11 +156,8 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     A folder without artifacts of phases in mode New is free, and so is one whose only items are supplied.
     """
     if draft.has_all_names("models"):
-        tables = [
-            draft.get("tasks", index, "items", "responses", default={})
-            for index in draft.entry_indices("tasks")
-        ]
-        answered = [*draft.names_by_index("students").values(), *(name for table in tables for name in table)]
+        tables = [draft.get("tasks", i, "items", "responses", default={}) for i in draft.indices("tasks")]
+        answered = [*draft.names("students").values(), *(name for table in tables for name in table)]
         yield from _check_only_models([*draft.model_and_variant_names(), *answered], start.only_models)
     storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")
     if storage is None or identifier is None or not is_valid_name(identifier):
@@ -234,7 +231,7 @@ def _check_folder_is_free(run: RunDir, draft: Draft) -> Iterator[Finding]:
     """Check that a folder holds no artifacts of phases in mode New (V-11)."""
     declared = draft.get("experiment", "phases", default={})
     phases = [phase for phase in PHASES if declared.get(phase, "New") == "New"]
-    if draft.raw("experiment", "resume_from") is not None and not run.meta.exists():
+    if draft.get_raw("experiment", "resume_from") is not None and not run.meta.exists():
         # Taking over another run's blueprint was cut short; repeating the start completes it.
         phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
     supplied = _list_item_files(run, draft)
@@ -264,15 +261,14 @@ def _list_item_files(run: RunDir, draft: Draft) -> list[Path]:
     teachers = Teachers(draft)
     return [
         run.datapoints(name, teacher)
-        for index, name in draft.names_by_index("tasks").items()
+        for index, name in draft.names("tasks").items()
         for teacher in teachers.list_suppliers(index)
     ]
 
 
 def _list_answer_files(run: RunDir, draft: Draft) -> set[Path]:
-    """List the files of existing answers."""
-    students = set(draft.names_by_index("students").values())
-    tasks = draft.names_by_index("tasks").items()
+    students = set(draft.names("students").values())
+    tasks = draft.names("tasks").items()
     of_tables = {i: draft.get("tasks", i, "items", "responses", default={}) for i, _ in tasks}
     return {
         run.responses(name, student) for index, name in tasks for student in (*students, *of_tables[index])

@@ -19,12 +19,7 @@ from coeval.core.regular_files import open_file
 from coeval.core.text import pluralize
 from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
-from coeval.store.jsonl import (
-    read_json,
-    read_whole_lines,
-    replace_file,
-    write_json_atomic,
-)
+from coeval.store.jsonl import read_json, read_whole_lines, replace_file, write_json_atomic
 from coeval.store.legacy import convert_run, is_legacy
 from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_file_kind
 from coeval.tables.harvest import inherit_origins
@@ -120,6 +115,7 @@ def _read_record_names(source: RunDir, phase: Phase) -> set[InheritedName]:
 
 
 def _list_names(record: _NameFields, phase: Phase) -> Iterator[tuple[NameKind, str]]:
+    """Yield the names in a record, by kind."""
     if phase == "data_generation":
         yield "teacher", record.teacher_model_id
     elif phase == "response_collection":
@@ -150,7 +146,7 @@ def find_source_run(config: Config) -> RunDir | None:
     return RunDir(find_resume_folder(experiment.storage_folder, experiment.resume_from))
 
 
-def list_inherited_phases(config: Config) -> list[Phase]:
+def inherited_phases(config: Config) -> list[Phase]:
     """List the phases to inherit: 1–2 unless they are explicitly New, 3–5 if their mode builds on existing
     records."""
     declared = config.experiment.phases
@@ -168,7 +164,7 @@ class CopyResult(NamedTuple):
 
 def find_item_source_run(config: Config) -> RunDir | None:
     """Return the run whose items are inherited; None if none are."""
-    return find_source_run(config) if "data_generation" in list_inherited_phases(config) else None
+    return find_source_run(config) if "data_generation" in inherited_phases(config) else None
 
 
 def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult:
@@ -178,7 +174,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
     """
     if source.path.resolve() == target.path.resolve():
         raise UsageError(f"resume_from names the run itself ({target.path}); use {CONTINUE} instead")
-    phases = list_inherited_phases(config)
+    phases = inherited_phases(config)
     extended = {source.rubric(task.name).name for task in config.tasks if task.rubric == "extend"}
     if is_legacy(source.path):
         converted = convert_run(source.path, target.path, phases)
@@ -249,7 +245,7 @@ def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
     answers = (
         folder.responses(task.name, student)
         for task in config.tasks
-        for student in config.students_with_answers(task)
+        for student in config.answered_students(task)
     )
     return {*locate_item_files(config, folder), *answers}
 

@@ -211,7 +211,7 @@ async def request_proposals(
         works = list(proposals.make_works(running.asking))
         _expect_calls(board, works)
         context.watcher.begin(board)
-        proposals_by_key = await running.collect_proposals(works, proposals.path)
+        proposals_by_key = await running.collect_proposals(works, proposals.record_path)
         summary = _summarise(running, works)
     return _collect_parts(config, proposals, proposals_by_key, summary)
 
@@ -226,9 +226,8 @@ def _summarise(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary
     summary = running.summary
     summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
     for phase in PHASES[:2]:
-        summary.phases[phase].set_from_count(
-            running.board.phases[phase], sum(work.phase == phase for work in works)
-        )
+        planned = sum(work.phase == phase for work in works)
+        summary.phases[phase].set_from_count(running.board.phases[phase], planned)
     return summary
 
 
@@ -238,6 +237,7 @@ def _collect_parts(
     proposals_by_key: Mapping[str, Proposal],
     summary: RunSummary,
 ) -> Proposals:
+    """Collect the parts that were left to teachers, and name those without a proposal."""
     result = Proposals(summary=summary)
     for task in config.tasks:
         for kind in KINDS:

@@ -32,7 +32,7 @@ from coeval.pipeline.start.inherit import (
     archive_replaced,
     copy_inherited,
     find_source_run,
-    list_inherited_phases,
+    inherited_phases,
     record_inherited_names,
 )
 from coeval.pipeline.start.session_start import (
@@ -56,7 +56,7 @@ class StartedRun:
     ``preview`` was read before anything was written; ``blocked_tasks`` have no blueprint.
     """
 
-    run_session: RunSession
+    run: RunSession
     blueprint: Blueprint
     meta: Meta
     preview: Preview
@@ -67,7 +67,7 @@ class StartedRun:
         """Check whether the preview's plan is the run's: its blueprint is settled and it read the run's own
         folder."""
         settled = not self.preview.unsettled and not self.blocked_tasks
-        return settled and self.preview.records_folder.path.absolute() == self.run_session.folder.path
+        return settled and self.preview.records_folder.path.absolute() == self.run.folder.path
 
 
 @asynccontextmanager
@@ -95,7 +95,7 @@ async def start_run(
             read_recipes(folder)  # where they cannot be read, it is told before anything is asked
         preview = preview_run(config, options, supply)
         preview.refuse_start(options)
-        for remark in supply.remarks():
+        for remark in supply.list_remarks():
             watcher.warn(remark)
         _refuse_unaffordable(config, preview, prices, session, options)
         probing = Probing(config.experiment.probe_mode, config.experiment.probe_on_fail)
@@ -104,9 +104,8 @@ async def start_run(
         if config.experiment.estimate_cost:
             from coeval.pipeline.plan.estimate.live_samples import write_start_estimate
 
-            await write_start_estimate(
-                config, preview, session, prices, phase_barriers=options.phase_barriers
-            )
+            barriers = options.phase_barriers
+            await write_start_estimate(config, preview, session, prices, phase_barriers=barriers)
         _record_look(config, options, preview, watcher)
         supply.write_items(folder)
         meta = _prepare_folder(config, options, folder, watcher)
@@ -166,7 +165,7 @@ def _record_look(config: Config, options: RunOptions, preview: Preview, watcher:
     source = folder if options.continue_run else find_source_run(config)
     if source is None or not any(preview.plan_count.total(phase).owed for phase in FLOWING):
         return
-    if source is not folder and "evaluation" not in list_inherited_phases(config):
+    if source is not folder and "evaluation" not in inherited_phases(config):
         return  # its scores are not among those to come
     from coeval.pipeline.plan.run_reading import record_look_before_extension
 
@@ -188,9 +187,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
         watcher.note(copied.done)
         if copied.left_out is not None:
             watcher.warn(copied.left_out)
-        record_inherited_names(
-            config, source, folder, list_inherited_phases(config), _read_planned_names(source)
-        )
+        record_inherited_names(config, source, folder, inherited_phases(config), _read_planned_names(source))
     if options.continue_run:
         meta = folder.read_meta()
         meta.phases_completed, meta.status = [], "running"
@@ -221,7 +218,7 @@ def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> di
         return meta.inherited if meta is not None else None
     files = []
     for kind in RECORD_FILES:
-        if phase_of_file_kind(kind) in list_inherited_phases(config):
+        if phase_of_file_kind(kind) in inherited_phases(config):
             to_come = source.files(kind)
             new = [path for path in to_come if not (folder.folder(kind) / path.name).exists()]
             # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.

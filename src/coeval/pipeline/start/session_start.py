@@ -50,7 +50,7 @@ class SessionOptions:
 
 @asynccontextmanager
 async def lock_and_open_session(
-    config: Config, prices: PriceBook, context: SessionContext, opening: SessionOptions = SessionOptions()
+    config: Config, prices: PriceBook, context: SessionContext, options: SessionOptions = SessionOptions()
 ) -> AsyncIterator[Session]:
     """Lock a run's folder and open a session in it, whose account counts requests. ``config`` has no
     ``auto``.
@@ -58,18 +58,18 @@ async def lock_and_open_session(
     Raises UsageError: a model has no address or no key, the budget cannot be enforced, or another process
     uses the folder; nothing was created then. StoreError: the folder cannot be read or written.
     """
-    specs = opening.specs if opening.specs is not None else [model.spec() for model in config.models]
+    specs = options.specs if options.specs is not None else [model.spec() for model in config.models]
     check_askable(specs, context.keys)
     terms, folder = build_terms(config, prices), run_folder(config)
     for sentence in warn_undiscounted_batches(specs, context.batching.phases, terms, prices):
         context.watcher.warn(sentence)
     for sentence in warn_models_counted_free(specs, terms, config.experiment.budget_usd):
         context.watcher.note(sentence)
-    log = write_log(folder.log, config.experiment.log_level) if opening.log else nullcontext()
+    log = write_log(folder.log, config.experiment.log_level) if options.log else nullcontext()
     with folder.hold_lock():
         accounts = _locate_accounts(folder.at_absolute_path(), config, terms)
         with log:  # until the session's last word
-            board = opening.board or Board(PHASES, FED_BY)
+            board = options.board or Board(PHASES, FED_BY)
             async with open_session(accounts, specs, board, context, terms) as session:
                 yield session
 

@@ -41,7 +41,7 @@ async def fetch_batches(
 
 
 def _relocate_config(config: Config, folder: RunDir) -> Config:
-    """Point a configuration to the folder where its run is now, without probes."""
+    """Set a configuration's folder to where its run is now, without probes."""
     path = folder.path.resolve()
-    place = {"storage_folder": str(path.parent), "id": path.name, "probe_mode": "disable"}
-    return config.model_copy(update={"experiment": config.experiment.model_copy(update=place)})
+    location = {"storage_folder": str(path.parent), "id": path.name, "probe_mode": "disable"}
+    return config.model_copy(update={"experiment": config.experiment.model_copy(update=location)})

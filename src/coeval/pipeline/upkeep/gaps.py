@@ -67,14 +67,14 @@ class Gaps:
             if gap.phase in _NOUNS and gap.planned > gap.there
         ]
 
-    def describe(self, *, files: bool = True) -> Iterator[str]:
-        """Say what is missing from the plan; with ``files``, also in which files."""
+    def describe(self, *, with_files: bool = True) -> Iterator[str]:
+        """Say what is missing from the plan; with ``with_files``, also in which files."""
         if self.unsettled:
             yield f"phases 1–2 are not finished for {join_names(self.unsettled)}"
         if sentence := describe_missing_records({phase: self.count_missing(phase) for phase in _NOUNS}):
             yield (
                 f"{sentence}; see {join_names((name for name, _ in self.lacking_files), _MOST_NAMED)}"
-                if files
+                if with_files
                 else sentence
             )
 
@@ -204,7 +204,7 @@ def read_unscored_checks(folder: RunDir) -> UnscoredChecks:
 _BY_FILE = "coeval run --config FILE --continue (FILE: the experiment file that the run was started with)"
 
 
-def continue_command(folder: RunDir) -> str:
+def build_continue_command(folder: RunDir) -> str:
     """Return the command that continues a run: by its own configuration, or by the original file if that copy
     is unusable, names another folder, or lacks credentials."""
     try:

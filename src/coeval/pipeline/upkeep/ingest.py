@@ -110,7 +110,7 @@ def _choose_target(
 def _list_targets(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
     suppliers = BenchmarkTeachers.from_config(config)
     for task in config.tasks:
-        for teacher in suppliers.serving(task.name, task.category):
+        for teacher in suppliers.list_serving(task.name, task.category):
             yield IngestTarget(folder, task, teacher)
 
 

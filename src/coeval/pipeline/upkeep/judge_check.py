@@ -25,7 +25,7 @@ from coeval.core.foreign import make_decoder
 from coeval.core.text import digest, join_names
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import describe_user_code
-from coeval.pipeline.config.schema import Config, Experiment, ModelConfig
+from coeval.pipeline.config.schema import PHASES, Config, Experiment, ModelConfig, Phase
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import read_whole_lines, write_bytes_atomic
 from coeval.store.record_index import index_good_records
@@ -88,7 +88,8 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
     folder, continues = _choose_folder(source, home or source.path.resolve().parent, request)
-    items = _draw_items({place.item for place in anchor}, request.items)
+    # the same items at every check: those whose ids hash lowest
+    items = set(sorted({key.item for key in anchor}, key=digest)[: request.items])
     scores = {place: value for place, value in anchor.items() if place.item in items}
     checked = _configure_judge_alone(
         config, judge, source, folder, {place.task for place in scores}, request.budget_usd
@@ -121,17 +122,12 @@ def _find_judge(config: Config, request: CheckRequest) -> ModelConfig:
 
 def _average_labels(source: RunDir) -> dict[ScoreKey, float]:
     """Average the labels of several people by answer and factor."""
-    values_by_place: dict[ScoreKey, list[float]] = {}
+    values_by_key: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
         if label.is_given and label.value is not None:
-            place = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
-            values_by_place.setdefault(place, []).append(label.value)
-    return {place: sum(values) / len(values) for place, values in values_by_place.items()}
-
-
-def _draw_items(items: Collection[str], most: int | None) -> set[str]:
-    """Return the same items at every check: those whose ids hash lowest."""
-    return set(sorted(items, key=digest)[:most])
+            key = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
+            values_by_key.setdefault(key, []).append(label.value)
+    return {key: sum(values) / len(values) for key, values in values_by_key.items()}
 
 
 def _choose_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
@@ -155,9 +151,7 @@ def _configure_judge_alone(
 ) -> Config:
     """Copy the anchor's configuration with these tasks and this judge alone; phases before judging are
     kept."""
-    keep = dict.fromkeys(
-        ("attribute_mapping", "rubric_mapping", "data_generation", "response_collection"), "Keep"
-    )
+    keep: dict[Phase, str] = dict.fromkeys(PHASES[:-1], "Keep")
     experiment = {
         "id": folder.path.name,
         "storage_folder": str(folder.path.parent),
@@ -181,7 +175,6 @@ def _configure_judge_alone(
 
 
 def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
-    """Copy the lines of these items and answers."""
     read = make_decoder(_IdField)
     for phase, kept in (("data_generation", items), ("response_collection", answers)):
         for path in source.files(phase):

@@ -257,7 +257,7 @@ def _write_experiment(new: NewExperiment) -> Iterator[str]:
 
 
 def _describe_task(item_map: ItemMap, labels: Mapping[str, Sequence[str]]) -> tuple[str, str]:
-    """Draft the description and output description, for the user to improve."""
+    """Write a first description and output description, for the user to improve."""
     values = [value for label_values in labels.values() for value in distinct_labels(label_values)]
     if not labels:
         return "Answer the question.", ""

@@ -96,16 +96,17 @@ _KIND: dict[Phase, type[Kept]] = {
 
 
 class Examiner:
-    """Examines lines, phase by phase in order. ``rubrics`` are each task's factors, if known; ``given`` are
+    """Examines lines, phase by phase in order. ``rubrics`` are each task's factors, if known; ``answered``
+    are
     (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing, and
     will be copied again: answers to them stay valid."""
 
     gone: tuple[str, ...] = ()
 
     def __init__(
-        self, rubrics: Mapping[str, Collection[str]], given: Collection[tuple[str, str]] = ()
+        self, rubrics: Mapping[str, Collection[str]], answered: Collection[tuple[str, str]] = ()
     ) -> None:
-        self._rubrics, self._given = rubrics, frozenset(given)
+        self._rubrics, self._answered = rubrics, frozenset(answered)
         self._items: set[str] = set()
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
@@ -119,11 +120,9 @@ class Examiner:
         """
         if source is not None:
             parsed = parse_item_line(line, source.task.name, source.teacher)
-            return (
-                Flaw("item", parsed)
-                if isinstance(parsed, str)
-                else self._find_flaw(parsed.item) or parsed.item
-            )
+            if isinstance(parsed, str):
+                return Flaw("item", parsed)
+            return self._find_flaw(parsed.item) or parsed.item
         try:
             decode_utf8(line)
             pairs = phase == "evaluation" and b'"first_model_id"' in line and b'"response_id"' not in line
@@ -141,78 +140,36 @@ class Examiner:
             self._replaced.add(parsed.item.id)
 
     def _find_flaw(self, record: Kept) -> Flaw | None:
+        """Check id, value and origin of a record; a valid item or answer is noted, for others to refer to."""
+        if flaw := _find_id_flaw(record):
+            return flaw
+        if record.status == "ok" and not is_good(record):
+            return Flaw("value", f"{record.id} has status ok and holds no value")
         match record:
-            case Proposal():
-                whose = proposal_id(record.task_id, record.teacher_model_id, record.kind)
-                return _find_id_flaw(record, whose) or _find_value_flaw(record)
             case Datapoint():
-                return self._find_item_flaw(record)
-            case Response():
-                return self._find_response_flaw(record)
-            case Evaluation():
-                return self._find_evaluation_flaw(record)
-            case Preference():
-                return self._find_preference_flaw(record)
-            case _:
-                raise TypeError(f"no file of a run keeps a {type(record).__name__}")
-
-    def _find_item_flaw(self, item: Datapoint) -> Flaw | None:
-        start = item_prefix(item.task_id, item.teacher_model_id)
-        if not item.id.startswith(start) or item.id == start:
-            return Flaw("id", f"{item.id!r} should begin with {start!r} and go on")
-        if flaw := _find_value_flaw(item):
-            return flaw
-        self._items.add(item.id)
+                self._items.add(record.id)
+            case Response(datapoint_id=item):
+                exists = item in self._items or item in self._replaced
+                if not exists and not item.startswith(self.gone):
+                    return Flaw("origin", f"there is no datapoint {item}")
+                self._responses.add(record.id)
+            case Evaluation(task_id=task, datapoint_id=item):
+                factors, scored = self._rubrics.get(task), (*record.scores, *(record.values or ()))
+                if factors is not None and (unknown := [f for f in scored if f not in factors]):
+                    return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
+                return self._find_missing_answer(task, item, record.student_model_id, record.sample)
+            case Preference(task_id=task, datapoint_id=item):
+                names = (record.first_model_id, record.second_model_id)
+                missing = (self._find_missing_answer(task, item, name) for name in names)
+                return next(filter(None, missing), None)
         return None
-
-    def _find_response_flaw(self, response: Response) -> Flaw | None:
-        if flaw := _find_id_flaw(
-            response, response_id(response.datapoint_id, response.student_model_id, response.sample)
-        ):
-            return flaw
-        if flaw := _find_value_flaw(response):
-            return flaw
-        exists = response.datapoint_id in self._items or response.datapoint_id in self._replaced
-        if not exists and not response.datapoint_id.startswith(self.gone):
-            return Flaw("origin", f"there is no datapoint {response.datapoint_id}")
-        self._responses.add(response.id)
-        return None
-
-    def _find_preference_flaw(self, pair: Preference) -> Flaw | None:
-        names = (pair.first_model_id, pair.second_model_id)
-        whose = preference_id(pair.datapoint_id, *names, pair.judge_model_id)
-        if flaw := _find_id_flaw(pair, whose) or _find_value_flaw(pair):
-            return flaw
-        missing = (self._find_missing_answer(pair.task_id, pair.datapoint_id, name) for name in names)
-        return next(filter(None, missing), None)
-
-    def _find_evaluation_flaw(self, evaluation: Evaluation) -> Flaw | None:
-        """Check ids, value, factors and origin of an evaluation."""
-        response = response_id(evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample)
-        if evaluation.response_id != response:
-            return Flaw("id", f"response_id is {evaluation.response_id!r}; it should be {response!r}")
-        if flaw := _find_id_flaw(evaluation, evaluation_id(response, evaluation.judge_model_id)):
-            return flaw
-        if flaw := _find_value_flaw(evaluation):
-            return flaw
-        factors = self._rubrics.get(evaluation.task_id)
-        unknown = (
-            []
-            if factors is None
-            else [f for f in (*evaluation.scores, *(evaluation.values or ())) if f not in factors]
-        )
-        if unknown:
-            return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
-        return self._find_missing_answer(
-            evaluation.task_id, evaluation.datapoint_id, evaluation.student_model_id, evaluation.sample
-        )
 
     def _find_missing_answer(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
         """Return a flaw if the answer is missing, unless the user's table no longer gives it: judgments of it
         do not count, but are valid."""
         response = response_id(item, student, sample)
         item_exists = item in self._items or item in self._replaced
-        if response in self._responses or (item_exists and (task, student) in self._given):
+        if response in self._responses or (item_exists and (task, student) in self._answered):
             return None
         return Flaw("origin", f"there is no response {response}")
 
@@ -227,14 +184,29 @@ def _classify_misfit(line: bytes, message: str) -> Flaw:
     return Flaw("level", ", ".join(wrong)) if wrong else Flaw("fields", message)
 
 
-def _find_id_flaw(record: Kept, expected: str) -> Flaw | None:
+def _find_id_flaw(record: Kept) -> Flaw | None:
+    """Check that the id of a record names what it is about."""
+    match record:
+        case Proposal(task_id=task):
+            expected = proposal_id(task, record.teacher_model_id, record.kind)
+        case Datapoint(task_id=task):
+            start = item_prefix(task, record.teacher_model_id)
+            if record.id.startswith(start) and record.id != start:
+                return None
+            return Flaw("id", f"{record.id!r} should begin with {start!r} and go on")
+        case Response(datapoint_id=item):
+            expected = response_id(item, record.student_model_id, record.sample)
+        case Preference(datapoint_id=item):
+            names = (record.first_model_id, record.second_model_id, record.judge_model_id)
+            expected = preference_id(item, *names)
+        case Evaluation(datapoint_id=item):
+            response = response_id(item, record.student_model_id, record.sample)
+            if record.response_id != response:
+                return Flaw("id", f"response_id is {record.response_id!r}; it should be {response!r}")
+            expected = evaluation_id(response, record.judge_model_id)
+        case _:
+            raise TypeError(f"no file of a run keeps a {type(record).__name__}")
     return None if record.id == expected else Flaw("id", f"it is {record.id!r}; it should be {expected!r}")
-
-
-def _find_value_flaw(record: Kept) -> Flaw | None:
-    if record.status == "ok" and not is_good(record):
-        return Flaw("value", f"{record.id} has status ok and holds no value")
-    return None
 
 
 class DamagedLine(NamedTuple):
@@ -290,7 +262,7 @@ class RepairReport:
         """Return the invalid lines, by file and offset."""
         return {file.path: file.flaws for file in self.files if file.flaws}
 
-    def owed(self, phase: Phase) -> int | None:
+    def count_owed(self, phase: Phase) -> int | None:
         """Count the owed records of a phase; None without a plan, or before phases 1–2 are finished."""
         if self.no_plan or self.unsettled:
             return None
@@ -315,7 +287,7 @@ class RepairOptions(NamedTuple):
 
 
 def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Examine a run's files, set invalid records aside, and count what is then owed.
+    """Set invalid records of a run aside, after examining its files, and count what is then owed.
 
     Raises UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read
     or written.
@@ -379,9 +351,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
     report, sources, answered = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if not isinstance(config, str):
         sources = locate_item_files(config, folder)
-        answered = [
-            (task.name, student) for task in config.tasks for student in config.students_with_answers(task)
-        ]
+        answered = [(task.name, name) for task in config.tasks for name in config.answered_students(task)]
     examiner = Examiner(dict(read_rubric_factors(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
@@ -404,9 +374,8 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
 
 def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
-        return [
-            path for kind in RECORD_FILES if phase_of_file_kind(kind) == phase for path in folder.files(kind)
-        ]
+        kinds = (kind for kind in RECORD_FILES if phase_of_file_kind(kind) == phase)
+        return [path for kind in kinds for path in folder.files(kind)]
     proposals = folder.folder(phase) / PROPOSALS
     return [proposals] if proposals.exists() else []
 

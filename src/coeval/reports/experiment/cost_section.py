@@ -10,8 +10,8 @@ import msgspec
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, label_components
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.readers.run_records import FILTERED_SQL, filtered_note
-from coeval.analysis.run_results import bill, perhaps_billed
+from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_notes
+from coeval.analysis.run_results import sum_costs, uncertain_cost_sentences
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
 from coeval.core.text import dollars, join_names, pluralize
@@ -174,7 +174,7 @@ def failure_table(reader: RunReader) -> ReportTable:
         if failed:
             columns = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
             sql = _REASONS.format(table=table, model=model, lines="{lines}")
-            rows += [(noun, *row) for row in reader.of_lines(phase, columns, sql)]
+            rows += [(noun, *row) for row in reader.query_lines(phase, columns, sql)]
     return ReportTable(
         "failures",
         "What failed",
@@ -204,7 +204,7 @@ def spending_table(reader: RunReader) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for phase, _, model, noun in _PHASES:
         sql = _SPENT.format(model=model, lines="{lines}")
-        rows += [(noun, *row) for row in reader.of_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
+        rows += [(noun, *row) for row in reader.query_lines(phase, {model: "VARCHAR", **_USAGE}, sql)]
     stored = any(row[-1] for row in rows)
     columns = (
         ReportColumn("what", "What", "text", "Teachers write items, students answers, judges judgments"),
@@ -242,8 +242,8 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     measures = evidence.measured.measures
     spending = spending_table(evidence.reader)
     gaps = evidence.missing.gaps
-    lacking = evidence.missing.sentences if gaps is None else gaps.describe(files=False)
-    discarded = filtered_note(dict(evidence.reader.rows(FILTERED_SQL)))
+    lacking = evidence.missing.sentences if gaps is None else gaps.describe(with_files=False)
+    discarded = discarded_draft_notes(dict(evidence.reader.rows(FILTERED_SQL)))
     texts = [*_spending_sentences(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
@@ -266,8 +266,8 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     tokens = sum(cost.input_tokens + cost.output_tokens for cost in costs)
     requests = sum(cost.requests for cost in costs)
     requested = f"{pluralize(requests, 'request')} took {pluralize(tokens, 'token')}"
-    reported = bill(costs)
-    perhaps = list(perhaps_billed(costs))
+    reported = sum_costs(costs)
+    perhaps = list(uncertain_cost_sentences(costs))
     free = "at no known cost" if perhaps else "at no cost"
     yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
     yield from perhaps

@@ -20,12 +20,12 @@ from coeval.analysis.people.calibration import CalibratedPair
 from coeval.analysis.people.labelled_rows import AgainstPeople
 from coeval.analysis.people.people_measures import PeopleMeasures, people_sentences
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import SIMULATED, bill
+from coeval.analysis.run_results import SIMULATED, sum_costs
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, id_fields, item_number
 from coeval.core.text import pluralize
-from coeval.pipeline.upkeep.gaps import continue_command
+from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.reports.content import (
     Alert,
     Example,
@@ -149,7 +149,7 @@ def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
 
 def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[str]:
     """Quote the prompt, and why the student behind lost points, by the judge who is nearest the mean."""
-    text = evidence.reader.texts([item]).get(item)
+    text = evidence.reader.read_texts([item]).get(item)
     if text is not None and text.prompt:
         yield f"Prompt: {quote_first_words(text.prompt)}"
     # In hexadecimal, an id can end no text of the query and hold no brace of its template.
@@ -157,7 +157,7 @@ def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[s
     typical = _rank_typical_scores(evidence.measured.grid, item, student)
     reasons = [
         (typical[judge, factor], judge, factor, reason)
-        for judge, factor, reason in evidence.reader.of_lines("evaluation", _COLUMNS, sql)
+        for judge, factor, reason in evidence.reader.query_lines("evaluation", _COLUMNS, sql)
         if (judge, factor) in typical
     ]
     if reasons:
@@ -274,7 +274,7 @@ def label_items(reader: RunReader, sections: Iterable[ReportSection]) -> dict[st
         for row in table.rows
     }
     numbers = Counter(item_number(item) for item in items)
-    texts = reader.texts(sorted(items)) if items else {}
+    texts = reader.read_texts(sorted(items)) if items else {}
     labels: dict[str, str] = {}
     for item in sorted(items):
         text = texts.get(item)
@@ -382,7 +382,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
     """Yield warnings that a reader needs before any number, with the command that mends each."""
     if evidence.reader.simulated:
         yield Alert(warning_to_sentence(SIMULATED))
-    served = evidence.reader.served()
+    served = evidence.reader.stand_in_models()
     yield from (Alert(escape_line(warning_to_sentence(model.warning))) for model in served if model.warning)
     missing, run = evidence.missing, evidence.reader.run
     if status == "running":
@@ -394,14 +394,14 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         parts = [f"{count:,} {noun}" for count, noun in zip(counts, nouns, strict=True) if count]
         what = f"{' and '.join(parts)} are missing" if parts else "phases 1 and 2 are not finished"
         state = "The run has not ended" if status in _UNFINISHED else "The run is incomplete"
-        command, explained, meaning = continue_command(run).partition(" (")
+        command, explained, meaning = build_continue_command(run).partition(" (")
         advice = f" Continue with {command}; {meaning.rstrip(')')}." if explained else ""
         yield Alert(f"{state}: {what}.{advice}", "" if explained else command)
     elif missing.sentences:
         yield Alert(escape_line(warning_to_sentence(missing.sentences[0])))
     for note in missing.notes:
         yield Alert(escape_line(warning_to_sentence(note)))
-    if (looks := evidence.measured.grid.looks) is not None and looks.many:
+    if (looks := evidence.measured.grid.looks) is not None and looks.is_repeated:
         yield Alert(
             f"{looks.name.capitalize()} at unfinished results: the tests allow for looking at any time."
         )
@@ -430,7 +430,7 @@ def _list_facts(evidence: RunEvidence, meta: Meta | None) -> Iterator[str]:
     failed = sum(row.failed for row in evidence.results.students if row.task is None)
     if failed:
         yield f"{pluralize(failed, 'record')} failed"
-    if cost := bill(evidence.results.costs):
+    if cost := sum_costs(evidence.results.costs):
         yield str(cost)
     if meta is not None:
         yield f"{escape_line(evidence.reader.run.status(meta))}, {escape_line(meta.updated_at)[:10]}"

@@ -81,7 +81,7 @@ class RunChoices(NamedTuple):
             without_own=ExcludingSelfJudgments(True, (), scores, ranks) if same else others,
             judges={name: judge for name, judge in run.measures.judges.items() if name in grid.judges},
         )
-        costs = self.evidence.answers.by_student(select_chosen_items(run.grid, choice))
+        costs = self.evidence.answers.costs_by_student(select_chosen_items(run.grid, choice))
         measured = run._replace(measures=measures, grid=grid)
         return self.evidence._replace(measured=measured, costs=costs, is_choice=True)
 

@@ -61,7 +61,7 @@ class ItemBrowser:
 
         Raises StoreError: a file cannot be read.
         """
-        self._items.prepare()
+        self._items.index_lines()
 
     def rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
         """Return a page of the items that fit a choice.
@@ -101,7 +101,7 @@ class ItemBrowser:
         """Index all texts on the first search: it takes seconds and 200 MB at a million judgments."""
         try:
             self._reader.rows("CREATE OR REPLACE TABLE item_text (no INTEGER, text VARCHAR)")
-            self._reader.add_searched()
+            self._reader.add_item_texts()
         except duckdb.Error as error:
             raise StoreError(f"cannot search the records of {self._reader.folder}: {error}") from error
         self._searchable = True
@@ -115,12 +115,12 @@ class ItemBrowser:
         with self._lock:
             records = self._reader.rows(_SCORES_OF_ITEM, [item, task, task])
             scores = {student: score for _, _, student, score in records}
-            return self._items.detail(records[0][0], records[0][1], scores) if records else None
+            return self._items.read_item(records[0][0], records[0][1], scores) if records else None
 
     def whole(self, row: ItemRow) -> ItemDetail | None:
         """Return the whole item of a row with all students; raises as `detail`."""
         with self._lock:
-            return self._items.detail(row.item, row.task, row.scores)
+            return self._items.read_item(row.item, row.task, row.scores)
 
     def mark(self, keys: Iterable[tuple[str, str]]) -> None:
         """Replace the set of marked items, given by task and item."""

@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.judged_answers import score_answers
+from coeval.analysis.judged_answers import make_answer_score_table
 from coeval.analysis.measures.pair_measures import read_pair_comparisons
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -240,7 +240,7 @@ def make_item_tables(reader: Reader) -> None:
     for statement in _TABLE_NAMES.format(labels=label_names, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
-    for task, metric in reader.headlines().items():
+    for task, metric in reader.headline_metrics().items():
         reader.rows("INSERT INTO headline VALUES (?, ?)", [task, metric])
     reader.rows(_CELLS.format(shown_by_default="true" if labels else "false"))
     if labels:
@@ -261,7 +261,7 @@ def _score_items(reader: Reader) -> None:
 
 @_score_items.register
 def _(reader: RunReader) -> None:
-    score_answers(reader)
+    make_answer_score_table(reader)
     if (pairs := read_pair_comparisons(reader)) is None:
         return
     items = [pairs.items[at] for at in pairs.item]

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from coeval.analysis.load import is_readable, record_files, writer_of
+from coeval.analysis.load import find_writer_pid, is_readable, list_record_files
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.sample_figures import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
@@ -251,7 +251,7 @@ class ViewedFolder:
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
             self._status_throttle.run(
-                (writer_of(self.path), self._files_stamp(records_alone=False)), self._read_status
+                (find_writer_pid(self.path), self._files_stamp(records_alone=False)), self._read_status
             )
 
     def look_at_records(self) -> None:
@@ -262,7 +262,7 @@ class ViewedFolder:
 
     def renew_report(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
-        is_wanted = self._generation and (self.report_needed or writer_of(self.path) is None)
+        is_wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
         return bool(is_wanted) and self._report_throttle.run(self._generation, self._write_report)
 
     def summarise(self) -> None:
@@ -396,7 +396,7 @@ class ViewedFolder:
         change."""
         run = RunDir(self.path)
         status_files = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
-        files = (*record_files(self.path), self.path / LABELS_FILE, *status_files)
+        files = (*list_record_files(self.path), self.path / LABELS_FILE, *status_files)
         stamp = tuple(_file_stamp(file) for file in files)
         if latest := max(at for _, _, at in stamp):
             self._changed = datetime.fromtimestamp(latest / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -179,7 +179,7 @@ class _LiveSamples:
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
             key = item_id(task.name, teacher.name, number + 1)
             kind = ItemWork if setup.task.documents is None else DocumentItemWork
-            yield kind(asking, teacher, key, NOT_TRIED, setup, samples.item(number + 1))
+            yield kind(asking, teacher, key, NOT_TRIED, setup, samples.draw_sample(number + 1))
 
     def _make_answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
         possible = [setup for setup in self._setups if self._items[setup.task.name]]
@@ -190,6 +190,7 @@ class _LiveSamples:
             yield ResponseWork(asking, student, key, NOT_TRIED, setup, prepared)
 
     def _make_judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
+        """Make judgments of sampled answers, else of recorded ones."""
         answers = {
             setup.task.name: self._answers.get(setup.task.name)
             or list(islice(self._load_recorded_answers(setup), _FEW))
@@ -238,9 +239,7 @@ class _LiveSamples:
     def _count_samples_for(self, phase: Phase, name: str) -> int:
         """Return how many samples a model has for a phase: as many as for each of its later roles, but at
         least one, since answers need an item and judgments an answer."""
-        later = sum(
-            self._has_work_in(later_phase, name) for later_phase in FLOWING[FLOWING.index(phase) + 1 :]
-        )
+        later = sum(self._has_work_in(other, name) for other in FLOWING[FLOWING.index(phase) + 1 :])
         return min(self._remaining[name], max(1, self._remaining[name] // (1 + later)))
 
     def _has_work_in(self, phase: Phase, name: str) -> bool:

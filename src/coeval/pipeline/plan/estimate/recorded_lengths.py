@@ -108,7 +108,6 @@ def add_record_lengths(
 
 
 def list_makers(setup: TaskSetup, phase: Phase) -> tuple[RoleModel, ...]:
-    """Return the models that make the records of a phase 3–5."""
     cast: Mapping[Phase, tuple[RoleModel, ...]] = {
         "data_generation": setup.teachers,
         "response_collection": setup.students,

@@ -172,9 +172,8 @@ class _TaskShapes:
     def list_shapes(self) -> Iterator[CallShape]:
         """Yield the calls of a task: proposals, items, answers, judgments."""
         setup, task = self.setup, self.setup.task
-        proposals = [
-            (kind, of) for kind in KINDS for of, _ in self.preview.blueprint.list_owed_proposals(task, kind)
-        ]
+        blueprint = self.preview.blueprint
+        proposals = [(kind, own) for kind in KINDS for own, _ in blueprint.list_owed_proposals(task, kind)]
         for kind, teacher in proposals:
             requested = self.requested_in(PHASE_OF[kind], teacher)._replace(role="proposing teacher")
             size = _measure_prompts(teacher, [teacher.prompt({})])
@@ -257,9 +256,8 @@ class _TaskShapes:
         new = expect_new_factors(proposing)
         if known_factors:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
-        return known_factors, map_spans(
-            lambda n: min(max(len(known_factors) + n, 1), len(setup.criteria)), new
-        )
+        number = len(known_factors)
+        return known_factors, map_spans(lambda n: min(max(number + n, 1), len(setup.criteria)), new)
 
     # --- the prompts, all but the texts that models are yet to write
 
@@ -298,7 +296,7 @@ class _TaskShapes:
         """Return attributes, nuance and passages of some items, as prompts show them."""
         setup = self.setup
         samples = Samples(setup.space, seed=setup.task.sampling.seed, task=setup.task.name, teacher=teacher)
-        return [samples.item(n).values for n in range(1, number + 1)]
+        return [samples.draw_sample(n).values for n in range(1, number + 1)]
 
 
 def _measure_prompts(role_model: RoleModel, requested: Sequence[Request]) -> PromptSize:
@@ -327,7 +325,6 @@ def format_calls(span: Span) -> str:
 
 
 def format_usd_range(span: Span) -> str:
-    """Format the ends of a range of dollars."""
     return f"{dollars(span.low)} – {dollars(span.high)}"
 
 
