@@ -94,8 +94,9 @@ async def report_troubled_hosts(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Report, while entered, hosts that only fail (see `Http.describe_outages`) and a throttle that is not shared; on
-    exit, hosts that repeated a credential, whose answers were redacted, and replies of odd shapes."""
+    """Report, while entered, hosts that only fail (see `Http.describe_outages`) and a throttle that is not
+    shared; on exit, hosts that repeated a credential, whose answers were redacted, and replies of odd shapes.
+    """
     telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
     try:
         yield
