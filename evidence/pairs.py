@@ -21,7 +21,7 @@ from scipy.special import expit, roots_hermitenorm
 
 from coeval.analysis.comparison.paired_difference import holm_adjust
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
-from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds, strengths
+from coeval.analysis.pairwise.rates import PairedSums, fit_bradley_terry, fit_strengths, share_bounds
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"
@@ -55,7 +55,7 @@ class World(NamedTuple):
             for edge in (TIE, -TIE):
                 wins += (expit(apart + lean + edge) * weights).sum(axis=-1) / weights.sum() / 4
         np.fill_diagonal(wins, 0.0)
-        log = strengths(wins[None])[0]
+        log = fit_strengths(wins[None])[0]
         chance = expit(log[:, None] - log[None, :])
         return np.asarray((chance.sum(axis=1) - 0.5) / (len(log) - 1), dtype=np.float64)
 
@@ -85,8 +85,8 @@ def coverage(world: World, repeats: int, seed: int = 0) -> Found:
     off = ~np.eye(len(world.levels), dtype=bool)
     for repeat in range(repeats):
         outcomes = world.outcomes(generator)
-        fitted = bradley_terry(sums_of(outcomes), seed=repeat)
-        expected, again = fitted.expected()
+        fitted = fit_bradley_terry(sums_of(outcomes), seed=repeat)
+        expected, again = fitted.expected_win_rates()
         for at, share in enumerate(expected):
             low, high = share_bounds(float(share), float(again[:, at].std(ddof=1)), fitted.clusters)
             held.append(low <= truth[at] <= high)

@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 from scipy.special import expit
 
 from coeval.analysis.measures.compute import compute_run_measures
-from coeval.analysis.pairwise.rates import PairedSums, bradley_terry, share_bounds, strengths
+from coeval.analysis.pairwise.rates import PairedSums, fit_bradley_terry, fit_strengths, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -35,7 +35,7 @@ def test_strengths_are_those_of_choix(students: int) -> None:
         wins[a, b] += won
         wins[b, a] += 1 - won
         data += {1.0: [(a, b)] * 2, 0.5: [(a, b), (b, a)], 0.0: [(b, a)] * 2}[won]
-    ours = strengths(wins[None])[0]
+    ours = fit_strengths(wins[None])[0]
     theirs = choix.ilsr_pairwise(students, data, max_iter=1000, tol=1e-12)
     assert ours == pytest.approx(theirs - theirs.mean(), abs=1e-6)
     assert abs(ours.sum()) < 1e-9
@@ -44,8 +44,8 @@ def test_strengths_are_those_of_choix(students: int) -> None:
 def test_a_student_that_wins_everything_has_a_finite_strength_and_an_interval() -> None:
     wins = np.zeros((4, 2, 2))
     wins[:, 0, 1] = 2.0
-    fitted = bradley_terry(PairedSums(wins))
-    expected, again = fitted.expected()
+    fitted = fit_bradley_terry(PairedSums(wins))
+    expected, again = fitted.expected_win_rates()
     low, high = share_bounds(float(expected[0]), float(again[:, 0].std(ddof=1)), fitted.clusters)
     assert expected[0] == pytest.approx(1.0, abs=1e-3)
     assert 0.3 < low < 0.95 < high <= 1

@@ -22,7 +22,7 @@ from coeval.analysis.pairwise.alpaca import (
     fit_length_control,
     switched_order,
 )
-from coeval.analysis.pairwise.rates import draws, fit_logistic, rate
+from coeval.analysis.pairwise.rates import draw_counts, fit_logistic, rate_with_spread
 from coeval.core.errors import Unparsable
 
 # Published AlpacaEval annotations, as the pairwise tests read them.
@@ -334,8 +334,8 @@ def test_a_rate_that_the_penalty_decides_shows_no_interval(count: int) -> None:
 
 def test_resampled_means_have_the_interval_of_the_mean() -> None:
     wins = np.random.default_rng(2).choice([0.0, 50.0, 100.0], size=80, p=[0.05, 0.15, 0.8])
-    drawn = draws(80, np.random.default_rng(3), resamples=4000)
-    found = rate(float(wins.mean()), drawn @ wins / 80, 80)
+    drawn = draw_counts(80, np.random.default_rng(3), resamples=4000)
+    found = rate_with_spread(float(wins.mean()), drawn @ wins / 80, 80)
     assert found.standard_error == pytest.approx(wins.std() / np.sqrt(80), rel=0.05)
     mean = clustered_mean(wins / 100, range(80))
     assert mean.low is not None
@@ -346,14 +346,14 @@ def test_resampled_means_have_the_interval_of_the_mean() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 50.0, 100.0])
 def test_where_all_items_agree_there_is_a_width(value: float) -> None:
-    found = rate(value, [value] * 1000, 60)
+    found = rate_with_spread(value, [value] * 1000, 60)
     assert found.standard_error == 0
     assert 0 <= found.low_95 <= value <= found.high_95 <= 100
     assert 1 < found.high_95 - found.low_95 < 20
 
 
 def test_one_item_has_a_rate_and_a_wide_interval_and_no_error() -> None:
-    found = rate(100.0, [], 1)
+    found = rate_with_spread(100.0, [], 1)
     assert (found.standard_error, found.high_95) == (None, 100.0)
     assert 10 < found.low_95 < found.low_90 < 25
 

@@ -16,7 +16,7 @@ from fakes.judged_tasks import JUDGE, MODEL, Panel, Shelf, hold_on_the_scale, li
 from fakes.openai_chat import Answer, Behaviour, Fault, fake
 
 from coeval.analysis.pairwise.alpaca import LengthControl
-from coeval.analysis.pairwise.rates import rate
+from coeval.analysis.pairwise.rates import rate_with_spread
 from coeval.benchmarks.assets.library import Library
 from coeval.benchmarks.benchmark import Item, JudgeSettings
 from coeval.benchmarks.tasks.alpaca_eval import LONG_REPLY, AlpacaEval, explain_missing_interval, parse_chatml
@@ -429,7 +429,7 @@ def test_published_data_regularise_the_length_control(shelf: Shelf, monkeypatch:
 
 
 def controlled(value: float, n: int = 805) -> LengthControl:
-    return LengthControl("length_controlled_v1", {}, rate(value, [value] * 2, n), 1.0, n)
+    return LengthControl("length_controlled_v1", {}, rate_with_spread(value, [value] * 2, n), 1.0, n)
 
 
 def test_too_few_preferences_for_length_control_are_told() -> None:

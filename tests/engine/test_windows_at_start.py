@@ -7,7 +7,7 @@ import asyncio
 from coeval.core.errors import ConnectionFailed
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters
-from coeval.engine.probing import _above_window
+from coeval.engine.probing import _find_too_long_answers
 from coeval.engine.terms import RequestedUnder
 
 
@@ -47,7 +47,7 @@ async def test_all_windows_are_asked_for_together_and_each_once() -> None:
         for judge in (False, True)
     ]
     async with asyncio.timeout(5):
-        [said] = await _above_window(models, requested)
+        [said] = await _find_too_long_answers(models, requested)
     assert said.startswith("small: an answer may have 100 tokens")
     assert "--max-model-len" not in said, "whose server it is, nobody here can say"
     assert [model.reached for model in models.values()] == [1, 1, 1]

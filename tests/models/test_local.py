@@ -90,13 +90,13 @@ class Bare:
 def batches(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many rows each batch had."""
     sizes: list[int] = []
-    generated = TransformersEngine._generated
+    generated = TransformersEngine._generate
 
     def counted(self: TransformersEngine, prompts: Any) -> list[Completion]:
         sizes.append(len(prompts))
         return generated(self, prompts)
 
-    monkeypatch.setattr(TransformersEngine, "_generated", counted)
+    monkeypatch.setattr(TransformersEngine, "_generate", counted)
     return sizes
 
 
@@ -221,7 +221,7 @@ def test_which_rows_have_ended_is_told_on_the_models_device() -> None:
     from transformers import StoppingCriteriaList
 
     rows = Rows(torch, None, [Drawing(), Drawing()])
-    ended = StoppingCriteriaList([rows.finished])
+    ended = StoppingCriteriaList([rows.check_finished])
     tokens: Any = torch.zeros((2, 3), dtype=torch.long, device="meta")
     assert ended(tokens, None).device.type == "meta"
 

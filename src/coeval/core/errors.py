@@ -137,8 +137,7 @@ class Gap(CoevalError):
 
 
 class QuotaExhausted(Gap):
-    """A ceiling on calls or money was reached. ``facts`` hold in any context; ``way_out`` ends the message of
-    a run."""
+    """A ceiling on calls or money was reached. ``facts`` hold in any context, ``way_out`` in a run's."""
 
     kind = "quota"
 

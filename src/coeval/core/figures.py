@@ -29,10 +29,7 @@ _SUMMED = 9
 def format_decimals(number: float, digits: int) -> str:
     """Format with ``digits`` decimals: rounded alike however it was summed, with a real minus sign, and
     without a sign where it rounds to zero."""
-    text = f"{round(number, _SUMMED):,.{digits}f}"
-    if not text.startswith("-"):
-        return text
-    return f"−{text[1:]}" if text.strip("-0.,") else text[1:]
+    return _minus(f"{round(number, _SUMMED):,.{digits}f}")
 
 
 def format_points(score: float) -> str:
@@ -41,22 +38,19 @@ def format_points(score: float) -> str:
 
 
 def score_text(score: float | None, low: float | None = None, high: float | None = None) -> str | None:
-    """Format a score from 0 to 1 with its interval, in points: ``63.2 [58.1, 68.0]``; None without a
-    score."""
+    """Format a score from 0 to 1 with its interval, in points: ``63.2 [58.1, 68.0]``."""
     return None if score is None else figure_with_interval("points", score, low, high)
 
 
 def missing_bounds_text(least: float | None, most: float | None) -> str | None:
-    """Format the range of a score with all missing values at 0, and at 1: ``74.0–94.1``. None if nothing is
-    missing or scored."""
+    """Format a score's range with all missing values at 0, and at 1: ``74.0–94.1``; None if it is a point."""
     if least is None or most is None or least == most:
         return None
     return f"{format_points(least)}–{format_points(most)}"
 
 
 def share_of_scale(value: float, unit: str) -> float:
-    """Return where a benchmark's metric lies on its scale, from 0 to 1; the unit ``points`` is scored from 1
-    to 10, so that 5.5 is the middle."""
+    """Return where a benchmark's metric lies on its scale, from 0 to 1; ``points`` run from 1 to 10."""
     if unit == "points":
         return (value - 1) / 9
     return value if unit == "share" else value / 100

@@ -127,8 +127,8 @@ class Model(ABC):
 
 
 def is_own_address(url: str) -> bool:
-    """Check whether a URL's host is this machine or a private network: by its address, or a name without a
-    domain. No name is resolved."""
+    """Check by address or undotted name, without DNS, whether a URL is this machine's or a private
+    network's."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -188,8 +188,7 @@ def min_answer_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | Non
 
 
 def _find_limits_and_counts(sampling: SamplingParameters, spec: ModelSpec) -> tuple[list[int], list[Any]]:
-    """Return a request's limits on an answer, none if one of them bounds nothing, and its numbers of
-    answers."""
+    """Return a request's limits on an answer (none if one bounds nothing), and its answer counts."""
     limits: list[Any] = [] if sampling.max_tokens is None else [sampling.max_tokens]
     answers: list[Any] = [1]
     for path, value in chain(_iterate_parameters(sampling.rest), _iterate_parameters(spec.extra_body)):
@@ -226,8 +225,7 @@ def refuses_limit(message: str, limit: int | None) -> bool:
 
 
 def find_answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Find the limits on an answer among a model's parameters, ``extra_body`` included, each with its
-    keys."""
+    """Find the limits on an answer in a model's parameters and their ``extra_body``, each with its keys."""
     extra = parameters.get("extra_body")
     below = _iterate_parameters(extra) if isinstance(extra, dict) else ()
     fields = chain(_iterate_parameters(parameters), ((("extra_body", *path), value) for path, value in below))

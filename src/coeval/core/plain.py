@@ -19,7 +19,12 @@ def is_displayable(character: str) -> bool:
 
 def escape_line(text: str) -> str:
     """Escape what cannot be shown, and join the lines to one."""
-    return text if text.isprintable() else "".join(map(_escape_character, text))
+    if text.isprintable():
+        return text
+    return "".join(
+        sign if is_displayable(sign) else sign.encode("unicode_escape", "surrogatepass").decode()
+        for sign in text
+    )
 
 
 def looks_like_formula(text: str) -> bool:
@@ -44,14 +49,6 @@ class PlainFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         return escape_line(super().format(record))
-
-
-def _escape_character(character: str) -> str:
-    return (
-        character
-        if is_displayable(character)
-        else character.encode("unicode_escape", "surrogatepass").decode()
-    )
 
 
 def cut_middle(text: str, longest: int) -> str:

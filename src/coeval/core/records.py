@@ -22,12 +22,7 @@ Role: TypeAlias = Literal["teacher", "student", "judge"]
 ROLES: tuple[Role, ...] = ("teacher", "student", "judge")
 
 Purpose: TypeAlias = Literal[
-    "probe",
-    "attribute_mapping",
-    "rubric_mapping",
-    "data_generation",
-    "response_collection",
-    "evaluation",
+    "probe", "attribute_mapping", "rubric_mapping", "data_generation", "response_collection", "evaluation"
 ]
 
 EXACT_MATCH = "exact_match"
@@ -565,8 +560,7 @@ def choose_counting(records: Iterable[KeptT]) -> dict[str, KeptT]:
 
 
 def level_sql(word: str, then: Mapping[Level, str]) -> str:
-    """Make the SQL form of `parse_level`: each level mapped to a value, NULL otherwise. Usual spellings are
-    tried first."""
+    """Make the SQL form of `parse_level`, with a value per level, NULL otherwise; usual spellings first."""
     spelled = " ".join(f"WHEN '{level}' THEN {value}" for level, value in then.items())
     blanks = " || ".join(f"chr({ord(blank)})" for blank in _BLANKS)
     otherwise = " ".join(f"WHEN '{level.lower()}' THEN {value}" for level, value in then.items())

@@ -55,8 +55,7 @@ def is_common(text: str) -> bool:
 
 
 def is_weak(secret: str) -> bool:
-    """Check whether a secret is too weak to search answers for: it `is_common`, or has fewer than 8
-    characters."""
+    """Check whether a secret is too weak to search answers for: common, or under 8 characters."""
     return len(secret) < PART or is_common(secret)
 
 
@@ -76,8 +75,7 @@ def spellings(secret: str) -> list[str]:
 
 
 def _stable_base64(data: bytes) -> Iterator[str]:
-    """Yield the base64 characters of ``data`` that its neighbours cannot change, for each of three
-    alignments."""
+    """Yield the base64 of ``data`` that no neighbouring byte changes, for each of three alignments."""
     for before in range(3):
         coded = b64encode(bytes(before) + data).decode().rstrip("=")
         after = (before + len(data)) % 3
@@ -129,8 +127,7 @@ class TextView(NamedTuple):
 
 
 def _unescape_match(match: re.Match[str]) -> str:
-    """Return the character that a match of one of `VIEWS` stands for, by its named group; "" if it means
-    nothing."""
+    """Return the character that a match of one of `VIEWS` stands for, or ""."""
     digits = match.group(match.lastgroup) if match.lastgroup else ""
     match match.lastgroup:
         case "hex":
@@ -328,8 +325,7 @@ class Redactor:
         return dict(parts)
 
     def _redact_in_views(self, text: str, views: Sequence[re.Pattern[str]], *, strict: bool) -> str:
-        """Replace the secrets found in any of the ``views``; ``strict`` takes every run of `PART`
-        characters."""
+        """Replace the secrets seen in any of the ``views``; ``strict``: any run of `PART` characters."""
         if len(text) > _MOST:
             return self._redact_in_views(text[:_MOST], views, strict=strict) + REDACTED
         spans = sorted(
@@ -378,8 +374,7 @@ class Redactor:
         return any(name.start() <= start and end <= name.end() for name in near)
 
     def _is_secret(self, part: _SpellingPart, length: int) -> bool:
-        """Check whether a run gives a secret away wherever it occurs: the whole secret, or a long part of
-        it."""
+        """Check whether a run gives a secret away wherever it occurs: all of it, or a long part."""
         spelling = self._spellings[part.spelling]
         if length == len(spelling):
             return True
@@ -388,8 +383,7 @@ class Redactor:
         return len(run) >= _LONG_PART and not is_weak(run)
 
     def _is_left_over(self, part: _SpellingPart, length: int, text: str, span: tuple[int, int]) -> bool:
-        """Check whether a run is what a cut left of a secret: the text is cut where the run lacks
-        something."""
+        """Check whether a run is what a cut left of a secret: the text is cut where the run is incomplete."""
         start, end = span
         begins = part.offset == 0 or _begins_at_cut(text, start)
         whole_end = len(self._spellings[part.spelling]) == part.offset + length

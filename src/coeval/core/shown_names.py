@@ -51,8 +51,7 @@ class _NameParts(NamedTuple):
     words: tuple[tuple[str, bool], ...]
 
     def text(self, depth: int = 0, extras: Collection[str] = ()) -> str:
-        """Write the name with its ``depth`` nearest parents, and of the droppable words those in
-        ``extras``."""
+        """Write the name with its ``depth`` nearest parents, and the droppable words among ``extras``."""
         parents = "".join(self.parents[len(self.parents) - depth :])
         return parents + "".join(word for word, extra in self.words if not extra or word.casefold() in extras)
 
@@ -124,8 +123,7 @@ def _find_ambiguous(labels: Mapping[str, str], whole: Mapping[str, str]) -> list
 
 
 def _family_labels(family: Sequence[_NameParts], taken: Collection[str]) -> list[str]:
-    """Make the shortest labels of names that differ in extras only: first with the extras that not all
-    share."""
+    """Make the shortest labels of names that differ in extras only, at first with unshared extras."""
     extras = [parts.extras for parts in family]
     own = extras[0].union(*extras) - extras[0].intersection(*extras)
     for depth in range(max(len(parts.parents) for parts in family) + 1):
@@ -190,8 +188,7 @@ def short_paths(paths: Iterable[str | Path]) -> dict[str, str]:
 
 
 def _unique_tail(parts: tuple[str, ...], places: Sequence[tuple[str, ...]]) -> str:
-    """Return the shortest end of a path that no other has; the whole path without its root if there is
-    none."""
+    """Return the shortest end of a path that no other has; without one, the path without its root."""
     for length in range(1, len(parts)):
         if all(other == parts or other[-length:] != parts[-length:] for other in places):
             return "/".join(parts[-length:])

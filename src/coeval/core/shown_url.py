@@ -40,8 +40,7 @@ _NAMES_BELOW = frozenset({"$defs", "definitions", "patternProperties", "properti
 
 
 def is_credential_name(name: str) -> bool:
-    """Check whether a field's name suggests a credential: ``api_key``, ``x-auth``, ``pwd``,
-    ``extra_headers``."""
+    """Check whether a field's name suggests a credential: ``api_key``, ``x-auth``, ``extra_headers``."""
     words = [word.lower() for word in _WORD.findall(name)]
     if not words:
         return False
@@ -135,8 +134,7 @@ _QUERY_SECRETS = frozenset({"code", "pw", "sig", "signature"})
 
 
 def mask_url(url: str) -> str:
-    """Mask user, password, query, fragment and key-like path parts of a URL with ``***``; all of a text that
-    is no URL."""
+    """Mask all but scheme, host and keyless path parts of a URL with ``***``; all of other texts."""
     parts = _SET.fullmatch(url)
     if parts is None or not _is_host(parts["host"]):
         return HIDDEN

@@ -84,8 +84,7 @@ def _compile_closing_tags(template: str) -> re.Pattern[str] | None:
 
 
 def shared_prefix_length(template: str, values: Mapping[str, str], varying: Collection[str]) -> int:
-    """Count the characters of a filled template before the first of the variables ``varying``: the prefix
-    that such prompts share."""
+    """Count the characters of a filled template before its first ``varying`` variable."""
     length = 0
     for at, piece in enumerate(_split_template(template)):
         if at % 2 and piece in varying:
@@ -167,8 +166,7 @@ def every_json(text: str) -> Iterator[tuple[int, Any]]:
 
 
 def _find_json_start(text: str) -> int:
-    """Return where to look for JSON first: behind a fence, unless the reply begins as an object, whose texts
-    may hold fences."""
+    """Return where to look for JSON first: behind a fence, unless the reply begins as an object."""
     fence = None if text.lstrip().startswith("{") else _JSON_FENCE.search(text)
     return fence.end() if fence is not None else 0
 

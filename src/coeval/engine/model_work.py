@@ -51,10 +51,10 @@ class Recipe(NamedTuple):
 
     @classmethod
     def of(cls, parts: Mapping[str, Any]) -> Recipe:
-        shown = {
+        texts = {
             name: value if isinstance(value, str) else canonical_json(value) for name, value in parts.items()
         }
-        return cls(digest(canonical_json(shown))[:12], shown)
+        return cls(digest(canonical_json(texts))[:12], texts)
 
 
 def make_recipe(
@@ -78,15 +78,19 @@ def make_recipe(
     return Recipe.of(parts | dict(others))
 
 
-def find_recorded_recipe(made: Recipe, known: Mapping[str, Mapping[str, str]]) -> Recipe:
-    """Return the recorded recipe (parts by hash) that a recipe is where the source of its function or program
-    is not here; the recipe itself where it is, or none is like it."""
-    lacking = [[name] for name in (_SOURCE, _SCRIPTS) if not made.parts.get(name)]
-    if made.hash in known:
-        return made
-    alike = (each for each, parts in known.items() if differing_parts(parts, made.parts) in lacking)
-    found = next(alike, made.hash)
-    return Recipe(found, {**known.get(found, made.parts)})
+def find_recorded_recipe(current: Recipe, recorded: Mapping[str, Mapping[str, str]]) -> Recipe:
+    """Return the ``recorded`` recipe (parts by hash) that equals ``current`` but for the source of a function
+    or program that is not on this machine; else ``current`` itself."""
+    lacking = [[name] for name in (_SOURCE, _SCRIPTS) if not current.parts.get(name)]
+    if current.hash in recorded:
+        return current
+    alike = (
+        recipe_hash
+        for recipe_hash, parts in recorded.items()
+        if differing_parts(parts, current.parts) in lacking
+    )
+    match = next(alike, current.hash)
+    return Recipe(match, {**recorded.get(match, current.parts)})
 
 
 def differing_parts(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -123,12 +127,12 @@ class RoleModel:
     variant_of: str = ""
 
     def split_by_sample(self) -> list[RoleModel]:
-        """Return it once for each of its samples."""
+        """Return a copy for each sample, itself first."""
         return [self, *(replace(self, sample=k) for k in range(1, self.samples))]
 
     @property
     def called_name(self) -> str:
-        """The model's name among those that are open."""
+        """Return the name of the open model that is called: a variant's own model."""
         return self.variant_of or self.name
 
     def prompt(
@@ -157,21 +161,20 @@ class RoleModel:
             sampling=self.sampling,
             purpose=purpose,
             call=call,
-            seed=self._seed(call._replace(attempt=attempt - unanswered)),
+            seed=self._choose_seed(call._replace(attempt=attempt - unanswered)),
             rank=RANK[self.role],
             droppable=self.droppable if self.sampling.seed is not None else (*self.droppable, "seed"),
             fresh=self.samples > 1 or self.sample > 0,
         )
 
-    def _seed(self, call: CallId) -> int | None:
+    def _choose_seed(self, call: CallId) -> int | None:
         """Return the seed of a request: the user's own for a first answer; others derive from the base."""
         theirs = self.sampling.seed is not None and not (call.sample or call.attempt)
         return self.seed if self.seed is None or theirs else call.seed(self.seed)
 
 
 def choose_base_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: int | None) -> int | None:
-    """Return what the seeds of a model's requests derive from: the user's, else ``run_seed`` for hosts that
-    take seeds."""
+    """Return the seed that request seeds derive from: the user's, else ``run_seed`` if the host takes one."""
     host = HOSTS.get(spec.interface)
     own = run_seed if host is not None and host.seeds_by_default else None
     return own if sampling.seed is None else sampling.seed
@@ -230,13 +233,12 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
     @property
     def purpose(self) -> Purpose:
-        """What requests are for; proposals of teachers name their own phase."""
+        """Return the purpose of requests; proposals of teachers override it."""
         return _PURPOSE[self.role_model.role]
 
     @abstractmethod
     def question(self, attempt: int, /) -> Request:
-        """Make the messages of the request, without the role's own; ``attempt`` counts from 0 over all
-        starts."""
+        """Make the request's messages, without the role's own; ``attempt`` counts from 0 over all starts."""
 
     @abstractmethod
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
@@ -249,13 +251,13 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         return self.make_record(await self.ask(self.key, self.question, self.parse_fields, self.tally))
 
     def make_record(self, fields: Mapping[str, Any]) -> KeptT:
-        return self.record(**{**self._making(), **fields})
+        return self.record(**{**self._common_fields(), **fields})
 
     def make_failed_record(self, error: Exception) -> KeptT:
-        return self.record(**self._making(), status="failed", error=make_failure(error))
+        return self.record(**self._common_fields(), status="failed", error=make_failure(error))
 
-    def _making(self) -> dict[str, Any]:
-        """What the record is, what it took, and how the last answer came, whether it was good or not."""
+    def _common_fields(self) -> dict[str, Any]:
+        """Return the record's identity, its usage and how the last answer came, good or not."""
         tally = self.tally
         fields = {**self.identity_fields(), "usage": tally.usage}
         fields["attempts"] = self.tried.made + tally.attempts
@@ -275,11 +277,7 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         return fields
 
     def ask(
-        self,
-        key: str,
-        question: Callable[[int], Request],
-        read: Callable[[Completion], ValueT],
-        tally: Tally,
+        self, key: str, question: Callable[[int], Request], read: Callable[[Completion], ValueT], tally: Tally
     ) -> Coroutine[Any, Any, ValueT]:
         """Ask the role's model as `engine.work.ask` does; ``key`` names the record, or a part of it."""
 

@@ -62,18 +62,19 @@ class ProbeResult(msgspec.Struct, frozen=True, omit_defaults=True):
 async def probe_all(
     models: Mapping[str, Model], *, by_list: bool = True, clock: Callable[[], float] = time.perf_counter
 ) -> list[ProbeResult]:
-    """Find out of every model whether it can be asked, all at once; results in the order of ``models``.
+    """Check all models at once; results in the order of ``models``.
 
-    One that its host lists is, if ``by_list``. Any other is asked for a single token: many are served under
-    names that stand in no list. Any answer will do, an empty one included. These requests count against the
-    model's quota, those for lists do not: they ask no model. A host that takes no connection is not asked,
-    and told in seconds: at the start that is a mistake more often than an outage that passes.
+    With ``by_list``, a model that its host lists passes. Any other is asked for a single token, as many
+    are served under names that no list has; any answer will do, an empty one included. These requests
+    count against the model's quota, lists do not. A host that refuses connections fails within seconds: at
+    the start that is a mistake more often than an outage.
     """
     probes = (_probe_one(name, model, clock, by_list=by_list) for name, model in models.items())
     return list(await asyncio.gather(*probes))
 
 
 async def _probe_one(name: str, model: Model, clock: Callable[[], float], *, by_list: bool) -> ProbeResult:
+    """Check one model: its host's connection, then its list, then a single token."""
     began = clock()
     try:
         await model.reach()
@@ -87,7 +88,7 @@ async def _probe_one(name: str, model: Model, clock: Callable[[], float], *, by_
             except BadRequest:
                 await model.complete(more)
     except (AskError, ModelStopped, QuotaExhausted) as error:
-        failure = Failure(error.kind, _line(error))
+        failure = Failure(error.kind, _join_lines(error))
         return ProbeResult(name, ok=False, latency_s=clock() - began, error=failure)
     return ProbeResult(name, ok=True, latency_s=clock() - began, listed=listed)
 
@@ -109,7 +110,7 @@ async def probe_and_record(
 
     Raises Draining: somebody interrupted it meanwhile.
     """
-    requested = _requested(session.models, probing, owing)
+    requested = _models_to_probe(session.models, probing, owing)
     if not requested:
         return []
     session.context.watcher.note(f"probing {pluralize(len(requested), 'model')}")
@@ -136,13 +137,15 @@ async def probe_models(
     """
     watcher = session.context.watcher
     results = await probe_and_record(session, probing, owing)
-    asked = _requested(session.models, probing, owing)
+    probed = _models_to_probe(session.models, probing, owing)
     away = {result.name for result in results if not result.ok}
-    there = [
-        each for each in requested if each.spec.name not in away and _has_window(each.spec, asked, owing)
+    answering = [
+        model_under
+        for model_under in requested
+        if model_under.spec.name not in away and _is_window_needed(model_under.spec, probed, owing)
     ]
     too_long = await await_unless_interrupted(
-        _above_window(session.models, there),
+        _find_too_long_answers(session.models, answering),
         session.context.interrupt,
         "stopped before anything was run",
     )
@@ -163,22 +166,25 @@ async def probe_models(
     watcher.warn(f"{message} {'; '.join(reasons)}")
 
 
-def _has_window(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
-    """Whether a model's window is worth a request: it is probed, or a server of the user's is to work."""
+def _is_window_needed(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
+    """Check whether a model's window is worth a request: it is probed, or the user's own server."""
     works = owing is None or spec.name in owing
     return spec.name in probed or (works and spec.base_url is not None and is_own_address(spec.base_url))
 
 
-async def _above_window(models: Mapping[str, Model], requested: Iterable[RequestedUnder]) -> list[str]:
-    """Say, a sentence each, which answers may be longer than the window that their server lists, so that
-    every request would be refused."""
+async def _find_too_long_answers(
+    models: Mapping[str, Model], requested: Iterable[RequestedUnder]
+) -> list[str]:
+    """Write a sentence for each limit on answers above the server's window, as each request would fail."""
     limited = [
         (spec, most, judge)
         for spec, sampling, judge in requested
         if spec.name in models and (most := min_answer_limit(sampling, spec)) is not None
     ]
     names = list(dict.fromkeys(spec.name for spec, _, _ in limited))
-    windows = dict(zip(names, await asyncio.gather(*(_window(models[name]) for name in names)), strict=True))
+    windows = dict(
+        zip(names, await asyncio.gather(*(_read_window(models[name]) for name in names)), strict=True)
+    )
     problems: dict[str, None] = {}
     for spec, most, judge in limited:
         window = windows[spec.name]
@@ -194,7 +200,7 @@ async def _above_window(models: Mapping[str, Model], requested: Iterable[Request
     return list(problems)
 
 
-async def _window(model: Model) -> int | None:
+async def _read_window(model: Model) -> int | None:
     try:
         await model.reach()
     except ModelError:
@@ -202,7 +208,7 @@ async def _window(model: Model) -> int | None:
     return await model.context_window()
 
 
-def _requested(
+def _models_to_probe(
     models: Mapping[str, Model], probing: Probing, owing: Collection[str] | None
 ) -> Mapping[str, Model]:
     match probing.mode:
@@ -215,9 +221,9 @@ def _requested(
 
 
 def report_silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
-    """Return a line for each model that does not answer, with the reason.
+    """Yield a line for each model that does not answer, with the reason.
 
-    A model at its ceiling is not probed and does not stop the others; its work stays missing, which ``warn``
+    A model at its ceiling is not probed and stops no others: its work stays missing, which ``warn``
     reports.
     """
     for result in results:
@@ -259,7 +265,7 @@ class HostReport(NamedTuple):
 
 def specs_with_credentials(keys: Keys) -> list[ModelSpec]:
     """Make a nameless model for each interface with a credential, and for each account of the key files."""
-    found = [
+    specs = [
         ModelSpec(name=name, interface=name, model=name)
         for name, host in HOSTS.items()
         if host.dialect not in _IN_PROCESS
@@ -267,7 +273,7 @@ def specs_with_credentials(keys: Keys) -> list[ModelSpec]:
         and find_interface_obstacle(name, keys) is None
     ]
     accounts = sorted((name, interface) for name, (interface, _) in keys.accounts().items())
-    return found + [
+    return specs + [
         ModelSpec(name=name, interface=interface, model=interface, account=name)
         for name, interface in accounts
     ]
@@ -296,39 +302,38 @@ async def survey_hosts(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook
         except UsageError as error:
             reports.append(
                 HostReport(
-                    spec.interface,
-                    spec.account,
-                    mask_url(spec.base_url or ""),
-                    problem=_line(error),
+                    spec.interface, spec.account, mask_url(spec.base_url or ""), problem=_join_lines(error)
                 )
             )
             continue
         if address.key not in names:
             names[address.key] = {}
             reports.append(address)
-        there = names[address.key]
-        there[spec.model] = (*there.get(spec.model, ()), spec.name)
-    secrets = [secret for each in reports if isinstance(each, ModelAddress) for secret in each.secrets]
+        names_here = names[address.key]
+        names_here[spec.model] = (*names_here.get(spec.model, ()), spec.name)
+    secrets = [secret for report in reports if isinstance(report, ModelAddress) for secret in report.secrets]
     http = Http()
     try:
-        return await asyncio.gather(*(_report(each, http, secrets, prices, names) for each in reports))
+        return await asyncio.gather(
+            *(_survey_host(report, http, secrets, prices, names) for report in reports)
+        )
     finally:
         await http.aclose()
 
 
-async def _report(
+async def _survey_host(
     address: HostReport | ModelAddress,
     http: Http,
     secrets: Sequence[str],
     prices: PriceBook,
-    at: Mapping[EndpointKey, Mapping[str, tuple[str, ...]]],
+    names_by_host: Mapping[EndpointKey, Mapping[str, tuple[str, ...]]],
 ) -> HostReport:
-    """Ask one host. ``secrets`` are those of all: hosts may repeat what others sent them. ``at`` has the
-    names of the models at each, by id."""
+    """List one host's models. ``secrets`` are those of all hosts, since one may repeat what others sent it;
+    ``names_by_host`` has the configured names by model id."""
     if isinstance(address, HostReport):
         return address
     spec = address.spec
-    names = at[address.key]
+    names = names_by_host[address.key]
     report = HostReport(spec.interface, spec.account, mask_url(address.url), names=names)
     if address.dialect.model_list is None or not address.host.lists_models:
         return report._replace(problem="it has no list of the models that can be asked")
@@ -339,19 +344,19 @@ async def _report(
         async with asyncio.timeout(_PATIENCE_S):
             listed = await list_models(http, endpoint, address.dialect)
     except ModelError as error:
-        return report._replace(problem=_line(error))
+        return report._replace(problem=_join_lines(error))
     except TimeoutError:
         return report._replace(problem=f"it gave no list of its models within {_PATIENCE_S:.0f} s")
-    offered = (_offered(model, spec, prices) for model in listed or ())
+    offered = (_make_offered_model(model, spec, prices) for model in listed or ())
     return report._replace(models=tuple(sorted(offered, key=lambda model: model.id)))
 
 
-def _offered(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
+def _make_offered_model(model: ListedModel, spec: ModelSpec, prices: PriceBook) -> OfferedModel:
     offer = make_offer(spec)._replace(model=model.id, base_model=None)
     tariff = find_tariff(offer, prices)
     return OfferedModel(model.id, model.context_window or prices.find_context_window(offer), tariff)
 
 
-def _line(error: Exception) -> str:
-    """The error in one line: a host's words may hold several."""
+def _join_lines(error: Exception) -> str:
+    """Return the error's message on one line."""
     return " ".join(str(error).split())

@@ -38,14 +38,13 @@ def seconds_left(left: int, made: int, seconds: float) -> float | None:
 
 
 class PhaseCount:
-    """One phase: what it holds of its plan, what became of the rest, what was asked for it so far.
+    """Counts of one phase.
 
-    Records: ``recorded`` stood at its start and ``owed`` were to be made, which together are the plan;
-    ``done`` were made (``lacking`` of them not whole), ``failed``, were not asked for (``gaps``), or
-    cannot be made, since what they would be made from did not come (``cut_off``); ``pending`` ones wait for
-    batch jobs. ``expected`` is the
-    number of calls that the owed records take, repeats aside; ``calls`` that of calls so far.
-    ``cost_usd`` is that of the records whose price is known; ``unpriced`` counts the others.
+    ``recorded`` records were there at its start and ``owed`` were to be made; together they are the plan.
+    Of the owed, ``done`` were made (``lacking`` of them incomplete) or ``failed``; ``gaps`` were not
+    requested; ``cut_off`` cannot be made, since their input is missing; ``pending`` wait for batch jobs.
+    ``expected`` calls are those that the owed records need, without repeats; ``calls`` those made so far.
+    ``cost_usd`` sums the records of known price; ``unpriced`` counts the others.
     """
 
     __slots__ = (
@@ -73,7 +72,7 @@ class PhaseCount:
 
     @property
     def ended(self) -> int:
-        """Missing records that are done, failed, skipped or cut off."""
+        """Count the owed records that are done, failed, skipped or cut off."""
         return self.done + self.failed.total() + self.not_requested
 
     @property
@@ -108,11 +107,7 @@ class Board:
     """
 
     def __init__(
-        self,
-        phases: Iterable[str],
-        fed_by: Mapping[str, str],
-        *,
-        clock: Callable[[], float] = time.monotonic,
+        self, phases: Iterable[str], fed_by: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.phases = {name: PhaseCount(name) for name in phases}
         self._fed_by = fed_by
@@ -131,7 +126,7 @@ class Board:
         count.expected += Calls(records, records)
 
     def count_as_recorded(self, phase: str, records: int, calls: int) -> None:
-        """Count so many missing records as recorded already, without calls."""
+        """Move ``records`` from owed to recorded, and take off the ``calls`` that they would have needed."""
         count = self.phases[phase]
         count.recorded += records
         count.owed -= records
@@ -211,16 +206,13 @@ class Watcher(Protocol):
 
 
 class Unwatched:
-    """Observer that shows nothing."""
+    """Observer that shows nothing; the log has every message."""
 
-    def note(self, message: str) -> None:
-        """Ignore; the log has it."""
+    def note(self, message: str) -> None: ...
 
-    def warn(self, message: str) -> None:
-        """Ignore; the log has it."""
+    def warn(self, message: str) -> None: ...
 
-    def begin(self, board: Board) -> None:
-        """Ignore."""
+    def begin(self, board: Board) -> None: ...
 
 
 # --- Phase counts in words
@@ -266,9 +258,9 @@ def phase_figures(board: Board, count: PhaseCount) -> Figures:
 
 def phase_sentence(board: Board, count: PhaseCount) -> str:
     """Format all figures of a phase in one line."""
-    shown = phase_figures(board, count)
-    named = [f"{figure} {name}" for figure, name in zip(shown[:-1], HEADINGS, strict=False) if figure]
-    return f"{count.name}: {', '.join(named)}" + (f", ETA {shown.eta}" if shown.eta else "")
+    texts = phase_figures(board, count)
+    named = [f"{figure} {name}" for figure, name in zip(texts[:-1], HEADINGS, strict=False) if figure]
+    return f"{count.name}: {', '.join(named)}" + (f", ETA {texts.eta}" if texts.eta else "")
 
 
 def abbreviate(number: int) -> str:
@@ -313,25 +305,24 @@ class ModelCount:
 
 @dataclass(slots=True)
 class WorkCounts:
-    """Counts ``by_model``: by phase, task and the maker of the records (``exact_match`` for label
-    comparisons)."""
+    """Counts ``by_model``: by phase, task and maker of the records (``exact_match`` compares labels)."""
 
     by_model: dict[tuple[Purpose, str, str], ModelCount] = field(default_factory=dict)
 
     def count_for(self, phase: Purpose, task: str, model: str) -> ModelCount:
-        """Return the count of one place, for adding to it."""
+        """Return the count of a phase, task and model, for adding to it."""
         return self.by_model.setdefault((phase, task, model), ModelCount())
 
     def total(
         self, phase: Purpose | None = None, *, task: str | None = None, model: str | None = None
     ) -> ModelCount:
         """Sum the counts of a phase, a task, a model, or several of these."""
-        found = ModelCount()
-        for place, count in self.by_model.items():
-            if all(needed in (None, part) for needed, part in zip((phase, task, model), place, strict=True)):
-                found.add(count)
-        return found
+        total_count = ModelCount()
+        for key, count in self.by_model.items():
+            if all(needed in (None, part) for needed, part in zip((phase, task, model), key, strict=True)):
+                total_count.add(count)
+        return total_count
 
     def owing_makers(self) -> set[str]:
-        """List the makers of missing records."""
+        """Return the makers of missing records."""
         return {name for (_, _, name), count in self.by_model.items() if count.owed}

@@ -94,10 +94,9 @@ async def report_troubled_hosts(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Report, while entered, hosts that only fail (see `Http.describe_outages`) and a throttle that is not
-    shared; on exit, hosts that repeated a credential, whose answers were redacted, and replies of odd shapes.
-    """
-    telling = asyncio.create_task(_tell(http, note, clock, sleep), name="waits")
+    """Report, while entered, hosts that only fail (see `Http.describe_outages`) and a throttle that is not shared; on
+    exit, hosts that repeated a credential, whose answers were redacted, and replies of odd shapes."""
+    telling = asyncio.create_task(_report_troubles(http, note, clock, sleep), name="waits")
     try:
         yield
     finally:
@@ -113,12 +112,13 @@ async def report_troubled_hosts(
             telling.result()  # it ends by itself only where nobody can be told
 
 
-async def _tell(
+async def _report_troubles(
     http: Http,
     note: Callable[[str], None],
     clock: Callable[[], float],
     sleep: Callable[[float], Coroutine[Any, Any, None]],
 ) -> None:
+    """Report throttle problems and hosts that only fail, every second; a host at most once a minute."""
     reported: dict[object, float] = {}
     while True:
         await sleep(LOOK_S)
@@ -173,8 +173,8 @@ class Session:
         usage = asyncio.create_task(self._write_usage())
         beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
         try:
-            async for done in flow.run(works if self.batches is None else self._not_done_with(works)):
-                self._account(done)
+            async for done in flow.run(works if self.batches is None else self._skip_ended_short(works)):
+                self._count_outcome(done)
                 yield done
             if usage.done():
                 usage.result()  # it ends only where it cannot be written
@@ -184,14 +184,13 @@ class Session:
             await asyncio.wait(beside)
 
     def announce_works(self, phase: str, model: str, works: int) -> None:
-        """Announce so many works of a phase for this model in this round, so that its batch is submitted once
-        all have come."""
+        """Announce a model's works of a phase in this round: its batch is submitted once all have come."""
         self._to_come[phase, model] = works
 
     def _count_down(self, work: Work, batches: Batches) -> None:
-        place = (work.phase, work.model)
-        if (left := self._to_come.get(place)) is not None:
-            self._to_come[place] = left - 1
+        phase_and_model = (work.phase, work.model)
+        if (left := self._to_come.get(phase_and_model)) is not None:
+            self._to_come[phase_and_model] = left - 1
             if left == 1:
                 batches.submit_parked(work.model)
 
@@ -211,14 +210,14 @@ class Session:
             self.interrupted = True
             return False
         finally:
-            self._tell_of_short(batches)
+            self._report_short_batches(batches)
         if more:
             batches.begin_round()
             self.board.begin_round()
         return more
 
-    def _tell_of_short(self, batches: Batches) -> None:
-        """Results of batch jobs that are missing: a warning, and a line among the errors."""
+    def _report_short_batches(self, batches: Batches) -> None:
+        """Report results that are missing from batch jobs: a warning each, and a line in the error log."""
         for job in batches.pop_short_jobs():
             message = f"batch {job.id} of {job.name}: {job.note}"
             self.context.watcher.warn(message)
@@ -232,14 +231,14 @@ class Session:
             )
             self.journal.append(self.accounts.errors, line)
 
-    async def _not_done_with(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
-        """Without those that an earlier round has ended short: they are asked again by the next start."""
+    async def _skip_ended_short(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
+        """Skip works that an earlier round ended without a whole record; the next start repeats them."""
         async for work in works:
             if not self._short or _identity(work) not in self._short:
                 yield work
 
     async def _write_usage(self) -> None:
-        """Let ``usage.json`` follow the counts of models without a ceiling, should one be set later."""
+        """Write the counts of models without a ceiling to ``usage.json``, should one be set later."""
         while True:
             await asyncio.sleep(USAGE_INTERVAL_S)
             self.ledger.flush()
@@ -252,7 +251,8 @@ class Session:
         await asyncio.sleep(DRAIN_S)
         flow.cancel()
 
-    def _account(self, done: Done) -> None:
+    def _count_outcome(self, done: Done) -> None:
+        """Count a work's outcome on the board, remember what is short, and log its error."""
         work, record = done.work, done.record
         if self.batches is not None:
             self._count_down(work, self.batches)
@@ -276,13 +276,14 @@ class Session:
             work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking
         )
         if done.error is not None:
-            self._report(done, record)
+            self._log_error(done, record)
 
     def _remember_short(self, work: Work) -> None:
         if self.batches is not None:
             self._short.add(_identity(work))
 
-    def _report(self, done: Done, record: Kept) -> None:
+    def _log_error(self, done: Done, record: Kept) -> None:
+        """Write a failed work to the error log; warn of a model that refuses several for one reason."""
         error, work = done.error, done.work
         kind = record.error.kind if record.error else error.kind if error else "internal"
         line = ErrorLine(
@@ -369,12 +370,7 @@ async def open_session(
     try:
         async with (
             Models(
-                specs,
-                context.keys,
-                ledger=ledger,
-                http=context.http,
-                batches=batches,
-                store=context.store,
+                specs, context.keys, ledger=ledger, http=context.http, batches=batches, store=context.store
             ) as models,
             report_troubled_hosts(models.http, context.watcher.warn),
             Journal(accounts.errors, note_torn) as journal,

@@ -42,8 +42,7 @@ def make_terms(
 ) -> dict[str, Terms]:
     """Make the terms of each model by name. ``sent`` are its parameters in each role; see `find_role_tariff`.
 
-    Raises UsageError: the pricing file cannot be used, or a host of another package brings prices that are
-    none.
+    Raises UsageError: the pricing file cannot be used, or another package's host has invalid prices.
     """
     prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
@@ -252,8 +251,11 @@ _FAMILIES = {
 
 
 class ModelFacts:
-    """``sent`` are the parameters that a model is asked with in its roles, by its name (see
-    `find_role_tariff`); ``is_batched`` says of a phase and a model whether its calls go as a batch."""
+    """What is known of models before they are called: prices, speed, thinking, limits.
+
+    ``sent`` are a model's parameters in each role (see `find_role_tariff`); ``is_batched(phase, model)``:
+    its calls go as a batch.
+    """
 
     def __init__(
         self,
@@ -262,6 +264,7 @@ class ModelFacts:
         prices: PriceBook,
         is_batched: Callable[[str, str], bool],
     ) -> None:
+        """Look up the tariff and the endpoint of each model."""
         self._specs = {spec.name: spec for spec in specs}
         self._prices = prices
         self._is_batched = is_batched
@@ -272,11 +275,15 @@ class ModelFacts:
         }
         at: dict[str, list[ModelSpec]] = {}
         for spec in specs:
-            at.setdefault(_address(spec), []).append(spec)
-        self._endpoints = {spec.name: _endpoint(name, of) for name, of in at.items() for spec in of}
+            at.setdefault(_endpoint_key(spec), []).append(spec)
+        self._endpoints = {
+            spec.name: _make_endpoint_pace(name, specs_here)
+            for name, specs_here in at.items()
+            for spec in specs_here
+        }
 
     def price_own_code(self, mean_usd: Callable[[str], float]) -> None:
-        """Price calls of the user's code by what they have cost in the mean, where they said so."""
+        """Price calls of the user's code at the mean of the costs that it reported."""
         for name, spec in self._specs.items():
             host = HOSTS.get(spec.interface)
             free = self._tariffs.get(name) is FREE_HERE
@@ -285,12 +292,12 @@ class ModelFacts:
                 self._tariffs[name] = Tariff(rates=rates, source="the mean of reported costs")
 
     def price_model(self, phase: str, role_model: RoleModel) -> PricedModel:
-        """Say how the calls of a model in a phase are priced and timed."""
+        """Describe how the calls of a model in a phase are priced and timed."""
         name, sampling = role_model.called_name, role_model.sampling
         spec = self._specs[name]
         batched = self._is_batched(phase, name)
         share = self._prices.table.batch_multipliers.get(spec.interface, 1.0) if batched else 1.0
-        speed = _speed(spec)
+        speed = _guess_speed(spec)
         return PricedModel(
             name=name,
             recorded_as=role_model.name,
@@ -304,7 +311,7 @@ class ModelFacts:
             caches=spec.prompt_caching,
             first_s=speed.first_s,
             tokens_per_s=speed.tokens_per_s,
-            thinking=RULE_OF_THUMB.span_around(_thinking_tokens(spec, sampling)),
+            thinking=RULE_OF_THUMB.span_around(_guess_thinking_tokens(spec, sampling)),
         )
 
 
@@ -315,7 +322,7 @@ def find_output_limit(sampling: SamplingParameters) -> int | None:
     return min(limits, default=None)
 
 
-def _thinking_tokens(spec: ModelSpec, sampling: SamplingParameters) -> int:
+def _guess_thinking_tokens(spec: ModelSpec, sampling: SamplingParameters) -> int:
     if spec.interface == "simulated":
         return 0
     if sampling.thinking_budget is not None:
@@ -326,20 +333,20 @@ def _thinking_tokens(spec: ModelSpec, sampling: SamplingParameters) -> int:
     return next((n for family, n in _FAMILIES.items() if re.match(family, model, re.IGNORECASE)), 0)
 
 
-def _speed(spec: ModelSpec) -> _Speed:
+def _guess_speed(spec: ModelSpec) -> _Speed:
     if spec.interface == "simulated":
         pace = float(spec.options.get("tokens_per_s", 0.0))
         return _Speed(float(spec.options.get("latency_s", 0.0)), pace or None)
     return _SPEEDS.get(spec.interface, _SPEED)
 
 
-def _address(spec: ModelSpec) -> str:
-    """What tells endpoints apart, as far as a configuration tells it: the address and who asks."""
+def _endpoint_key(spec: ModelSpec) -> str:
+    """Return what tells endpoints apart in a configuration: the address, and the credential."""
     own = spec.name if spec.interface == "simulated" else ""
     return "\0".join((spec.interface, spec.base_url or "", spec.account or "", spec.access_key or "", own))
 
 
-def _endpoint(name: str, specs: Sequence[ModelSpec]) -> EndpointPace:
+def _make_endpoint_pace(name: str, specs: Sequence[ModelSpec]) -> EndpointPace:
     interface = specs[0].interface
     own = [spec.max_concurrency for spec in specs if spec.max_concurrency is not None]
     ceiling = float(max(own, default=DEFAULT_CONCURRENCY))

@@ -123,7 +123,7 @@ async def ask(
             completion = await model.complete(request)
             tally.last = completion
             tally.spend(completion.usage)
-            return _parsed(model, request, completion, parse)
+            return _parse_or_name_cut(model, request, completion, parse)
         except AskError as error:
             if isinstance(error, ReplyError) and not isinstance(error, Refused):
                 model.forget(request)
@@ -136,8 +136,8 @@ async def ask(
                 raise cut from error  # the host does not take the higher limit
             if attempt == retries or not error.retryable or not advised:
                 raise
-            if isinstance(error, ReplyError) and _repeats(request, make(attempt + 1), tally.last):
-                limit, cut = _higher_limit(request, error), error
+            if isinstance(error, ReplyError) and _would_repeat(request, make(attempt + 1), tally.last):
+                limit, cut = _double_own_limit(request, error), error
                 if limit is None:
                     error.args = (f"{error}; not retried: at temperature 0 the reply would be the same",)
                     raise
@@ -145,11 +145,11 @@ async def ask(
     raise AssertionError("unreachable: the last attempt returns or raises")
 
 
-def _parsed(
+def _parse_or_name_cut(
     model: Model, request: Request, completion: Completion, parse: Callable[[Completion], ValueT]
 ) -> ValueT:
-    """Parse an answer. One that was cut off fails by that name, whatever it lacks; not where a single token
-    was asked for, with its log-probabilities."""
+    """Parse an answer; if a cut one fails, raise CutOff or CutByWindow, unless log-probabilities are
+    wanted."""
     try:
         return parse(completion)
     except (EmptyReply, Unparsable) as error:
@@ -157,28 +157,27 @@ def _parsed(
             raise
         if completion.finish_reason == WINDOW:
             end = "its server's window (--max-model-len) or own limit"
-            said = f"the answer was cut off below max_tokens, at {end}, so that {error}"
-            raise CutByWindow(said, raw=error.raw) from error
-        said = f"the answer was cut off at {_limit_of(model, request)}, so that {error}"
-        raise CutOff(said, raw=error.raw) from error
+            message = f"the answer was cut off below max_tokens, at {end}, so that {error}"
+            raise CutByWindow(message, raw=error.raw) from error
+        message = f"the answer was cut off at {_name_limit(model, request)}, so that {error}"
+        raise CutOff(message, raw=error.raw) from error
 
 
-def _limit_of(model: Model, request: Request) -> str:
+def _name_limit(model: Model, request: Request) -> str:
     """Name the limit that cut an answer off, with its value if the user set it."""
     most = request.sampling.max_tokens
     theirs = model.answer_limit == "max_tokens" and most is not None and "max_tokens" not in request.droppable
     return f"your max_tokens of {most}" if theirs else model.answer_limit
 
 
-def _repeats(request: Request, following: Request, completion: Completion | None) -> bool:
+def _would_repeat(request: Request, following: Request, completion: Completion | None) -> bool:
     """Check whether a retry would repeat the reply: same messages, temperature 0."""
     greedy = request.sampling.temperature == 0 and following.messages == request.messages
     return greedy and completion is not None and "temperature" not in completion.dropped
 
 
-def _higher_limit(request: Request, error: AskError) -> int | None:
-    """Return twice the limit that a reply was cut off at; None where the user set it, or it was not the
-    cause."""
+def _double_own_limit(request: Request, error: AskError) -> int | None:
+    """Return twice the limit that cut a reply off; None if the user set it, or it was not the cause."""
     most = request.sampling.max_tokens
     ours = type(error) is CutOff and "max_tokens" in request.droppable
     return 2 * most if ours and most is not None else None
@@ -224,6 +223,7 @@ class Flow:
         begin: Callable[[str], None] | None = None,
         room: int = ROOM,
     ) -> None:
+        """Set up a flow that begins works while their weights add up to less than ``room``."""
         self._keep = keep
         self._begin = begin
         self._follow = follow
@@ -286,35 +286,36 @@ class Flow:
             self._begin(work.phase)
         if work.at_once:  # a task of its own would cost more than what it computes
             try:
-                self._one(work).send(None)
+                self._run_work(work).send(None)
             except StopIteration:
                 return
             raise AssertionError(f"unreachable: {work.key} waits for nothing")
-        task = asyncio.get_running_loop().create_task(self._one(work))
+        task = asyncio.get_running_loop().create_task(self._run_work(work))
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_end)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_end(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         self._wake.set()
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fatal = self._fatal or error
             self.cancel()
 
-    async def _one(self, work: Work) -> None:
+    async def _run_work(self, work: Work) -> None:
+        """Run a work to its end: keep its record and start what follows, or queue its gap."""
         error: CoevalError | None = None
         try:
             record = await work.do()
         except Gap as gap:
-            self._finish(Done(work, None, gap, None))
+            self._queue_outcome(Done(work, None, gap, None))
             return
         except Pending:
-            self._finish(Done(work, None, None, None))
+            self._queue_outcome(Done(work, None, None, None))
             return
         except AskError as failure:
             error, record = failure, work.make_failed_record(failure)
         except asyncio.CancelledError:
-            self._finish(Done(work, None, Draining("given up when the run was interrupted"), None))
+            self._queue_outcome(Done(work, None, Draining("given up when the run was interrupted"), None))
             raise
         except Exception as bug:  # noqa: BLE001  one of the two: a work item never ends its neighbours
             error, record = AskError(f"internal error: {describe_error(bug)}"), work.make_failed_record(bug)
@@ -322,9 +323,9 @@ class Flow:
         if not self._draining:
             for follower in self._follow(work, record):
                 self._start(follower)
-        self._finish(Done(work, record, None, error, is_good(record)))
+        self._queue_outcome(Done(work, record, None, error, is_good(record)))
 
-    def _finish(self, done: Done) -> None:
+    def _queue_outcome(self, done: Done) -> None:
         self._weight -= done.work.weight
         self._done.append(done)
 

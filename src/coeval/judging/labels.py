@@ -1,6 +1,6 @@
 """Label scoring without a model: compare an answer with the value its item was made for.
 
-``docs/tasks.md`` explains to users what counts as an answer, in the order of `_LabelAnswer.value_of`.
+``docs/tasks.md`` explains to users what counts as an answer, in the order of `_LabelAnswer.find_value`.
 """
 
 from __future__ import annotations

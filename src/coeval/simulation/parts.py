@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from hashlib import blake2b
 from typing import Any, NamedTuple, TypeAlias
 
@@ -33,20 +34,26 @@ _RUBRIC_LINE = re.compile(r"[ \t]*[-*][ \t]+[*`\"]{0,2}([^:*`\"]{1,80}?)[*`\"]{0
 
 def judge_factors(ask: SimulatedAsk) -> Reply:
     """Judge each factor that the schema, or else the prompt's rubric, names."""
-    seen, properties = _seen(ask, ask.text, "eye", _any_quality), ask.properties()
+    perceived, properties = _perceive_quality(ask, ask.text, "eye", _arbitrary_quality), ask.properties()
     if properties:
-        return {factor: _verdict(ask, seen, factor, body) for factor, body in properties.items()}
-    levels = _named_levels(ask.text)
-    return {factor: _unshaped(ask, seen, factor, levels) for factor in parse_rubric_factors(ask.text)}
+        return {
+            factor: _fill_schema_with_level(ask, perceived, factor, body)
+            for factor, body in properties.items()
+        }
+    levels = _parse_named_levels(ask.text)
+    return {
+        factor: _choose_unshaped_level(ask, perceived, factor, levels)
+        for factor in parse_rubric_factors(ask.text)
+    }
 
 
 def judge_one_factor(ask: SimulatedAsk) -> Reply:
     """Judge one factor: as ``{"score": …}`` where a schema requires it, else as the bare word."""
-    seen = _seen(ask, ask.text, "eye", _any_quality)
+    perceived = _perceive_quality(ask, ask.text, "eye", _arbitrary_quality)
     if ask.schema is not None:
-        verdict = _verdict(ask, seen, "score", ask.schema.body)
+        verdict = _fill_schema_with_level(ask, perceived, "score", ask.schema.body)
         return verdict if isinstance(verdict, dict) else str(verdict)
-    verdict = _unshaped(ask, seen, "score", _named_levels(ask.text))
+    verdict = _choose_unshaped_level(ask, perceived, "score", _parse_named_levels(ask.text))
     return verdict if isinstance(verdict, dict) else str(verdict)
 
 
@@ -57,54 +64,55 @@ def parse_rubric_factors(text: str) -> list[str]:
     """
     names: list[str] = []
     for line in reversed(text.splitlines()):
-        found = _RUBRIC_LINE.match(line)
-        if found:
-            names.append(found[1].strip())
+        if line_match := _RUBRIC_LINE.match(line):
+            names.append(line_match[1].strip())
         elif names:
             break
     return list(dict.fromkeys(reversed(names)))
 
 
-def _seen(ask: SimulatedAsk, text: str, eye: str, unstated: Callable[[str], float]) -> float:
-    """The quality that a text states, or else ``unstated`` gives it, as this judge perceives it: less its
-    severity, plus its error, which the draw ``eye`` names, and its bias."""
+def _perceive_quality(ask: SimulatedAsk, text: str, eye: str, unstated: Callable[[str], float]) -> float:
+    """Return a text's quality as this judge perceives it: the stated one (or what ``unstated`` gives), less
+    its severity, plus its error, which the draw ``eye`` names, and its bias."""
     stated, traits = read_answer_mark(text), ask.traits
     quality = stated.quality if stated else unstated(text)
     related = stated is not None and stated.family.casefold() == traits.family.casefold()
     return quality - traits.severity + traits.noise * ask.draws.normal(eye) + traits.family_bias * related
 
 
-def _any_quality(text: str) -> float:
-    """A quality for an answer that states none, the same for every judge asked the same."""
-    return 0.0 if REFUSAL in text else _share_of(text)
+def _arbitrary_quality(text: str) -> float:
+    """Return a quality for an answer that states none, the same for every judge."""
+    return 0.0 if REFUSAL in text else _hash_to_share(text)
 
 
-def _share_of(text: str) -> float:
-    """From 0 to 1, by the text alone."""
+def _hash_to_share(text: str) -> float:
+    """Hash a text to a number from 0 to 1."""
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _verdict(ask: SimulatedAsk, seen: float, factor: str, body: Any) -> Any:
-    """A level in the shape of a schema: by itself, or in an object beside a reason."""
+def _fill_schema_with_level(ask: SimulatedAsk, perceived: float, factor: str, body: Any) -> Any:
+    """Choose a level in the shape of a schema: alone, or in an object beside a reason."""
     schema: dict[str, Any] = body if isinstance(body, dict) else {}
     properties = schema.get("properties")
     if not isinstance(properties, dict):
-        return _level(ask, seen, factor, _levels_of(schema))
+        return _choose_level(ask, perceived, factor, _schema_levels(schema))
     return {
-        key: _reason_for(ask, factor) if key == "reason" else _verdict(ask, seen, factor, inner)
+        key: _write_factor_reason(ask, factor)
+        if key == "reason"
+        else _fill_schema_with_level(ask, perceived, factor, inner)
         for key, inner in properties.items()
     }
 
 
-def _unshaped(ask: SimulatedAsk, seen: float, factor: str, levels: Sequence[Any]) -> Any:
-    """A level where no schema says how, with a reason where the prompt asks for one."""
-    level = _level(ask, seen, factor, levels)
-    return {"reason": _reason_for(ask, factor), "score": level} if '"reason"' in ask.text else level
+def _choose_unshaped_level(ask: SimulatedAsk, perceived: float, factor: str, levels: Sequence[Any]) -> Any:
+    """Choose a level without a schema, with a reason if the prompt requires one."""
+    level = _choose_level(ask, perceived, factor, levels)
+    return {"reason": _write_factor_reason(ask, factor), "score": level} if '"reason"' in ask.text else level
 
 
-def _levels_of(schema: dict[str, Any]) -> tuple[Any, ...]:
-    """The levels of a schema from worst to best; whole numbers up to 100 where it lists none."""
+def _schema_levels(schema: dict[str, Any]) -> tuple[Any, ...]:
+    """Return a schema's levels from worst to best; whole numbers up to 100 if it lists none."""
     listed = schema.get("enum")
     if not isinstance(listed, list) or not listed:
         return tuple(range(101)) if schema.get("type") == "integer" else LEVELS[::-1]
@@ -115,19 +123,19 @@ _WORST_TO_BEST = re.compile(r"from worst to best: ([^.\n]{1,400})\.")
 _WHOLE_NUMBERS = re.compile(r"a whole number from (-?\d{1,4}) to (-?\d{1,4})")
 
 
-def _named_levels(text: str) -> tuple[Any, ...]:
-    """The levels that a prompt names, from worst to best."""
+def _parse_named_levels(text: str) -> tuple[Any, ...]:
+    """Parse the levels that a prompt names, from worst to best."""
     if (numbers := _WHOLE_NUMBERS.search(text)) is not None:
         return tuple(range(int(numbers[1]), int(numbers[2]) + 1)) or LEVELS[::-1]
     words = _WORST_TO_BEST.search(text)
     return tuple(words[1].split(", ")) if words is not None else LEVELS[::-1]
 
 
-def _level(ask: SimulatedAsk, seen: float, factor: str, levels: Sequence[Any]) -> Any:
+def _choose_level(ask: SimulatedAsk, perceived: float, factor: str, levels: Sequence[Any]) -> Any:
     """Cut the scale from 0 to 1 into as many equal parts as there are levels, from worst to best."""
-    if ask.traits.gullible and _is_ordered(ask.text):
+    if ask.traits.gullible and _is_best_level_ordered(ask.text):
         return levels[-1]
-    worth = seen + FACTOR_SPREAD * ask.draws.normal(f"factor {factor}")
+    worth = perceived + FACTOR_SPREAD * ask.draws.normal(f"factor {factor}")
     return levels[min(max(math.floor(worth * len(levels)), 0), len(levels) - 1)]
 
 
@@ -135,14 +143,13 @@ _END_OF_ANSWER = "</answer_to_score>"
 _ORDER = re.compile(r"\baward the best level\b", re.IGNORECASE)
 
 
-def _is_ordered(text: str) -> bool:
-    """Whether an order for the best level stands where the template speaks: behind the end of the answer's
-    block, or anywhere where there is none."""
+def _is_best_level_ordered(text: str) -> bool:
+    """Check whether the template's own text orders the best level: behind the answer's block, if any."""
     _, end, behind = text.partition(_END_OF_ANSWER)
     return _ORDER.search(behind if end else text) is not None
 
 
-def _reason_for(ask: SimulatedAsk, factor: str) -> str:
+def _write_factor_reason(ask: SimulatedAsk, factor: str) -> str:
     return write_sentences(ask.draws, f"reason {factor}", 1)
 
 
@@ -169,42 +176,46 @@ _POINTS = re.compile(r"\[(-?\d+(?:\.\d+)?)\]")
 
 def grade_criterion(ask: SimulatedAsk) -> Reply:
     """Grade a criterion from 1 to 10."""
-    answer = _between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
-    worth = _seen(ask, answer, "answer", _middling_quality) + CRITERION_SPREAD * ask.draws.normal("criterion")
-    return Fenced({"score": min(10, max(1, round(1 + 9 * worth))), "reason": _reason(ask)})
+    answer = _cut_between(ask.text, "** Response **", "Provide your evaluation", last_end=True)
+    worth = _perceive_quality(
+        ask, answer, "answer", _middling_arbitrary_quality
+    ) + CRITERION_SPREAD * ask.draws.normal("criterion")
+    return Fenced({"score": min(10, max(1, round(1 + 9 * worth))), "reason": _write_reason(ask)})
 
 
 def grade_rubric_item(ask: SimulatedAsk) -> Reply:
     """Grade a rubric item: a better answer meets more of the good ones and fewer of the bad."""
-    conversation = _between(ask.text, "# Conversation", "# Rubric item", last_end=True)
-    points = _POINTS.search(_between(ask.text, "# Rubric item", "# Instructions"))
-    seen = _seen(ask, conversation, "answer", _middling_quality)
+    conversation = _cut_between(ask.text, "# Conversation", "# Rubric item", last_end=True)
+    points = _POINTS.search(_cut_between(ask.text, "# Rubric item", "# Instructions"))
+    perceived = _perceive_quality(ask, conversation, "answer", _middling_arbitrary_quality)
     is_bad = points is not None and float(points[1]) < 0
-    met = ask.draws.uniform("met") < (BAD_SHARE * (1 - seen) if is_bad else seen)
-    return Fenced({"explanation": _reason(ask), "criteria_met": met})
+    met = ask.draws.uniform("met") < (BAD_SHARE * (1 - perceived) if is_bad else perceived)
+    return Fenced({"explanation": _write_reason(ask), "criteria_met": met})
 
 
 def compare_assistants(ask: SimulatedAsk) -> Reply:
     """Write some reasoning and one of the five verdicts."""
-    first = _between(ask.text, "<|The Start of Assistant A's Answer|>", "<|The End of Assistant A's Answer|>")
+    first = _cut_between(
+        ask.text, "<|The Start of Assistant A's Answer|>", "<|The End of Assistant A's Answer|>"
+    )
     rest = ask.text.partition("<|The Start of Assistant B's Answer|>")[2]
-    gap = _gap(ask, first, rest.rpartition("<|The End of Assistant B's Answer|>")[0])
+    gap = _compare_answers(ask, first, rest.rpartition("<|The End of Assistant B's Answer|>")[0])
     sign, size = (">", gap) if gap > 0 else ("<", -gap)
     if size < SLIGHTLY_FROM:
         verdict = "A=B"
     else:
         strength = ">>" if size >= STRONGLY_FROM else ">"
         verdict = f"A{strength}B" if sign == ">" else f"B{strength}A"
-    return f"{_reason(ask)}\n\nMy final verdict is: [[{verdict}]]"
+    return f"{_write_reason(ask)}\n\nMy final verdict is: [[{verdict}]]"
 
 
 def compare_pair(ask: SimulatedAsk) -> Reply:
     """Prefer the answer that looks better, or neither, with a reason where one is asked for."""
-    first = _between(ask.text, "<answer_a>", "</answer_a>\n\n<answer_b>", last_end=True)
+    first = _cut_between(ask.text, "<answer_a>", "</answer_a>\n\n<answer_b>", last_end=True)
     _, _, rest = ask.text.rpartition("</answer_a>\n\n<answer_b>")
-    gap = _gap(ask, first, rest.rpartition("</answer_b>")[0])
+    gap = _compare_answers(ask, first, rest.rpartition("</answer_b>")[0])
     verdict = "tie" if abs(gap) < SLIGHTLY_FROM else "A" if gap > 0 else "B"
-    reason = {"reason": _reason_for(ask, "pair")} if '"reason"' in ask.text else {}
+    reason = {"reason": _write_factor_reason(ask, "pair")} if '"reason"' in ask.text else {}
     return {**reason, "verdict": verdict}
 
 
@@ -212,8 +223,8 @@ def choose_output(ask: SimulatedAsk) -> Reply:
     """Choose ``m`` or ``M``, with the probabilities of both and of other tokens."""
     _, _, outputs = ask.text.partition('"model_identifier": "m"')
     first, _, second = outputs.partition('"model_identifier": "M"')
-    first, second = (_between(part, QUOTES, QUOTES, last_end=True) for part in (first, second))
-    odds = PREFERENCE_STEEPNESS * _gap(ask, first, second)
+    first, second = (_cut_between(part, QUOTES, QUOTES, last_end=True) for part in (first, second))
+    odds = PREFERENCE_STEEPNESS * _compare_answers(ask, first, second)
     chance = 1 / (1 + math.exp(-odds))
     # Neither identifier is less likely than both, as with judges in earnest.
     left = MOST_ASTRAY * ask.draws.uniform("astray") * min(chance, 1 - chance)
@@ -224,31 +235,31 @@ def choose_output(ask: SimulatedAsk) -> Reply:
     return OfferedChoice("m" if odds > 0 else "M", chances)
 
 
-def _gap(ask: SimulatedAsk, first: str, second: str) -> float:
-    """How much better the first answer looks than the second; the bias for a place included."""
+def _compare_answers(ask: SimulatedAsk, first: str, second: str) -> float:
+    """Return how much better the first answer looks than the second, position bias included."""
     return (
-        _seen(ask, first, "first", _middling_quality)
-        - _seen(ask, second, "second", _middling_quality)
+        _perceive_quality(ask, first, "first", _middling_arbitrary_quality)
+        - _perceive_quality(ask, second, "second", _middling_arbitrary_quality)
         + ask.traits.position_bias
     )
 
 
-def _middling_quality(part: str) -> float:
-    """From 0.4 to 0.6 for an answer of no simulated model, the same for every judge; 0 for none at all."""
+def _middling_arbitrary_quality(part: str) -> float:
+    """Return a quality from 0.4 to 0.6 for an unmarked answer, the same for every judge; 0 if empty."""
     answer = part.strip(" \n\t`")
     if REFUSAL in part or not answer:
         return 0.0
-    return 0.4 + 0.2 * _share_of(answer)
+    return 0.4 + 0.2 * _hash_to_share(answer)
 
 
-def _between(text: str, start: str, end: str, *, last_end: bool = False) -> str:
-    """What follows ``start``, up to ``end``: its last place where the text between may name it too."""
+def _cut_between(text: str, start: str, end: str, *, last_end: bool = False) -> str:
+    """Return the text between ``start`` and ``end``; the last ``end`` if the text may itself hold one."""
     _, _, rest = text.partition(start)
-    found = rest.rpartition(end) if last_end else rest.partition(end)
-    return found[0] if found[1] else rest
+    head_and_mark = rest.rpartition(end) if last_end else rest.partition(end)
+    return head_and_mark[0] if head_and_mark[1] else rest
 
 
-def _reason(ask: SimulatedAsk) -> str:
+def _write_reason(ask: SimulatedAsk) -> str:
     return write_sentences(ask.draws, "reason", 2)
 
 
@@ -286,17 +297,11 @@ _OTHER_LIST = re.compile(r"\battributes?\b[^:\n]{0,100}:\s*([^\n]+)", re.IGNOREC
 _LIST_ENDS = re.compile(r"\.(?:\s|$)| and \w+:")
 
 
-def propose_target_attributes(ask: SimulatedAsk) -> Reply:
-    return _attributes(ask, _TARGET_VALUES)
-
-
-def propose_nuanced_attributes(ask: SimulatedAsk) -> Reply:
-    return _attributes(ask, _NUANCED_VALUES)
-
-
-def _attributes(ask: SimulatedAsk, known: dict[str, tuple[str, ...]]) -> Reply:
-    """Three of the known attributes; a list of name and values where the schema wants that."""
-    proposed = {name: list(known[name]) for name in ask.draws.some("attributes", list(known), 3)}
+def propose_attributes(values_by_name: dict[str, tuple[str, ...]], ask: SimulatedAsk) -> Reply:
+    """Propose three of the attributes; as a list of names and values if the schema requires it."""
+    proposed = {
+        name: list(values_by_name[name]) for name in ask.draws.some("attributes", list(values_by_name), 3)
+    }
     if "attributes" in ask.properties():
         return {"attributes": [{"name": name, "values": values} for name, values in proposed.items()]}
     return proposed
@@ -311,8 +316,7 @@ def propose_rubric(ask: SimulatedAsk) -> Reply:
 
 
 def write_benchmark_item(ask: SimulatedAsk) -> Reply:
-    """Write a prompt that states its difficulty and attributes, and a reference answer; about passages, with
-    a quote of each."""
+    """Write a prompt with its marks, and a reference answer; about passages, with a quote of each."""
     spread = ask.traits.difficulty_spread * ask.draws.normal("difficulty")
     difficulty = min(1.0, max(0.0, 0.5 + spread))
     attributes = parse_requested_attributes(ask.text)
@@ -326,14 +330,13 @@ def write_benchmark_item(ask: SimulatedAsk) -> Reply:
     return {
         "prompt": f"{case}. {notes}\n{write_item_mark(ItemMark(difficulty, attributes))}",
         "response": f"[simulated reference for {case.lower()}] {reference}",
-        **({"evidence": [_quote(ask, passage) for passage in passages]} if passages else {}),
+        **({"evidence": [_quote_passage(ask, passage) for passage in passages]} if passages else {}),
     }
 
 
-def _quote(ask: SimulatedAsk, passage: str) -> str:
-    """A sentence of a passage, spaced and marked otherwise, or an invented one: with a word or number of its
-    own."""
-    whole = [each for each in _SENTENCE.split(passage) if len(each.split()) > 3] or [passage]
+def _quote_passage(ask: SimulatedAsk, passage: str) -> str:
+    """Quote a sentence of a passage, respaced; an invented quote gets a word or number of its own."""
+    whole = [sentence for sentence in _SENTENCE.split(passage) if len(sentence.split()) > 3] or [passage]
     words = ask.draws.pick("quote", whole).split()
     if ask.draws.uniform("invented") < ask.traits.invented_quotes:
         at = ask.draws.bits("altered") % len(words)
@@ -349,12 +352,14 @@ def parse_requested_attributes(prompt: str) -> dict[str, str]:
     """
     built_in = _BUILT_IN_LIST.search(prompt)
     if built_in:
-        return _pairs(built_in[1])
-    lists = (_pairs(_LIST_ENDS.split(found[1], maxsplit=1)[0]) for found in _OTHER_LIST.finditer(prompt))
+        return _parse_pairs(built_in[1])
+    lists = (
+        _parse_pairs(_LIST_ENDS.split(match[1], maxsplit=1)[0]) for match in _OTHER_LIST.finditer(prompt)
+    )
     return next((pairs for pairs in lists if pairs), {})
 
 
-def _pairs(listed: str) -> dict[str, str]:
+def _parse_pairs(listed: str) -> dict[str, str]:
     parts = (part.partition(": ") for part in listed.split("; "))
     return {name.strip(): value.strip() for name, colon, value in parts if colon}
 
@@ -384,8 +389,8 @@ class FormPart(NamedTuple):
     play: Player
 
 
-def _judges(text: str) -> bool:
-    """Whether the text names levels and holds something to judge, or the words of judging.
+def _is_judging(text: str) -> bool:
+    """Check whether a prompt names levels and holds an answer, or the words of judging.
 
     A task of labels High, Medium and Low names the levels too, hence the second half.
     """
@@ -393,17 +398,17 @@ def _judges(text: str) -> bool:
     return named and (ANSWER_MARK in text or REFUSAL in text or _JUDGING.search(text) is not None)
 
 
-def _judges_one_factor(text: str) -> bool:
-    return _judges(text) and (_ONE_FACTOR.search(text) is not None or not parse_rubric_factors(text))
+def _is_judging_one_factor(text: str) -> bool:
+    return _is_judging(text) and (_ONE_FACTOR.search(text) is not None or not parse_rubric_factors(text))
 
 
-def _asks_for(*signs: re.Pattern[str]) -> Callable[[str], bool]:
-    """Whether a text may ask a teacher, for JSON and holding no item yet, and bears all signs."""
+def _make_teacher_test(*signs: re.Pattern[str]) -> Callable[[str], bool]:
+    """Make a test for prompts to a teacher: they want JSON, hold no item yet and match all ``signs``."""
     return lambda text: "JSON" in text and ITEM_MARK not in text and all(sign.search(text) for sign in signs)
 
 
-def _holds(*parts: str) -> Callable[[str], bool]:
-    """Whether a text holds all of these."""
+def _make_containment_test(*parts: str) -> Callable[[str], bool]:
+    """Make a test for texts that contain all ``parts``."""
     return lambda text: all(part in text for part in parts)
 
 
@@ -412,19 +417,29 @@ _TWO_OUTPUTS = tuple(f'"model_identifier": "{name}"' for name in "mM")
 
 PARTS: tuple[FormPart, ...] = (
     # WritingBench, HealthBench, Arena-Hard, AlpacaEval, and a run's comparison of two answers.
-    FormPart("criterion_grade", _holds('"score"', '"reason"', "** Response **"), grade_criterion),
     FormPart(
-        "rubric_item_grade", _holds("criteria_met", "# Rubric item", "# Conversation"), grade_rubric_item
+        "criterion_grade", _make_containment_test('"score"', '"reason"', "** Response **"), grade_criterion
     ),
-    FormPart("assistants_verdict", _holds(*_TWO_ASSISTANTS), compare_assistants),
-    FormPart("output_preference", _holds(*_TWO_OUTPUTS), choose_output),
-    FormPart("pair_verdict", _holds("<answer_a>", "<answer_b>", '"verdict"'), compare_pair),
-    FormPart("factor_score", _judges_one_factor, judge_one_factor),
-    FormPart("evaluation", _judges, judge_factors),
-    FormPart("benchmark_item", _asks_for(*_ITEM_KEYS), write_benchmark_item),
-    FormPart("nuanced_attributes", _asks_for(_VALUES, _NUANCED), propose_nuanced_attributes),
-    FormPart("target_attributes", _asks_for(_VALUES, _TARGET), propose_target_attributes),
-    FormPart("rubric", _asks_for(_RUBRIC, _FACTORS), propose_rubric),
+    FormPart(
+        "rubric_item_grade",
+        _make_containment_test("criteria_met", "# Rubric item", "# Conversation"),
+        grade_rubric_item,
+    ),
+    FormPart("assistants_verdict", _make_containment_test(*_TWO_ASSISTANTS), compare_assistants),
+    FormPart("output_preference", _make_containment_test(*_TWO_OUTPUTS), choose_output),
+    FormPart("pair_verdict", _make_containment_test("<answer_a>", "<answer_b>", '"verdict"'), compare_pair),
+    FormPart("factor_score", _is_judging_one_factor, judge_one_factor),
+    FormPart("evaluation", _is_judging, judge_factors),
+    FormPart("benchmark_item", _make_teacher_test(*_ITEM_KEYS), write_benchmark_item),
+    FormPart(
+        "nuanced_attributes",
+        _make_teacher_test(_VALUES, _NUANCED),
+        partial(propose_attributes, _NUANCED_VALUES),
+    ),
+    FormPart(
+        "target_attributes", _make_teacher_test(_VALUES, _TARGET), partial(propose_attributes, _TARGET_VALUES)
+    ),
+    FormPart("rubric", _make_teacher_test(_RUBRIC, _FACTORS), propose_rubric),
 )
 """Tried in this order; what matches none is a student's."""
 

@@ -57,11 +57,11 @@ class Draws:
     def some(self, name: str, choices: Sequence[T], count: int) -> list[T]:
         """Draw ``count`` distinct choices (all, if fewer), in random order."""
         left, number = list(choices), self.bits(name)
-        taken: list[T] = []
-        while left and len(taken) < count:
+        drawn: list[T] = []
+        while left and len(drawn) < count:
             number, at = divmod(number, len(left))
-            taken.append(left.pop(at))
-        return taken
+            drawn.append(left.pop(at))
+        return drawn
 
     def _bytes(self, name: str, size: int) -> bytes:
         return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=size, key=self._key).digest()
@@ -95,10 +95,10 @@ def write_sentences(draws: Draws, name: str, count: int) -> str:
 
 def draw_sentences(draws: Draws, name: str, count: int) -> list[str]:
     """Write ``count`` sentences (at least one)."""
-    return [_sentence(draws.bits(f"{name} {number}")) for number in range(max(1, count))]
+    return [_compose_sentence(draws.bits(f"{name} {number}")) for number in range(max(1, count))]
 
 
-def _sentence(number: int) -> str:
+def _compose_sentence(number: int) -> str:
     number, subject = divmod(number, len(_SUBJECTS))
     number, verb = divmod(number, len(_VERBS))
     number, thing = divmod(number, len(_OBJECTS))
@@ -154,10 +154,10 @@ def write_item_mark(item: ItemMark) -> str:
 
 def read_item_mark(text: str) -> ItemMark | None:
     """Parse the last item mark in ``text``, or None."""
-    found = _ITEM.findall(text)
-    if not found:
+    marks = _ITEM.findall(text)
+    if not marks:
         return None
-    difficulty, listed = found[-1]
+    difficulty, listed = marks[-1]
     pairs = (pair.partition("=") for pair in listed.split("; "))
     return ItemMark(float(difficulty), {name: value for name, equals, value in pairs if equals})
 
@@ -170,10 +170,10 @@ def write_answer_mark(answer: AnswerMark) -> str:
 
 def read_answer_mark(text: str) -> AnswerMark | None:
     """Parse the last answer mark in ``text``, or None."""
-    found = _ANSWER.findall(text)
-    if not found:
+    marks = _ANSWER.findall(text)
+    if not marks:
         return None
-    model, family, quality = found[-1]
+    model, family, quality = marks[-1]
     return AnswerMark(model, family or name_family(model), float(quality))
 
 
@@ -209,5 +209,5 @@ class SimulatedAsk(NamedTuple):
 
     def properties(self) -> dict[str, Any]:
         """Return the schema's properties; empty without a schema."""
-        found = self.schema.body.get("properties") if self.schema else None
-        return found if isinstance(found, dict) else {}
+        schema_part = self.schema.body.get("properties") if self.schema else None
+        return schema_part if isinstance(schema_part, dict) else {}

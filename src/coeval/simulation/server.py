@@ -62,11 +62,14 @@ async def stream_events(
 ) -> web.StreamResponse:
     """Send the events at this pace; 0 tokens a second means without waiting."""
     with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
-        return await _sent(request, events, tokens_per_s)
+        return await _send_paced(request, events, tokens_per_s)
     return web.StreamResponse()
 
 
-async def _sent(request: web.Request, events: Iterable[Timed], tokens_per_s: float) -> web.StreamResponse:
+async def _send_paced(
+    request: web.Request, events: Iterable[Timed], tokens_per_s: float
+) -> web.StreamResponse:
+    """Send the events, each no earlier than its tokens would be there."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
     await response.prepare(request)
     loop = asyncio.get_running_loop()
@@ -103,6 +106,7 @@ class Refusal(Exception):
         code: str | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
+        """Make the body that OpenAI would send for the error."""
         super().__init__(message)
         self.status = status
         self.body: dict[str, Any] = {
@@ -239,15 +243,19 @@ def make_chat_body(body: ChatBody, completion: Completion) -> dict[str, Any]:
     choice = {
         "index": 0,
         "message": {"role": "assistant", "content": completion.text, "refusal": None},
-        "logprobs": _logprobs(completion.logprobs) if body.logprobs else None,
+        "logprobs": _encode_logprobs(completion.logprobs) if body.logprobs else None,
         "finish_reason": completion.finish_reason,
     }
-    return {**_head(body.model, "chat.completion"), "choices": [choice], "usage": _usage(completion)}
+    return {
+        **_make_head(body.model, "chat.completion"),
+        "choices": [choice],
+        "usage": _encode_usage(completion),
+    }
 
 
 def make_chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
     """Yield the answer as events: a role, the text in pieces, the end; then usage if requested."""
-    head = _head(body.model, "chat.completion.chunk")
+    head = _make_head(body.model, "chat.completion.chunk")
     usage = {"usage": None} if body.with_usage else {}
 
     def event(delta: dict[str, Any], finish: str | None = None, logprobs: Any = None) -> dict[str, Any]:
@@ -256,19 +264,19 @@ def make_chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
 
     yield Timed(event({"role": "assistant", "content": "", "refusal": None}))
     for at, piece in enumerate(split_tokens(completion.text)):
-        logprobs = _logprobs(completion.logprobs[at : at + 1]) if body.logprobs else None
+        logprobs = _encode_logprobs(completion.logprobs[at : at + 1]) if body.logprobs else None
         yield Timed(event({"content": piece}, None, logprobs), characters=len(piece))
     yield Timed(event({}, completion.finish_reason))
     if body.with_usage:
-        yield Timed({**head, "choices": [], "usage": _usage(completion)})
+        yield Timed({**head, "choices": [], "usage": _encode_usage(completion)})
 
 
-def _usage(completion: Completion) -> dict[str, int]:
-    taken, given = completion.usage.input_tokens, completion.usage.output_tokens
-    return {"prompt_tokens": taken, "completion_tokens": given, "total_tokens": taken + given}
+def _encode_usage(completion: Completion) -> dict[str, int]:
+    taken, output = completion.usage.input_tokens, completion.usage.output_tokens
+    return {"prompt_tokens": taken, "completion_tokens": output, "total_tokens": taken + output}
 
 
-def _head(model: str, kind: str) -> dict[str, Any]:
+def _make_head(model: str, kind: str) -> dict[str, Any]:
     return {
         "id": f"chatcmpl-{uuid4().hex}",
         "object": kind,
@@ -278,7 +286,7 @@ def _head(model: str, kind: str) -> dict[str, Any]:
     }
 
 
-def _logprobs(tokens: tuple[TokenLogprob, ...]) -> dict[str, Any]:
+def _encode_logprobs(tokens: tuple[TokenLogprob, ...]) -> dict[str, Any]:
     def entry(token: str, logprob: float) -> dict[str, Any]:
         return {"token": token, "logprob": logprob, "bytes": list(token.encode("utf-8", "replace"))}
 
@@ -301,10 +309,7 @@ _LONG = 50_000
 
 
 def make_app(
-    models: Iterable[SimulatedModel],
-    *,
-    api_key: str | None = None,
-    rate_limit_every: int | None = None,
+    models: Iterable[SimulatedModel], *, api_key: str | None = None, rate_limit_every: int | None = None
 ) -> web.Application:
     """Make an application that serves the models under their ids.
 
@@ -313,7 +318,7 @@ def make_app(
     with the header ``x-simulate-status: 4xx or 5xx`` gets that status.
     """
     handlers = _Handlers({model.model: model for model in models}, rate_limit_every)
-    middlewares = [_in_their_shape, *([_keyed(api_key)] if api_key is not None else [])]
+    middlewares = [_answer_errors_as_openai, *([_make_key_check(api_key)] if api_key is not None else [])]
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=middlewares)
     app.router.add_post("/v1/chat/completions", handlers.chat)
     app.router.add_get("/v1/models", handlers.models)
@@ -333,7 +338,7 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
     with suppress(NotImplementedError):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
-    logging.getLogger("aiohttp.server").addFilter(_is_our_fault)
+    logging.getLogger("aiohttp.server").addFilter(_is_server_error)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
     await runner.setup()
     try:
@@ -344,16 +349,16 @@ async def serve(app: web.Application, host: str, port: int, ready: Callable[[int
         await runner.cleanup()
 
 
-def _is_our_fault(record: logging.LogRecord) -> bool:
-    """Whether an error is worth a word here: a client that speaks no HTTP has been told so."""
+def _is_server_error(record: logging.LogRecord) -> bool:
+    """Check whether a log record is worth showing: a client that speaks no HTTP has been told already."""
     error = record.exc_info[1] if record.exc_info else None
     return not isinstance(error, HttpProcessingError | web.RequestPayloadError)
 
 
 @web.middleware
-async def _in_their_shape(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """Every error as OpenAI writes them, those of the router included."""
-    if not _is_here(request.host):
+async def _answer_errors_as_openai(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Answer every error as OpenAI writes it, the router's own included."""
+    if not _is_this_machine(request.host):
         reason = "simulated models are served under the names of this machine only"
         return Refusal(reason, status=403).response
     try:
@@ -375,14 +380,14 @@ async def _in_their_shape(request: web.Request, handler: Handler) -> web.StreamR
         ).response
 
 
-def _keyed(api_key: str) -> Middleware:
+def _make_key_check(api_key: str) -> Middleware:
     """Refuse requests without the key, all but those for the server's health."""
     expected = f"Bearer {api_key}".encode()
 
     @web.middleware
-    async def keyed(request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if request.path != "/health" and not hmac.compare_digest(given, expected):
+    async def check_key(request: web.Request, handler: Handler) -> web.StreamResponse:
+        authorization = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if request.path != "/health" and not hmac.compare_digest(authorization, expected):
             raise Refusal(
                 "wrong or missing API key; send the one that `coeval simulate` was given",
                 status=401,
@@ -390,16 +395,16 @@ def _keyed(api_key: str) -> Middleware:
             )
         return await handler(request)
 
-    return keyed
+    return check_key
 
 
-def _is_here(host: str) -> bool:
-    """Whether a Host header names this machine: another name is a page that was led here (DNS rebinding)."""
-    found = _HOST.fullmatch(host)
-    if found is None or found["name"] == "localhost":
-        return found is not None
+def _is_this_machine(host: str) -> bool:
+    """Check whether a Host header names this machine: another name is a page led here by DNS rebinding."""
+    match = _HOST.fullmatch(host)
+    if match is None or match["name"] == "localhost":
+        return match is not None
     try:
-        return ip_address(found["name"].strip("[]")).is_loopback
+        return ip_address(match["name"].strip("[]")).is_loopback
     except ValueError:
         return False
 
@@ -410,7 +415,7 @@ class _Handlers:
     def __init__(self, models: dict[str, SimulatedModel], rate_limit_every: int | None) -> None:
         self._models = models
         self._rate_limit_every = rate_limit_every
-        self._taken = 0
+        self._requests = 0
 
     async def health(self, _: web.Request) -> web.Response:
         return make_json_response({"status": "ok"})
@@ -419,16 +424,16 @@ class _Handlers:
         return make_json_response({"object": "list", "data": [_model_row(name) for name in self._models]})
 
     async def model(self, request: web.Request) -> web.Response:
-        return make_json_response(_model_row(self._served(request.match_info["id"]).model))
+        return make_json_response(_model_row(self._find_model(request.match_info["id"]).model))
 
     async def chat(self, request: web.Request) -> web.StreamResponse:
-        _heed_orders(request)
-        self._taken += 1
-        if self._rate_limit_every and self._taken % self._rate_limit_every == 0:
-            raise _rate_limited()
-        body = _read(await request.read())
-        model = self._served(body.model)
-        answer = await _first_token(model, body.request())
+        _raise_ordered_error(request)
+        self._requests += 1
+        if self._rate_limit_every and self._requests % self._rate_limit_every == 0:
+            raise _make_rate_limit_refusal()
+        body = _read_body(await request.read())
+        model = self._find_model(body.model)
+        answer = await _answer_after_latency(model, body.request())
         pace = model.traits.tokens_per_s
         if body.stream:
             return await stream_events(request, make_chat_events(body, answer), pace)
@@ -436,7 +441,7 @@ class _Handlers:
             await asyncio.sleep(answer.usage.output_tokens / pace)
         return make_json_response(make_chat_body(body, answer))
 
-    def _served(self, name: str) -> SimulatedModel:
+    def _find_model(self, name: str) -> SimulatedModel:
         model = self._models.get(name)
         if model is None:
             raise Refusal(
@@ -448,8 +453,8 @@ class _Handlers:
         return model
 
 
-async def _first_token(model: SimulatedModel, request: Request) -> Completion:
-    """The answer, at the moment at which its first token would be there.
+async def _answer_after_latency(model: SimulatedModel, request: Request) -> Completion:
+    """Return the answer at the moment its first token would be there.
 
     Raises Refusal: the model fails, or cannot answer.
     """
@@ -468,7 +473,7 @@ async def _first_token(model: SimulatedModel, request: Request) -> Completion:
         await asyncio.sleep(model.traits.latency_s)
 
 
-def _heed_orders(request: web.Request) -> None:
+def _raise_ordered_error(request: web.Request) -> None:
     """Raise the error that the request itself asks for."""
     ordered = request.headers.get(STATUS_HEADER)
     if ordered is None:
@@ -476,12 +481,12 @@ def _heed_orders(request: web.Request) -> None:
     if not (ordered.isascii() and ordered.isdigit() and 400 <= int(ordered) <= 599):
         raise Refusal(f"{STATUS_HEADER} must be a status from 400 to 599")
     if ordered == "429":
-        raise _rate_limited()
+        raise _make_rate_limit_refusal()
     kind = "server_error" if ordered.startswith("5") else "invalid_request_error"
     raise Refusal(f"simulated status {ordered}", status=int(ordered), kind=kind)
 
 
-def _rate_limited() -> Refusal:
+def _make_rate_limit_refusal() -> Refusal:
     return Refusal(
         "simulated rate limit; ask again after the time in Retry-After (s)",
         status=429,
@@ -491,18 +496,18 @@ def _rate_limited() -> Refusal:
     )
 
 
-def _read(content: bytes) -> ChatBody:
-    """Raises Refusal: the body cannot be read."""
+def _read_body(content: bytes) -> ChatBody:
+    """Parse a request body; raises Refusal if it is wrong."""
     try:
         return read_chat(content)
     except Undecodable as error:
-        raise Refusal(f"the request body is wrong: {error}", param=_field(str(error))) from None
+        raise Refusal(f"the request body is wrong: {error}", param=_name_field(str(error))) from None
 
 
-def _field(reason: str) -> str | None:
-    """The field that a decoding error names, such as ``messages`` of "… - at `$.messages[0].role`"."""
-    _, found, path = reason.rpartition("at `$.")
-    return path.rstrip("`").split(".")[0].split("[")[0] or None if found else None
+def _name_field(reason: str) -> str | None:
+    """Return the field that a decoding error names: ``messages`` of "… - at `$.messages[0].role`"."""
+    _, mark, path = reason.rpartition("at `$.")
+    return path.rstrip("`").split(".")[0].split("[")[0] or None if mark else None
 
 
 def _model_row(name: str) -> dict[str, Any]:

@@ -45,56 +45,63 @@ def spoil_reply(reply: Reply, draws: Draws) -> str:
     if isinstance(reply, str):
         ways = _OF_A_LEVEL if reply in LEVELS else _OF_A_TEXT
         ways = _OF_A_VERDICT if "[[" in reply else ways
-    elif reply and all(_level_in(value) in LEVELS for value in reply.values()):
+    elif reply and all(_read_level(value) in LEVELS for value in reply.values()):
         ways = _OF_AN_OBJECT + _OF_LEVELS
     else:
         ways = _OF_AN_OBJECT
     return draws.pick("way to go wrong", ways)(reply)
 
 
-def _fenced(reply: dict[str, Any]) -> str:
-    """Repairable: a fence, a comma too many, and talk around it."""
+def _spoil_with_fence(reply: dict[str, Any]) -> str:
+    """Spoil repairably: a fence, a comma too many, and talk around it."""
     return f"Here is the JSON:\n```json\n{encode_reply(reply)[:-1]},}}\n```\nLet me know if it should change."
 
 
-def _cut(reply: Reply) -> str:
+def _spoil_by_cutting(reply: Reply) -> str:
     text = encode_reply(reply)
     return text[: len(text) * 2 // 3]
 
 
-def _level_in(value: Any) -> Any:
+def _read_level(value: Any) -> Any:
     return value.get("score") if isinstance(value, dict) else value
 
 
-def _relevelled(value: Any, level: str) -> Any:
+def _replace_level(value: Any, level: str) -> Any:
     return {**value, "score": level} if isinstance(value, dict) else level
 
 
-def _lowered(reply: dict[str, Any]) -> str:
-    return encode_reply({name: _relevelled(each, _level_in(each).lower()) for name, each in reply.items()})
+def _spoil_in_lower_case(reply: dict[str, Any]) -> str:
+    return encode_reply(
+        {name: _replace_level(value, _read_level(value).lower()) for name, value in reply.items()}
+    )
 
 
-def _numbered(reply: dict[str, Any]) -> str:
-    """A grade out of ten in the place of the first level."""
+def _spoil_with_grade(reply: dict[str, Any]) -> str:
+    """Write a grade out of ten in place of the first level."""
     first = next(iter(reply))
-    return encode_reply({**reply, first: _relevelled(reply[first], "8/10")})
+    return encode_reply({**reply, first: _replace_level(reply[first], "8/10")})
 
 
-def _refused(_: Reply) -> str:
+def _spoil_by_refusing(_: Reply) -> str:
     return REFUSAL
 
 
-def _talked(_: Reply) -> str:
+def _spoil_by_evading(_: Reply) -> str:
     return "There are good points and weak ones here, and much depends on what one looks for."
 
 
-_OF_AN_OBJECT: tuple[Spoil, ...] = (_fenced, _cut, _refused, _talked)
+_OF_AN_OBJECT: tuple[Spoil, ...] = (
+    _spoil_with_fence,
+    _spoil_by_cutting,
+    _spoil_by_refusing,
+    _spoil_by_evading,
+)
 _OF_LEVELS: tuple[Spoil, ...] = (
-    _lowered,
-    _numbered,
+    _spoil_in_lower_case,
+    _spoil_with_grade,
     lambda reply: encode_reply(dict(list(reply.items())[:-1])),  # the last factor is missing
 )
-_OF_A_LEVEL: tuple[Spoil, ...] = (str.lower, lambda _: "8/10", _refused, _talked)
+_OF_A_LEVEL: tuple[Spoil, ...] = (str.lower, lambda _: "8/10", _spoil_by_refusing, _spoil_by_evading)
 _OF_A_GRADE: tuple[Spoil, ...] = (
     # A text where a number or a truth value belongs; a number off the scale, which is also no truth value.
     lambda reply: encode_reply({name: f"{value}" for name, value in reply.items()}),
@@ -103,13 +110,13 @@ _OF_A_GRADE: tuple[Spoil, ...] = (
     ),
 )
 _OF_A_VERDICT: tuple[Spoil, ...] = (
-    _refused,
-    _talked,
+    _spoil_by_refusing,
+    _spoil_by_evading,
     lambda reply: f"It could be [[A>B]], or else [[B>A]]. {reply.partition('[[')[0]}",
     lambda reply: f"{reply.partition('[[')[0]}that both have their merits.",
 )
-_OF_A_CHOICE: tuple[Spoil, ...] = (_refused, _talked, lambda _: "Both")
-_OF_A_TEXT: tuple[Spoil, ...] = (_refused, _cut)
+_OF_A_CHOICE: tuple[Spoil, ...] = (_spoil_by_refusing, _spoil_by_evading, lambda _: "Both")
+_OF_A_TEXT: tuple[Spoil, ...] = (_spoil_by_refusing, _spoil_by_cutting)
 
 
 # The rule of thumb for English; only usage and cuts depend on it.
@@ -136,7 +143,7 @@ class SimulatedModel(Model):
     interface = "simulated"
 
     def __init__(self, spec: ModelSpec) -> None:
-        """Raises UsageError for options that no simulated model has."""
+        """Read the model's traits; raises UsageError for unknown options."""
         self.name = spec.name
         self.model = spec.model
         self._takes_schemas = spec.structured_output
@@ -177,8 +184,8 @@ class SimulatedModel(Model):
         ask = SimulatedAsk(self.model, traits, text, schema, draws, request.labels)
         reply = choose_player(ask)(ask)
         spoiled = draws.uniform("malformed") < self.traits.malformed_rate
-        whole = _stopped(spoil_reply(reply, draws) if spoiled else encode_reply(reply), request.sampling)
-        limit = _limit(request.sampling)
+        whole = _cut_at_stop(spoil_reply(reply, draws) if spoiled else encode_reply(reply), request.sampling)
+        limit = _find_token_limit(request.sampling)
         kept = whole if limit is None else whole[: limit * CHARACTERS_PER_TOKEN]
         cut = len(kept) < len(whole)
         chances = reply.chances if isinstance(reply, OfferedChoice) and not spoiled else None
@@ -189,7 +196,7 @@ class SimulatedModel(Model):
             usage=usage,
             finish_reason="length" if cut else "stop",
             latency_s=self.traits.latency_s + (usage.output_tokens / pace if pace else 0.0),
-            logprobs=_reported(kept, request.top_logprobs, chances, draws),
+            logprobs=_make_logprobs(kept, request.top_logprobs, chances, draws),
             truncated=cut,
         )
 
@@ -199,8 +206,8 @@ def count_tokens(characters: int) -> int:
     return max(1, -(-characters // CHARACTERS_PER_TOKEN))
 
 
-def _stopped(text: str, sampling: SamplingParameters) -> str:
-    """The text up to the first stop sequence that occurs in it."""
+def _cut_at_stop(text: str, sampling: SamplingParameters) -> str:
+    """Cut a text at the first stop sequence that occurs in it."""
     others = sampling.rest.get("stop_sequences", ())
     for stop in (*(sampling.stop or ()), *((others,) if isinstance(others, str) else others)):
         if stop:
@@ -208,16 +215,16 @@ def _stopped(text: str, sampling: SamplingParameters) -> str:
     return text
 
 
-def _limit(sampling: SamplingParameters) -> int | None:
-    """The answer's limit in tokens, under either of the names that providers use."""
+def _find_token_limit(sampling: SamplingParameters) -> int | None:
+    """Return the limit on the answer's tokens, under either of the providers' names."""
     limit = sampling.rest.get("max_completion_tokens", sampling.max_tokens)
     return max(1, limit) if isinstance(limit, int) else None
 
 
-def _reported(
+def _make_logprobs(
     text: str, top: int | None, chances: dict[str, float] | None, draws: Draws
 ) -> tuple[TokenLogprob, ...]:
-    """The log-probabilities asked for: none without ``top``, those of a choice where it is one."""
+    """Make the requested log-probabilities: none without ``top``, those of ``chances`` for a choice."""
     if top is None:
         return ()
     if chances is None:

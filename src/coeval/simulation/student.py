@@ -37,7 +37,7 @@ _NUMBERS = (
 )  # fmt: skip
 _N = rf"(?P<n>\d{{1,6}}|\b(?:{'|'.join(_NUMBERS)})\b)"
 
-_Found: TypeAlias = re.Match[str]
+_DemandMatch: TypeAlias = re.Match[str]
 
 
 class _AnswerDraft:
@@ -59,10 +59,10 @@ class _AnswerDraft:
 
     def write(self) -> str:
         """Write the answer; its mark is in the first sentence, whatever the form."""
-        said = draw_sentences(self.draws, "answer", self.length) + [
+        written = draw_sentences(self.draws, "answer", self.length) + [
             f"It {clause}." for clause in self.clauses
         ]
-        text = self.title + " ".join([self.mark, *said])
+        text = self.title + " ".join([self.mark, *written])
         if self.bullets:
             text += "".join(f"\n* {point}" for point in draw_sentences(self.draws, "bullets", self.bullets))
         text += self.postscript
@@ -71,7 +71,7 @@ class _AnswerDraft:
         return text
 
 
-_Change: TypeAlias = Callable[[_AnswerDraft, _Found], None]
+_Change: TypeAlias = Callable[[_AnswerDraft, _DemandMatch], None]
 
 
 class _Demand(NamedTuple):
@@ -88,20 +88,20 @@ class _Demand(NamedTuple):
     miss: _Change | None = None
 
 
-def _ends_with(step: Callable[[str], str]) -> _Change:
+def _make_final_step(step: Callable[[str], str]) -> _Change:
     return lambda draft, _: draft.last.append(step)
 
 
-def _number(found: _Found) -> int:
-    text = found["n"].lower()
+def _read_number(match: _DemandMatch) -> int:
+    text = match["n"].lower()
     return min(_LARGEST, int(text) if text.isdecimal() else _NUMBERS.index(text))
 
 
-def _words(*, met: bool) -> _Change:
+def _make_word_change(*, met: bool) -> _Change:
     """Write so many sentences that a demand on the number of words is met, or missed."""
 
-    def change(draft: _AnswerDraft, found: _Found) -> None:
-        words, is_limit = _number(found), bool(found["limit"] or found["or_fewer"])
+    def change(draft: _AnswerDraft, match: _DemandMatch) -> None:
+        words, is_limit = _read_number(match), bool(match["limit"] or match["or_fewer"])
         if is_limit != met:
             draft.length = words // _WORDS_PER_SENTENCE + 4
         else:
@@ -110,28 +110,28 @@ def _words(*, met: bool) -> _Change:
     return change
 
 
-def _bullets(draft: _AnswerDraft, found: _Found) -> None:
-    draft.bullets = _number(found)
+def _set_bullets(draft: _AnswerDraft, match: _DemandMatch) -> None:
+    draft.bullets = _read_number(match)
 
 
-def _highlights(draft: _AnswerDraft, found: _Found) -> None:
-    draft.clauses += [f"stresses *point {place}*" for place in range(_number(found))]
+def _add_highlights(draft: _AnswerDraft, match: _DemandMatch) -> None:
+    draft.clauses += [f"stresses *point {number}*" for number in range(_read_number(match))]
 
 
-def _placeholders(draft: _AnswerDraft, found: _Found) -> None:
-    draft.clauses += [f"leaves [detail {place}] open" for place in range(_number(found))]
+def _add_placeholders(draft: _AnswerDraft, match: _DemandMatch) -> None:
+    draft.clauses += [f"leaves [detail {number}] open" for number in range(_read_number(match))]
 
 
-def _comma(draft: _AnswerDraft, _: _Found) -> None:
+def _add_comma(draft: _AnswerDraft, _: _DemandMatch) -> None:
     draft.clauses.append("is plain, of course")
 
 
-def _title(draft: _AnswerDraft, _: _Found) -> None:
+def _add_title(draft: _AnswerDraft, _: _DemandMatch) -> None:
     draft.title = "<<A plain title>>\n"
 
 
-def _postscript(draft: _AnswerDraft, found: _Found) -> None:
-    draft.postscript = f"\n{found['mark'].upper()} This comes last."
+def _add_postscript(draft: _AnswerDraft, match: _DemandMatch) -> None:
+    draft.postscript = f"\n{match['mark'].upper()} This comes last."
 
 
 _DEMANDS: tuple[_Demand, ...] = (
@@ -141,52 +141,54 @@ _DEMANDS: tuple[_Demand, ...] = (
         r"(?P<limit>(?<!no )(?<!not )\b(?:(?:less|fewer|no more|not more) than|at most|under|below|within"
         r"|up to|exceed\w*|limit\w*|max\w*)\s+(?:\w+\s+){0,3}?)?"
         rf"{_N}[- ]?words?\b(?P<or_fewer> or (?:less|fewer))?",
-        _words(met=True),
-        _words(met=False),
+        _make_word_change(met=True),
+        _make_word_change(met=False),
     ),
-    _Demand("bullets", "bullet", rf"{_N} (?:\w+ )?bullet", _bullets),
-    _Demand("highlights", "highlight|italic", rf"(?:highlight|italic)\w*[^.\n]{{0,40}}?{_N} ", _highlights),
-    _Demand("placeholders", "placeholder", rf"{_N} (?:\w+ )?placeholder", _placeholders),
-    _Demand("title", "<<|double angular", r"<<|double angular brackets", _title),
-    _Demand("postscript", "p.s|p.p.s", r"(?P<mark>P\.P\.S|P\.S\.)", _postscript),
+    _Demand("bullets", "bullet", rf"{_N} (?:\w+ )?bullet", _set_bullets),
+    _Demand(
+        "highlights", "highlight|italic", rf"(?:highlight|italic)\w*[^.\n]{{0,40}}?{_N} ", _add_highlights
+    ),
+    _Demand("placeholders", "placeholder", rf"{_N} (?:\w+ )?placeholder", _add_placeholders),
+    _Demand("title", "<<|double angular", r"<<|double angular brackets", _add_title),
+    _Demand("postscript", "p.s|p.p.s", r"(?P<mark>P\.P\.S|P\.S\.)", _add_postscript),
     _Demand(
         "no commas",
         "comma",
         r"\b(?:no|not|without|avoid\w*|refrain\w*|any|zero|never)\b[^.\n]{0,60}?\bcommas?\b",
-        _ends_with(lambda text: text.replace(",", "")),
-        _comma,
+        _make_final_step(lambda text: text.replace(",", "")),
+        _add_comma,
     ),
     _Demand(
         "lower case",
         "lowercase|lower case|lower-case|no capital|capital letters",
         r"\b(?:all|only|entire\w*|in|using)\b[^.\n]{0,40}?\blower[- ]?case\b(?! letters? (?:are )?allowed)"
         r"|(?<!all )\b(?:no|without|any) (?:using )?capital letters?",
-        _ends_with(str.lower),
+        _make_final_step(str.lower),
     ),
     _Demand(
         "upper case",
         "capital|uppercase|all caps",
         r"\b(?:all[- ]caps|all (?:in )?(?:english )?capital(?:s|ized| letters?)|capital letters only"
         r"|only (?:in )?capital|uppercase)\b(?![^.\n]{0,80}\btimes?\b)|no lowercase",
-        _ends_with(str.upper),
+        _make_final_step(str.upper),
     ),
-    _Demand("quotes", "quot", r"\bdouble[- ]quot\w*\b(?! and single)", _ends_with('"{}"'.format)),
+    _Demand("quotes", "quot", r"\bdouble[- ]quot\w*\b(?! and single)", _make_final_step('"{}"'.format)),
 )
 """Applied in this order; of two that conflict the later wins."""
 
 
-def _heed(draft: _AnswerDraft, prompt: str, quality: float) -> None:
+def _apply_demands(draft: _AnswerDraft, prompt: str, quality: float) -> None:
     """Apply each demand of the prompt to the draft."""
     lowered = prompt.lower()
-    for one in _DEMANDS:
-        cued = any(cue in lowered for cue in one.cues.split("|"))
-        found = re.search(one.pattern, prompt, re.IGNORECASE) if cued else None
-        if found is None:
+    for demand in _DEMANDS:
+        cued = any(cue in lowered for cue in demand.cues.split("|"))
+        match = re.search(demand.pattern, prompt, re.IGNORECASE) if cued else None
+        if match is None:
             continue
-        if draft.draws.uniform(f"meets {one.name}") < quality:
-            one.meet(draft, found)
-        elif one.miss is not None:
-            one.miss(draft, found)
+        if draft.draws.uniform(f"meets {demand.name}") < quality:
+            demand.meet(draft, match)
+        elif demand.miss is not None:
+            demand.miss(draft, match)
 
 
 # --- Student
@@ -205,7 +207,7 @@ def write_plain_answer(ask: SimulatedAsk) -> Reply:
     count = round(ask.traits.verbosity * (2 + 4 * ask.draws.uniform("length")))
     draft = _AnswerDraft(ask.draws, mark, count)
     if item is None:  # one of ours states all that is wanted; what else reads like a demand is its subject
-        _heed(draft, ask.text, quality)
+        _apply_demands(draft, ask.text, quality)
     return draft.write()
 
 

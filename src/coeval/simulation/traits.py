@@ -69,13 +69,13 @@ an experiment can be tried unchanged."""
 
 
 def name_family(model: str) -> str:
-    """A model's family by its name: what stands before the first ``-``, ``:`` or digit.
+    """Return a model's family: its name up to the first ``-``, ``:`` or digit.
 
     >>> name_family("sim-large"), name_family("llama3:8b")
     ('sim', 'llama')
     """
-    found = re.match(r"[^-:\d]+", model)
-    return found.group() if found else model
+    head = re.match(r"[^-:\d]+", model)
+    return head.group() if head else model
 
 
 def parse_traits(spec: ModelSpec) -> Traits:
@@ -87,18 +87,18 @@ def parse_traits(spec: ModelSpec) -> Traits:
     if not isinstance(family, str) or not family:
         raise UsageError(f"simulated model {spec.name}: family must be a name; it is {family!r}")
     numbers = {
-        option: _number(spec.name, option, value)
+        option: _check_number(spec.name, option, value)
         for option, value in spec.options.items()
         if option != "family"
     }
     return Traits(family=family, **numbers)
 
 
-def _number(model: str, option: str, value: Any) -> float:
+def _check_number(model: str, option: str, value: Any) -> float:
     if option not in RANGES:
-        known = [*RANGES, "family"]
-        close = get_close_matches(option, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(known)}"
+        options = [*RANGES, "family"]
+        close = get_close_matches(option, options, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"the options are {', '.join(options)}"
         raise UsageError(f"simulated model {model}: no option is called {option!r}; {hint}")
     low, high = RANGES[option]
     # A boolean is an int to Python, but `skill: true` is a slip.
@@ -132,14 +132,14 @@ def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -
             raise UsageError(f"{text!r}: {pair!r} is no option=value; write NAME:skill=0.8,noise=0.1")
         if option in options:
             raise UsageError(f"{text!r}: {option} is given twice; keep one of them")
-        options[option] = value if option == "family" else _parsed(value)
+        options[option] = value if option == "family" else _parse_number(value)
     spec = ModelSpec(name=name, interface="simulated", model=name, options={**(defaults or {}), **options})
     parse_traits(spec)
     return spec
 
 
-def _parsed(value: str) -> float | str:
-    """The number that ``value`` writes, or ``value`` itself, for `parse_traits` to refuse."""
+def _parse_number(value: str) -> float | str:
+    """Parse a number, or return the text itself, for `parse_traits` to refuse."""
     try:
         return float(value)
     except ValueError:

@@ -63,14 +63,14 @@ class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What the label is about, and whose it is; all people share the mark on an item."""
+        """Return the label's person ("" for marks, which all share), task, answer or item, and factor."""
         if not self.response_id:
             return "", self.task_id, self.datapoint_id, ""
         return self.judge_model_id, self.task_id, self.response_id, self.factor
 
     @property
     def is_given(self) -> bool:
-        """Whether it is a person's level of an answer."""
+        """Check whether this is a person's level of an answer, not a mark or a mere draw."""
         return bool(self.response_id) and self.level is not None and self.judge_model_id.startswith(HUMAN)
 
     @property
@@ -97,16 +97,16 @@ def read_labels(folder: Path) -> dict[tuple[str, str, str, str], HumanLabel]:
 
     Raises StoreError: the file cannot be read, or is a link that leads out of the folder.
     """
-    return {label.key: label for label in _lines(folder) if label is not None}
+    return {label.key: label for label in _decode_lines(folder) if label is not None}
 
 
 def count_damaged_labels(folder: Path) -> int:
     """Count the lines of ``labels.jsonl`` that are no labels; raises as `read_labels`."""
-    return sum(label is None for label in _lines(folder))
+    return sum(label is None for label in _decode_lines(folder))
 
 
-def _lines(folder: Path) -> Iterator[HumanLabel | None]:
-    """The label of each line; None of a damaged one."""
+def _decode_lines(folder: Path) -> Iterator[HumanLabel | None]:
+    """Yield the label of each line, None for a damaged one."""
     read = make_decoder(HumanLabel)
     path = folder / LABELS_FILE
     if not path.exists():

@@ -33,11 +33,8 @@ _AFTER_NAME = 19
 
 
 def process_start_time(pid: int) -> str | None:
-    """Return when a process of this machine started, in the system's own units; None if there is no such
-    process.
-
-    Zombies count as ended. Empty where the system does not report the time.
-    """
+    """Return when a process of this machine started, in the system's own units, "" if the system does not
+    say; None if it has exited (zombie included)."""
     if Path("/proc/self/stat").exists():
         try:
             stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
@@ -102,12 +99,11 @@ def write_lines(path: Path, lines: Iterable[object]) -> None:
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[BufferedWriter]:
-    """Context: a temporary file beside ``path`` that replaces it on exit; after an error or Ctrl-C ``path``
-    is unchanged.
+    """Open a temporary file that replaces ``path`` on exit; after an error or Ctrl-C ``path`` is unchanged.
 
-    Raises StoreError: it cannot be written; so is any OSError that is raised while this is entered.
+    Raises StoreError: it cannot be written, or an OSError was raised while entered.
     """
-    temporary, made = _temporary(path), not path.parent.exists()
+    temporary, made = _choose_temporary_path(path), not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -125,8 +121,8 @@ def replace_file(path: Path) -> Iterator[BufferedWriter]:
                 path.parent.rmdir()  # unless the file is there now
 
 
-def _temporary(path: Path) -> Path:
-    """Where this process writes what is to replace ``path``. What a killed one left there goes."""
+def _choose_temporary_path(path: Path) -> Path:
+    """Return this process's temporary path for ``path``; remove those that killed processes left."""
     with suppress(OSError):  # whoever may not remove it may not write there, which is told then
         for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
             pid = left.name.split(".")[-2]
@@ -164,7 +160,7 @@ def read_json(path: Path, kind: Any = Any, *, missing: Any = None) -> Any:
 
 
 def read_json_if_whole(path: Path, kind: type[T]) -> T | None:
-    """As `read_json`; None where there is no such file, or it cannot be read."""
+    """Read a JSON file as `read_json`; None if it is missing or cannot be read."""
     with suppress(OSError, StoreError):
         return read_json(path, kind)
     return None
@@ -183,7 +179,7 @@ def read_torn_tail(path: Path) -> bytes:
     try:
         with open_file(path) as file:
             size = file.seek(0, os.SEEK_END)
-            file.seek(_start_of_last_line(file.fileno(), size))
+            file.seek(_find_last_line_start(file.fileno(), size))
             tail = file.read()
     except FileNotFoundError:
         return b""
@@ -216,14 +212,14 @@ def cut_torn_tail(path: Path) -> None:
         raise store_error("repair", path, error) from error
 
 
-def _start_of_last_line(descriptor: int, size: int) -> int:
-    """Offset just past the last newline, reading backwards in chunks."""
+def _find_last_line_start(descriptor: int, size: int) -> int:
+    """Return the offset just past the last newline, reading backwards in chunks."""
     end = size
     while end > 0:
         begin = max(0, end - _CHUNK)
-        found = os.pread(descriptor, end - begin, begin).rfind(b"\n")
-        if found >= 0:
-            return begin + found + 1
+        newline_at = os.pread(descriptor, end - begin, begin).rfind(b"\n")
+        if newline_at >= 0:
+            return begin + newline_at + 1
         end = begin
     return 0
 
@@ -288,11 +284,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
     """
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            open_file(path, buffering=_CHUNK) as source,
-            aside.open("xb") as out,
-            replace_file(path) as kept,
-        ):
+        with open_file(path, buffering=_CHUNK) as source, aside.open("xb") as out, replace_file(path) as kept:
             offset = 0
             for text in source:
                 (out if offset in offsets or is_torn(text) else kept).write(text)
@@ -327,8 +319,7 @@ class Appender:
             raise store_error("open", path, error) from error
 
     def append(self, record: msgspec.Struct) -> int:
-        """Append one record as a line; return how many are not synced. On failure cut the file back and raise
-        StoreError."""
+        """Append a record as a line, or cut the file back and raise StoreError; return the unsynced lines."""
         if self._torn is not None:
             raise self._torn
         line = _ENCODER.encode(record) + b"\n"
@@ -358,7 +349,7 @@ class Appender:
         return self._appended - self._synced
 
     def sync(self) -> None:
-        """Sync the file to disk; callable from another thread."""
+        """Write the file through to disk; callable from another thread."""
         appended = self._appended
         if appended == self._synced:
             return
@@ -464,6 +455,7 @@ class Journal:
         return file
 
     async def _sync_in_groups(self) -> None:
+        """Sync files with many unsynced lines at once, all others every second, in a thread."""
         while not self._closing:
             try:
                 await asyncio.wait_for(self._due.wait(), SYNC_INTERVAL_S)

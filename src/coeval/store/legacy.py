@@ -63,8 +63,8 @@ def read_declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
 
     Raises StoreError: the file cannot be read, or holds something else.
     """
-    found = read_json(find_target_attrs_file(run, task), dict[str, list[Any]], missing={})
-    return {name: [_text(value) for value in values] for name, values in found.items()}
+    values_by_name = read_json(find_target_attrs_file(run, task), dict[str, list[Any]], missing={})
+    return {name: [_value_as_text(value) for value in values] for name, values in values_by_name.items()}
 
 
 def is_legacy(folder: Path) -> bool:
@@ -79,13 +79,13 @@ def is_legacy(folder: Path) -> bool:
     if any(path.name.endswith(tuple(_RENAMED)) for path in run.folder("attribute_mapping").glob("*.json")):
         return True
     for path in run.files("response_collection"):
-        first = _first_record(path)
+        first = _read_first_record(path)
         if first and path.name == (
             f"{first.get('task_id')}.{first.get('teacher_model_id')}.{first.get('student_model_id')}.responses.jsonl"
         ):
             return True
     for path in run.files("evaluation"):
-        first = _first_record(path)
+        first = _read_first_record(path)
         if first and "student_model_id" not in first:
             return True
     return False
@@ -98,13 +98,13 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
     ``dropped`` gets a sentence on each line that is no record. Reads current layouts too.
     """
     run = RunDir(folder)
-    students = _students(run) if phase == "evaluation" else {}
+    students = _read_students_by_response(run) if phase == "evaluation" else {}
 
     def records() -> Iterator[Record]:
         for path in run.files(phase):
             for offset, text in read_whole_lines(path):
                 try:
-                    yield _current(phase, students, text)
+                    yield _convert_record(phase, students, text)
                 except Undecodable as error:
                     dropped.append(f"byte {offset} of {path}: {error}")
 
@@ -130,15 +130,15 @@ def convert_run(source: Path, target: Path, phases: Sequence[str]) -> Conversion
     return ConversionResult(counts, tuple(dropped))
 
 
-def _first_record(path: Path) -> dict[str, Any] | None:
+def _read_first_record(path: Path) -> dict[str, Any] | None:
     for _, text in read_whole_lines(path):
         with suppress(Undecodable):
             return decode(text, dict[str, Any])
     return None
 
 
-def _students(run: RunDir) -> dict[str, str]:
-    """Response id → who gave it."""
+def _read_students_by_response(run: RunDir) -> dict[str, str]:
+    """Read which student gave each response, by response id."""
     read = make_decoder(_Answered)
     students: dict[str, str] = {}
     for path in run.files("response_collection"):
@@ -149,11 +149,10 @@ def _students(run: RunDir) -> dict[str, str]:
     return students
 
 
-def _current(phase: str, students: dict[str, str], text: bytes) -> Record:
-    """A record of an older layout in today's form.
+def _convert_record(phase: str, students: dict[str, str], text: bytes) -> Record:
+    """Convert a line of an older layout to a current record.
 
-    Raises Undecodable: it is no JSON; Misshapen: it lacks what a record needs, or holds something else than a
-    record does.
+    Raises Undecodable: it is no JSON; Misshapen: it lacks or misstates a record's fields.
     """
     fields = decode(text, dict[str, Any])
     if fields.get("status") != "failed":
@@ -162,7 +161,7 @@ def _current(phase: str, students: dict[str, str], text: bytes) -> Record:
         fields["error"] = {"kind": "unknown", "message": error}
     for key in ("sampled_target_attributes", "sampled_nuanced_attributes"):
         if isinstance(sampled := fields.get(key), dict):
-            fields[key] = {name: _text(value) for name, value in sampled.items()}
+            fields[key] = {name: _value_as_text(value) for name, value in sampled.items()}
     if phase == "evaluation":
         if "student_model_id" not in fields and (student := students.get(fields.get("response_id", ""))):
             fields["student_model_id"] = student
@@ -174,23 +173,23 @@ def _current(phase: str, students: dict[str, str], text: bytes) -> Record:
     return record
 
 
-def _with_texts(document: Any) -> Any:
-    """A document of phases 1–2; of attributes, whose values are lists, the values as texts."""
+def _convert_document(document: Any) -> Any:
+    """Convert a document of phases 1–2: lists, which are attributes' values, become texts."""
     if not isinstance(document, dict):
         return document
     return {
-        name: [_text(value) for value in values] if isinstance(values, list) else values
+        name: [_value_as_text(value) for value in values] if isinstance(values, list) else values
         for name, values in document.items()
     }
 
 
-def _text(value: Any) -> str:
-    """An attribute's value as text: older runs kept the numbers and booleans of their YAML."""
+def _value_as_text(value: Any) -> str:
+    """Convert an attribute's value to text: older runs kept the numbers and booleans of their YAML."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _keep_valid_scores(fields: dict[str, Any]) -> None:
-    """A score that is none of the three levels is a missing one."""
+    """Move scores that are none of the three levels to ``missing``."""
     scores = fields.get("scores")
     if not isinstance(scores, dict):
         return
@@ -200,7 +199,7 @@ def _keep_valid_scores(fields: dict[str, Any]) -> None:
 
 
 def _convert_documents(source: RunDir, target: RunDir, phase: str) -> int:
-    """Phases 1–2: JSON files, by their current names. Where both names exist, the current one counts."""
+    """Convert the JSON files of phases 1–2 to their current names; a file with the current name wins."""
     paths = sorted(source.folder(phase).glob("*.json"), key=lambda path: path.name.endswith(tuple(_RENAMED)))
     done: set[str] = set()
     for path in paths:
@@ -209,18 +208,19 @@ def _convert_documents(source: RunDir, target: RunDir, phase: str) -> int:
             if name.endswith(older):
                 name = name.removesuffix(older) + current
         if name not in done:
-            write_json_atomic(target.folder(phase) / name, _with_texts(read_json(path)))
+            write_json_atomic(target.folder(phase) / name, _convert_document(read_json(path)))
             done.add(name)
     return len(done)
 
 
 def _convert_records(source: RunDir, target: RunDir, phase: str, dropped: list[str]) -> int:
+    """Convert the records of a phase 3–5 into the current files; return their number."""
     records = read_legacy(source.path, phase, dropped)
     files: defaultdict[Path, list[Record]] = defaultdict(list)
     for record in records:
         file_of, fields = _FILES[type(record)]
         files[file_of(target, *(getattr(record, field) for field in fields))].append(record)
-    texts = {path: msgspec.json.Encoder().encode_lines(of) for path, of in files.items()}
+    texts = {path: msgspec.json.Encoder().encode_lines(file_records) for path, file_records in files.items()}
     for path, text in texts.items():
         if path.exists() and path.read_bytes() != text:
             raise UsageError(

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
@@ -34,16 +33,16 @@ def list_task_folders(output: Path) -> list[Path]:
     Raises StoreError: a folder cannot be looked into.
     """
     try:
-        found = [folder for folder in (*output.glob("*/"), *output.glob("run_*/*/")) if _is_task(folder)]
+        folders = [folder for folder in (*output.glob("*/"), *output.glob("run_*/*/")) if _is_task(folder)]
     except OSError as error:
         raise store_error("read", output, error) from error
-    return sorted(found, key=lambda folder: (sample_of(folder), folder.name))
+    return sorted(folders, key=lambda folder: (sample_of(folder), folder.name))
 
 
 def sample_of(task_folder: Path) -> int:
     """Return the sample number of a task's folder, from 0."""
-    found = _SAMPLE.fullmatch(task_folder.parent.name)
-    return int(found[1]) if found else 0
+    match = _SAMPLE.fullmatch(task_folder.parent.name)
+    return int(match[1]) if match else 0
 
 
 def list_output_tasks(path: Path) -> list[Path]:
@@ -67,11 +66,7 @@ def _steps(path: Path) -> list[Path]:
 
 
 def _is_task(folder: Path) -> bool:
-    return (folder / SUMMARY).is_file() or any(_answers(folder))
-
-
-def _answers(folder: Path) -> Iterator[Path]:
-    return folder.glob("responses*.jsonl")
+    return (folder / SUMMARY).is_file() or any(folder.glob("responses*.jsonl"))
 
 
 # --- Cache folder and safe file names
@@ -89,7 +84,7 @@ def safe_file_name(text: str) -> str:
     """Make a file name unique to a text, also on case-insensitive disks: all but ``a-z 0-9 _ . -`` is
     percent-quoted, and a long name ends in a hash."""
     quoted = _QUOTED.sub(
-        lambda found: b"%%%02x" % ord(found[0]), text.encode("utf-8", "surrogatepass")
+        lambda match: b"%%%02x" % ord(match[0]), text.encode("utf-8", "surrogatepass")
     ).decode()
     if len(quoted) > _LONGEST_NAME:
         return f"{quoted[:_HEAD]}%~{sha256(quoted.encode()).hexdigest()}"  # nothing that is quoted has %~
@@ -103,7 +98,7 @@ _MOST_NAMED = 8
 
 
 def require_results(path: Path, *, whole: bool = True) -> Path:
-    """The folder of a run, or one that ``eval-framework`` filled; as `require_run`."""
+    """Return the folder of a run, as `require_run`, or of ``eval-framework``'s results."""
     if not RunDir(path).is_run() and list_output_tasks(path):
         return path
     return require_run(path, whole=whole).path
@@ -122,10 +117,11 @@ def require_run(path: Path, *, whole: bool = True) -> RunDir:
     if folder.is_run():
         folder.refuse_unreadable() if whole else folder.refuse_foreign()
         return folder
-    raise UsageError(escape_line(f"{_what_there_is(path)}{_way_out(path)}"))
+    raise UsageError(escape_line(f"{_describe_non_run(path)}{_suggest_runs(path)}"))
 
 
-def _what_there_is(path: Path) -> str:
+def _describe_non_run(path: Path) -> str:
+    """Describe what a path that is no run holds, and which command reads it."""
     if not path.exists():
         return f"there is no folder {path}"
     if not path.is_dir():
@@ -143,19 +139,19 @@ def _what_there_is(path: Path) -> str:
     return nothing
 
 
-def _way_out(path: Path) -> str:
-    """Where runs are: below the folder itself, below ``runs/`` where an id was given, or beside it."""
-    bare = [Path("runs")] if path.parent == Path() else []
-    for place in (path, *bare, path.parent):
-        if found := _runs_below(place):
-            needed = [run for run in found if run.name == path.name] or found
-            shown = ", ".join(map(str, needed[:_MOST_NAMED])) + (", …" if len(needed) > _MOST_NAMED else "")
-            return f"; there {'is' if len(needed) == 1 else 'are'}: {shown}"
+def _suggest_runs(path: Path) -> str:
+    """List runs below the folder itself, below ``runs/`` if an id was given, or beside the folder."""
+    runs_folder = [Path("runs")] if path.parent == Path() else []
+    for folder in (path, *runs_folder, path.parent):
+        if runs := _list_runs_below(folder):
+            needed = [run for run in runs if run.name == path.name] or runs
+            names = ", ".join(map(str, needed[:_MOST_NAMED])) + (", …" if len(needed) > _MOST_NAMED else "")
+            return f"; there {'is' if len(needed) == 1 else 'are'}: {names}"
     return ""
 
 
-def _runs_below(place: Path) -> list[Path]:
+def _list_runs_below(folder: Path) -> list[Path]:
     try:
-        return sorted(path for path in place.iterdir() if RunDir(path).is_run())
+        return sorted(path for path in folder.iterdir() if RunDir(path).is_run())
     except OSError:  # it is no folder, or none of ours to look into
         return []

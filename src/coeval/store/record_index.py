@@ -60,7 +60,7 @@ class RecordFiles:
     def __init__(self) -> None:
         self.damaged: list[tuple[Path, int]] = []
         self._paths: list[Path] = []
-        self._places: list[Path] = []  # the same, absolute: see `RunDir.at_absolute_path`
+        self._absolute_paths: list[Path] = []  # the same, absolute: see `RunDir.at_absolute_path`
         self._blocks: dict[int, tuple[int, bytes]] = {}
 
     def lines(
@@ -77,28 +77,28 @@ class RecordFiles:
         Raises StoreError: a file cannot be read.
         """
         read = make_lines_decoder(part)
-        groups = self._groups(paths, without, instead)
-        return chain.from_iterable(self._decoded(part, read, *group) for group in groups)
+        groups = self._read_groups(paths, without, instead)
+        return chain.from_iterable(self._decode_group(part, read, *group) for group in groups)
 
-    def _groups(
+    def _read_groups(
         self,
         paths: Iterable[Path],
         without: Mapping[Path, Collection[int]],
         instead: Mapping[Path, list[bytes]],
     ) -> Iterator[tuple[int, list[bytes], Collection[int]]]:
-        """Lines that follow each other, the position of the first, and which offsets to leave out."""
+        """Yield the position of a group's first line, the lines, and the offsets to leave out."""
         for path in paths:
             number = len(self._paths)
             self._paths.append(path)
-            self._places.append(path.absolute())
+            self._absolute_paths.append(path.absolute())
             groups, left_out = read_line_groups(path), without.get(path, ())
             if path in instead:
-                groups, left_out = _groups_of(instead[path]), ()
+                groups, left_out = _group_lines(instead[path]), ()
                 self._blocks[number] = 0, b"".join(instead[path])
             for offset, texts in groups:
                 yield (number << OFFSET_BITS) + offset, texts, left_out
 
-    def _decoded(
+    def _decode_group(
         self,
         part: type[LineT],
         read: Callable[[list[bytes]], list[LineT | Undecodable]],
@@ -106,14 +106,14 @@ class RecordFiles:
         texts: list[bytes],
         left_out: Collection[int],
     ) -> Iterator[tuple[int, LineT]]:
-        """The records of a group; of a million lines nothing is called that is not needed."""
+        """Decode a group of lines; nothing else is called per line, for the sake of millions."""
         records = read(texts)
         positions = accumulate(map(len, texts[:-1]), initial=position)
         if left_out or {*map(type, records)} != {part}:
-            return self._sound(list(zip(positions, records, texts, strict=True)), left_out)
+            return self._keep_sound(list(zip(positions, records, texts, strict=True)), left_out)
         return zip(positions, cast("list[LineT]", records), strict=True)
 
-    def _sound(
+    def _keep_sound(
         self, lines: Iterable[tuple[int, LineT | Undecodable, bytes]], left_out: Collection[int]
     ) -> Iterator[tuple[int, LineT]]:
         for position, record, text in lines:
@@ -135,13 +135,17 @@ class RecordFiles:
         start, block = self._blocks.get(number, (0, b""))
         end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
         if end < 0:
-            start, block = offset, read_line_at(self._places[number], offset, _BLOCK)
+            start, block = offset, read_line_at(self._absolute_paths[number], offset, _BLOCK)
             self._blocks[number] = start, block
             end = block.find(b"\n")
-        return block[offset - start : end + 1] if end >= 0 else read_line_at(self._places[number], offset)
+        return (
+            block[offset - start : end + 1]
+            if end >= 0
+            else read_line_at(self._absolute_paths[number], offset)
+        )
 
     def forget_replacements(self) -> None:
-        """Note that the files hold now what was read ``instead``."""
+        """Forget the lines that were read ``instead``: the files hold them now."""
         self._blocks.clear()
 
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
@@ -154,8 +158,8 @@ class RecordFiles:
             raise StoreError(f"{path}: the record {key} is damaged ({error}); see `coeval repair`") from error
 
 
-def _groups_of(texts: list[bytes]) -> Iterator[Lines]:
-    """Lines as `read_line_groups` gives them: what is decoded of a million at once takes a gigabyte."""
+def _group_lines(texts: list[bytes]) -> Iterator[Lines]:
+    """Group lines as `read_line_groups` does: decoding a million at once takes a gigabyte."""
     offset = 0
     for start in range(0, len(texts), _AT_ONCE):
         group = texts[start : start + _AT_ONCE]
@@ -187,7 +191,7 @@ class RecordPart(msgspec.Struct, frozen=True):
 
     @property
     def value(self) -> object:
-        """The record's value, None where it has none; see `is_good`."""
+        """Return the record's value, None if it has none; see `is_good`."""
         raise NotImplementedError
 
 
@@ -443,7 +447,7 @@ def index_good_records(files: Iterable[Path], phase: str) -> Index[RecordState]:
 # --- Token usage of a folder's records, by model
 
 
-class _Took(msgspec.Struct):
+class _UsageLine(msgspec.Struct):
     """A line of a run's phases 3–5, of answers or of judgments: who was asked, and what that took."""
 
     judge_model_id: str = ""
@@ -466,18 +470,18 @@ def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
 
     Raises StoreError: a file cannot be read.
     """
-    read = make_lines_decoder(_Took)
+    read = make_lines_decoder(_UsageLine)
     sums: dict[str, tuple[int, int, float]] = {}
     for path in files:
         for lines in read_line_groups(path):
-            for took in read([text for text in lines.texts if not text.isspace()]):
-                if isinstance(took, Undecodable) or took.usage is None or took.source:
+            for line in read([text for text in lines.texts if not text.isspace()]):
+                if isinstance(line, Undecodable) or line.usage is None or line.source:
                     continue  # nobody was asked for an answer that has a source
-                if took.usage.stored:
+                if line.usage.stored:
                     continue  # nor, at least for a part, for one from the store
-                into, made, usd = sums.get(took.requested, (0, 0, 0.0))
-                usage = took.usage
-                sums[took.requested] = (
+                into, made, usd = sums.get(line.requested, (0, 0, 0.0))
+                usage = line.usage
+                sums[line.requested] = (
                     into + usage.input_tokens,
                     made + usage.output_tokens,
                     usd + (usage.cost_usd or 0.0),

@@ -63,8 +63,7 @@ class Holder(msgspec.Struct, frozen=True):
 
 
 def find_living_holder(file: Path) -> Holder | None:
-    """Return the process on this machine that holds a lock, if it is still alive and not a later one of the
-    same number."""
+    """Return the process of this machine that holds a lock and is alive, not a later one of its number."""
     who = read_json_if_whole(file, Holder)
     if who is None or who.host != socket.gethostname():
         return None
@@ -79,7 +78,9 @@ def hold_lock(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]
     Raises BlockingIOError: another process holds it, or did when its file was deleted; OSError: the folder
     cannot be written.
     """
-    with _locked_file(file), _locked_folder(folder):
+    with ExitStack() as stack:
+        stack.callback(os.close, _open_locked_file(file))
+        stack.enter_context(_lock_folder(folder))
         if find_living_holder(who) is not None:
             raise BlockingIOError
         write_json_atomic(
@@ -91,18 +92,9 @@ def hold_lock(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]
             who.unlink(missing_ok=True)
 
 
-@contextmanager
-def _locked_file(file: Path) -> Iterator[None]:
-    descriptor = _lock_of_the_folder(file)
-    try:
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _lock_of_the_folder(file: Path) -> int:
-    """The open lock file once it is locked, and still the one in its folder: who held it before may have
-    deleted it meanwhile, and then nobody else would come upon this lock."""
+def _open_locked_file(file: Path) -> int:
+    """Open and lock the lock file, and check that it is still the folder's: a former holder may have deleted
+    it, and then a lock on it would keep nobody out."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
         try:
@@ -117,7 +109,7 @@ def _lock_of_the_folder(file: Path) -> int:
 
 
 @contextmanager
-def _locked_folder(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
@@ -143,7 +135,7 @@ def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
         root = folder.resolve()
         for place in (folder, *(folder / name for name in below)):
             for entry in _entries(place):
-                _refuse(entry, root)
+                _require_inside(entry, root)
     except OSError as error:
         raise store_error("read", folder, error) from error
 
@@ -156,7 +148,7 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         return
 
 
-def _refuse(entry: os.DirEntry[str], root: Path) -> None:
+def _require_inside(entry: os.DirEntry[str], root: Path) -> None:
     if entry.is_symlink():
         target = Path(os.path.realpath(entry.path))  # `resolve` has no word for links in a circle
         if not target.is_relative_to(root):
@@ -180,41 +172,43 @@ def hide_credentials(value: Any) -> Any:
 
     Keys in addresses and known access keys are removed too.
     """
-    return _without(value, Redactor(_values_of(value, {"access_key"}), names=_values_of(value, _NAMES)))
+    return _hide_in_value(
+        value, Redactor(_find_texts_named(value, {"access_key"}), names=_find_texts_named(value, _NAMES))
+    )
 
 
-def _values_of(value: Any, names: Container[str]) -> Iterator[str]:
-    """The texts that stand in entries of these names."""
+def _find_texts_named(value: Any, names: Container[str]) -> Iterator[str]:
+    """Yield the texts of entries with one of ``names``, at any depth."""
     match value:
         case dict():
             for key, item in value.items():
                 if key in names and isinstance(item, str):
                     yield item
                 else:
-                    yield from _values_of(item, names)
+                    yield from _find_texts_named(item, names)
         case list() | tuple():
             for item in value:
-                yield from _values_of(item, names)
+                yield from _find_texts_named(item, names)
 
 
-def _without(value: Any, redactor: Redactor) -> Any:
+def _hide_in_value(value: Any, redactor: Redactor) -> Any:
     match value:
         case dict():
-            return {key: _without_entry(key, item, redactor) for key, item in value.items()}
+            return {key: _hide_in_entry(key, item, redactor) for key, item in value.items()}
         case list() | tuple():
-            return [_without(item, redactor) for item in value]
+            return [_hide_in_value(item, redactor) for item in value]
         case str():
             return hide_url_secrets(redactor.redact_answer(value))
         case _:
             return value
 
 
-def _without_entry(key: Any, item: Any, redactor: Redactor) -> Any:
+def _hide_in_entry(key: Any, item: Any, redactor: Redactor) -> Any:
     if isinstance(key, str) and is_credential_name(key) and item is not None:
         return HIDDEN
     if key == "base_url" and isinstance(item, str):
         return mask_url(redactor.redact_answer(item).replace(REDACTED, HIDDEN))
-    return _without(item, redactor)
+    return _hide_in_value(item, redactor)
 
 
 FOLDERS: dict[str, str] = {
@@ -233,18 +227,18 @@ RECORD_FILES = ("data_generation", "response_collection", "evaluation", PAIRS)
 """The kinds of record files of phases 3–5, each after those that it follows from."""
 
 
-def phase_of_file_kind(kind: str) -> str:
+def phase_of_kind(kind: str) -> str:
     """Return the phase that a kind of record files belongs to."""
     return "evaluation" if kind == PAIRS else kind
 
 
 def utc_now() -> str:
     """Return the time as in records: UTC, ``YYYY-MM-DDTHH:MM:SSZ``."""
-    return _stamp(int(time.time()))
+    return _format_second(int(time.time()))
 
 
 @lru_cache(maxsize=2)  # thousands of records share a second
-def _stamp(second: int) -> str:
+def _format_second(second: int) -> str:
     return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -311,12 +305,12 @@ class RunDir:
         self.path = Path(path)
 
     def at_absolute_path(self) -> RunDir:
-        """Return it by its absolute path: it stays where it is if code of the user's changes the working
-        directory. Messages name the other."""
+        """Return the run by its absolute path, which stays valid if the user's code changes the working
+        directory. Messages name the relative one."""
         return RunDir(self.path.absolute())
 
     def folder(self, phase: str) -> Path:
-        return self.path / FOLDERS[phase_of_file_kind(phase)]
+        return self.path / FOLDERS[phase_of_kind(phase)]
 
     def target_attrs(self, task: str) -> Path:
         return self.folder("attribute_mapping") / f"{task}_target_attrs.json"
@@ -341,10 +335,10 @@ class RunDir:
 
     def files(self, phase: str) -> list[Path]:
         """List the JSONL files of a phase 3–5, or of one of the `RECORD_FILES`, by name."""
-        found = sorted(self.folder(phase).glob("*.jsonl"))
-        if phase_of_file_kind(phase) != "evaluation":
-            return found
-        return [path for path in found if path.name.endswith(_PAIRS_END) == (phase == PAIRS)]
+        paths = sorted(self.folder(phase).glob("*.jsonl"))
+        if phase_of_kind(phase) != "evaluation":
+            return paths
+        return [path for path in paths if path.name.endswith(_PAIRS_END) == (phase == PAIRS)]
 
     def holds(self, phase: str) -> bool:
         """Check whether the phase has any artifact."""
@@ -368,8 +362,8 @@ class RunDir:
 
     def write_config(self, data: Mapping[str, Any]) -> None:
         """Write the configuration as read, without credentials; keep an older, different one."""
-        shown = {**data, "models": hide_credentials(data["models"])} if "models" in data else data
-        text = dump_yaml(shown).encode()
+        safe_data = {**data, "models": hide_credentials(data["models"])} if "models" in data else data
+        text = dump_yaml(safe_data).encode()
         if self.config.exists():
             old = self.config.read_bytes()
             if old == text:
@@ -380,7 +374,7 @@ class RunDir:
         write_bytes_atomic(self.config, text)
 
     def describe_half_replaced(self) -> str:
-        """Return a sentence while a move to ``replaced/`` is unfinished, else nothing."""
+        """Describe an unfinished move to ``replaced/`` in a sentence; "" if there is none."""
         if not self.replacing.exists():
             return ""
         writer = self.writer()
@@ -408,8 +402,8 @@ class RunDir:
         `refuse_foreign`.
         """
         self.refuse_foreign()
-        if said := self.describe_half_replaced():
-            raise UsageError(said)
+        if problem := self.describe_half_replaced():
+            raise UsageError(problem)
 
     def refuse_foreign(self) -> None:
         """Check that the run can be written; call before writing.
@@ -439,7 +433,7 @@ class RunDir:
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         file = self.path / ".lock"
         with ExitStack() as stack:
-            stack.callback(_remove_empty, made)
+            stack.callback(_remove_empty_folders, made)
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
                 self.refuse_foreign()
@@ -470,7 +464,7 @@ def in_file_name(name: str) -> str:
     return name.replace("/", SLASH)
 
 
-def _remove_empty(folders: Sequence[Path]) -> None:
+def _remove_empty_folders(folders: Sequence[Path]) -> None:
     with suppress(OSError):  # one that is not empty stays, and so do those above it
         for folder in folders:
             folder.rmdir()
@@ -515,7 +509,7 @@ def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] 
 
     to = f"replaced/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}"
     write_json_atomic(folder.replacing, _Step(to, within(move), within(copy)))
-    _carry_out(folder)
+    _move_pending(folder)
     return folder.path / to
 
 
@@ -526,10 +520,11 @@ def finish_replacing(folder: RunDir) -> None:
     """
     if folder.replacing.exists():
         with folder.hold_lock():
-            _carry_out(folder)
+            _move_pending(folder)
 
 
-def _carry_out(folder: RunDir) -> None:
+def _move_pending(folder: RunDir) -> None:
+    """Carry out the move that the run's journal holds."""
     try:
         step = read_json(folder.replacing, _Step)
     except FileNotFoundError:

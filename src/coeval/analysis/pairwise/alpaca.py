@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.pairwise.rates import RESAMPLES, Rate, draws, fit_logistic, rate
+from coeval.analysis.pairwise.rates import RESAMPLES, Rate, draw_counts, fit_logistic, rate_with_spread
 from coeval.core.errors import Unparsable
 
 _BASELINE, _MODEL = "m", "M"
@@ -34,14 +34,14 @@ class WinRate(NamedTuple):
 
 
 def switched_order(instruction: str) -> bool:
-    """Whether the published order shows this instruction's outputs swapped: the model as ``m``."""
+    """Check whether the published order shows this instruction's outputs swapped: the model as ``m``."""
     return random.Random("is_switched_outputs" + instruction + "0").choices([False, True])[0]
 
 
 def alpaca_preference(
     top_logprobs: Mapping[str, float] | Iterable[Mapping[str, Any]], switched: bool
 ) -> float:
-    """Preference for the model, 1 to 2: ``1 + P(M) / (P(m) + P(M))``, the order undone.
+    """Return the preference for the model, 1 to 2: ``1 + P(M) / (P(m) + P(M))``, the order undone.
 
     As published, only the tokens ``m`` and ``M`` count (letter case is the answer), and one that
     is missing from the list has probability 0. Where the likeliest token of all that read m or M
@@ -65,8 +65,8 @@ def alpaca_preference(
     answers = [(token, logprob) for token, logprob in tokens if token.strip(_SPACES) in (_BASELINE, _MODEL)]
     likeliest = max(answers, key=lambda answer: answer[1], default=("", -math.inf))
     if likeliest[1] == -math.inf or math.isnan(likeliest[1]):
-        shown = ", ".join(repr(token) for token, _ in tokens) or "nothing"
-        raise Unparsable(f"the judge's first token is neither 'm' nor 'M'; the likeliest were {shown}")
+        likely = ", ".join(repr(token) for token, _ in tokens) or "nothing"
+        raise Unparsable(f"the judge's first token is neither 'm' nor 'M'; the likeliest were {likely}")
     exact = likeliest[0] in (_BASELINE, _MODEL)
     mass = {_BASELINE: 0.0, _MODEL: 0.0}
     for token, logprob in answers:
@@ -78,7 +78,7 @@ def alpaca_preference(
 
 
 def alpaca_win_rate(preferences: Iterable[float]) -> WinRate:
-    """Mean preference for the model and its standard error (``sd / √n``, sd with n − 1).
+    """Return the mean preference for the model and its standard error (``sd / √n``, sd with n − 1).
 
     Parameters
     ----------
@@ -158,11 +158,11 @@ class LengthControl(msgspec.Struct, frozen=True):
 
     @property
     def has_interval(self) -> bool:
-        """Whether the spread of ``win_rate`` is to be believed: from `FEW_PREFERENCES` on."""
+        """Check whether there are enough preferences (`FEW_PREFERENCES`) for the spread of ``win_rate``."""
         return self.n >= FEW_PREFERENCES
 
     def as_plain(self) -> dict[str, Any]:
-        """Under the names of its fields; of a rate without an interval, the value alone."""
+        """Return plain data by field; a rate without an interval has its value alone."""
         plain: dict[str, Any] = msgspec.to_builtins(self)
         if not self.has_interval:
             plain["win_rate"] = {**dict.fromkeys(plain["win_rate"]), "value": self.win_rate.value}
@@ -178,7 +178,7 @@ def fit_length_control(
     gamed: GamedAnnotations | None = None,
     seed: int = 0,
 ) -> LengthControl | None:
-    """Fits the regression as published; None with fewer than five preferences, too few to validate.
+    """Fit the regression as published; None with fewer than five preferences, too few to validate.
 
     The weights are L1-penalised (no intercept); the penalty is chosen of ten by the log loss in
     five-fold cross-validation. The published solver stops early and its folds depend on the
@@ -211,7 +211,7 @@ def fit_length_control(
     deviation = float(lengths_apart.std(ddof=1))
     pull = np.tanh(lengths_apart / deviation) if deviation > 0 else np.zeros(count)
     data = _Data(np.column_stack([pull, hard, np.ones(count)])[scored], wins, gamed)
-    return _fit(data, hard, scored, with_difficulty=difficulties is not None, seed=seed)
+    return _fit_win_rate(data, hard, scored, with_difficulty=difficulties is not None, seed=seed)
 
 
 class _Data:
@@ -228,24 +228,24 @@ class _Data:
         self.targets = np.concatenate([gamed.win_shares, wins])
         self.weights = np.repeat([_GAMED_WEIGHT, 1.0], [len(gamed.win_shares), len(wins)])
 
-    def drawn(self, drawn: Floats) -> Floats:
-        """Weights of the rows in (resamples, own) draws of the model's own rows."""
+    def resample_weights(self, drawn: Floats) -> Floats:
+        """Return the weights of the rows in (resamples, own) draws of the model's own rows."""
         kept = np.broadcast_to(self.weights[: -self.own], (len(drawn), len(self.weights) - self.own))
         return np.hstack([kept, drawn])
 
 
-def _fit(
+def _fit_win_rate(
     data: _Data, difficulties: Floats, scored: NDArray[np.bool_], *, with_difficulty: bool, seed: int
 ) -> LengthControl:
-    inverse_penalty = _cross_validated(data)
+    inverse_penalty = _cross_validate_penalty(data)
     fitted = fit_logistic(data.features, data.targets, data.weights[None, :], l1=1 / inverse_penalty)[0]
     value = 100 * float(expit(fitted[2] + fitted[1] * difficulties).mean())
     generator = np.random.default_rng(seed)
     replicates: list[Floats] = []
     for _ in range(_BLOCKS):
-        drawn = draws(len(difficulties), generator, resamples=RESAMPLES // _BLOCKS).astype(np.float64)
+        drawn = draw_counts(len(difficulties), generator, resamples=RESAMPLES // _BLOCKS).astype(np.float64)
         again = fit_logistic(
-            data.features, data.targets, data.drawn(drawn[:, scored]), l1=1 / inverse_penalty
+            data.features, data.targets, data.resample_weights(drawn[:, scored]), l1=1 / inverse_penalty
         )
         shares = expit(again[:, [2]] + again[:, [1]] * difficulties)
         replicates.append(100 * (drawn * shares).sum(axis=1) / len(difficulties))
@@ -255,7 +255,7 @@ def _fit(
     return LengthControl(
         formula=_formula(with_difficulty, data.regularised),
         weights=weights,
-        win_rate=rate(value, np.concatenate(replicates), data.own),
+        win_rate=rate_with_spread(value, np.concatenate(replicates), data.own),
         inverse_penalty=inverse_penalty,
         n=data.own,
     )
@@ -267,8 +267,8 @@ def _formula(with_difficulty: bool, regularised: bool) -> LengthFormula:
     return "length_controlled_v1" if regularised else "length_controlled_noreg"
 
 
-def _cross_validated(data: _Data) -> float:
-    """The C whose fits predict the left-out fifths best, by weighted log loss; the smaller of equals.
+def _cross_validate_penalty(data: _Data) -> float:
+    """Choose the C whose fits predict the left-out fifths best, by weighted log loss; the smaller of equals.
 
     Folds take the rows in turn, from the last one on.
     """

@@ -15,7 +15,7 @@ import numpy as np
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.pairwise.rates import Rate, draws, fit_logistic, rate
+from coeval.analysis.pairwise.rates import Rate, draw_counts, fit_logistic, rate_with_spread
 
 # --- Style control of pairwise verdicts
 #
@@ -36,7 +36,7 @@ _BOLD = re.compile(r"\*\*[^*\n]+\*\*|__[^_\n]+__")
 
 
 class Style(msgspec.Struct, frozen=True):
-    """How an answer looks: its length in tokens, and how many markdown elements it has."""
+    """The length of an answer in tokens, and its counts of markdown elements."""
 
     length: float
     headers: int = 0
@@ -67,7 +67,7 @@ class StyleControl(msgspec.Struct, frozen=True):
 
 
 def markdown_style(text: str) -> Style:
-    """The style of an answer; elements inside fenced code do not count.
+    """Count an answer's markdown elements, except inside fenced code, and estimate its length in tokens.
 
     The length is estimated at four characters a token: features are relative and standardised, so
     that a constant factor hardly matters.
@@ -82,13 +82,15 @@ def markdown_style(text: str) -> Style:
 
 
 def style_differences(pairs: Sequence[StyledPair]) -> Floats:
-    """(n, 4), model against baseline: ``(a − b)/(a + b)`` of lengths, ``(a − b)/(a + b + 1)`` of densities.
+    """Compute (n, 4), model against baseline: ``(a − b)/(a + b)`` of lengths, ``(a − b)/(a + b + 1)`` of the
+    rest.
 
-    A density is a count per token of length, 0 for an empty answer; two empty answers do not differ.
+    The rest are densities: counts per token of length, 0 for an empty answer; two empty answers do not
+    differ.
     """
     rows = []
     for pair in pairs:
-        a, b = _features(pair.model), _features(pair.baseline)
+        a, b = _style_features(pair.model), _style_features(pair.baseline)
         total = a[0] + b[0]
         length = (a[0] - b[0]) / total if total else 0.0
         rows.append(
@@ -100,7 +102,7 @@ def style_differences(pairs: Sequence[StyledPair]) -> Floats:
 def style_control(
     pairs: Sequence[StyledPair], shares: Floats, weights: Floats, drawn: Floats
 ) -> StyleControl | None:
-    """Bradley–Terry strength of the model against the baseline, beside the features' coefficients.
+    """Fit the strength of the model against the baseline (Bradley–Terry) with coefficients for style.
 
     With one opponent the strengths' difference is the intercept of a logistic regression. None
     with fewer than `LEAST_PROMPTS` prompts.
@@ -125,14 +127,14 @@ def style_control(
     fits = fit_logistic(features, shares, np.vstack([weights, drawn * weights]))
     wins = 100 * expit(fits[:, 0])
     return StyleControl(
-        win_rate=rate(float(wins[0]), wins[1:], len(pairs)),
+        win_rate=rate_with_spread(float(wins[0]), wins[1:], len(pairs)),
         win_rate_at_mean_style=100 * float(expit(fits[0, 0] + fits[0, 1:] @ (mean / scale))),
         coefficients=dict(zip(FEATURES, fits[0, 1:].tolist(), strict=True)),
         n=len(pairs),
     )
 
 
-def _features(style: Style) -> list[float]:
+def _style_features(style: Style) -> list[float]:
     counts = (style.headers, style.lists, style.bold)
     return [style.length, *(count / style.length if style.length else 0.0 for count in counts)]
 
@@ -190,7 +192,7 @@ class ArenaScore(msgspec.Struct, frozen=True):
 def arena_scores(
     judgments: Iterable[ArenaJudgment], *, styles: Mapping[str, StyledPair] | None = None, seed: int = 0
 ) -> tuple[ArenaScore, ...]:
-    """Scores of one model: per judge and category, then of all categories and of all judges together.
+    """Score one model: per judge and category, then over all categories and over all judges.
 
     A table of all appears only where there is more than one to put together. Of several judgments
     with the same judge and prompt the last counts.
@@ -208,23 +210,23 @@ def arena_scores(
         if unstyled:
             raise ValueError(f"styles lack {len(unstyled)} judged prompts, such as {min(unstyled)!r}")
     scores = []
-    for judge in _each_and_all({judgment.judge for judgment in kept}):
-        for category in _each_and_all({judgment.category for judgment in kept}):
+    for judge in _names_and_total({judgment.judge for judgment in kept}):
+        for category in _names_and_total({judgment.category for judgment in kept}):
             chosen = [
                 judgment
                 for judgment in kept
                 if judge in (None, judgment.judge) and category in (None, judgment.category)
             ]
             if chosen:
-                scores.append(_score(chosen, (category, judge), styles, seed))
+                scores.append(_score_cell(chosen, (category, judge), styles, seed))
     return tuple(scores)
 
 
-def _each_and_all(names: set[str]) -> list[str | None]:
+def _names_and_total(names: set[str]) -> list[str | None]:
     return [*sorted(names), *([None] if len(names) > 1 else [])]
 
 
-def _score(
+def _score_cell(
     judgments: list[ArenaJudgment],
     cell: tuple[str | None, str | None],
     styles: Mapping[str, StyledPair] | None,
@@ -237,14 +239,14 @@ def _score(
         if judgment.baseline_first is None or judgment.model_first is None:
             failed += 1
             continue
-        baseline_wins, baseline_counts = _verdict(judgment.baseline_first, judgment)
-        model_wins, model_counts = _verdict(judgment.model_first, judgment)
+        baseline_wins, baseline_counts = _look_up_verdict(judgment.baseline_first, judgment)
+        model_wins, model_counts = _look_up_verdict(judgment.model_first, judgment)
         won[judgment.prompt] += (1 - baseline_wins) * baseline_counts + model_wins * model_counts
         counted[judgment.prompt] += baseline_counts + model_counts
     prompts = sorted(counted)
     wins = np.array([won[prompt] for prompt in prompts])
     weights = np.array([counted[prompt] for prompt in prompts], dtype=np.float64)
-    drawn = _drawn(len(prompts), seed)
+    drawn = _draw_prompts(len(prompts), seed)
     category, judge = cell
     return ArenaScore(
         category=category,
@@ -259,7 +261,7 @@ def _score(
     )
 
 
-def _verdict(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
+def _look_up_verdict(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
     if label not in VERDICTS:
         raise ValueError(
             f"{label!r} (judge {judgment.judge}, prompt {judgment.prompt}) is no verdict; "
@@ -268,14 +270,16 @@ def _verdict(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
     return VERDICTS[label]
 
 
-def _drawn(count: int, seed: int) -> Floats:
+def _draw_prompts(count: int, seed: int) -> Floats:
     if count < 2:
         return np.empty((0, count))
-    return draws(count, np.random.default_rng(seed)).astype(np.float64)
+    return draw_counts(count, np.random.default_rng(seed)).astype(np.float64)
 
 
 def _win_rate(wins: Floats, weights: Floats, drawn: Floats) -> Rate | None:
-    """Weighted share of wins, in percent; resampled prompts bring all their verdicts along."""
+    """Return the weighted share of wins, in percent; resampled prompts bring all their verdicts along."""
     if not len(wins):
         return None
-    return rate(100 * float(wins.sum() / weights.sum()), 100 * (drawn @ wins) / (drawn @ weights), len(wins))
+    return rate_with_spread(
+        100 * float(wins.sum() / weights.sum()), 100 * (drawn @ wins) / (drawn @ weights), len(wins)
+    )

@@ -1,4 +1,4 @@
-"""Win rates, clipped means, whose spread a bootstrap over items measures, and strengths from comparisons."""
+"""Win rates and clipped means, their spread by a bootstrap over items, and strengths from comparisons."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ class Rate(msgspec.Struct, frozen=True):
     high_95: float
 
 
-def rate(value: float, replicates: ArrayLike, items: int) -> Rate:
-    """The rate ``value`` over so many items, with the spread of its (resamples,) replicates, all in percent.
+def rate_with_spread(value: float, replicates: ArrayLike, items: int) -> Rate:
+    """Return the rate ``value`` over ``items``, with the spread of its (resamples,) replicates, in percent.
 
     One item cannot be resampled and has no replicates.
     """
-    again = np.asarray(replicates, dtype=np.float64)
-    error = float(again.std(ddof=1)) if len(again) else None
+    replicated = np.asarray(replicates, dtype=np.float64)
+    error = float(replicated.std(ddof=1)) if len(replicated) else None
     # The bootstrap's variance of a mean is SS/n².
     scatter = [Scatter(items, (items * (error or 0.0) / 100) ** 2)]
-    of_90, of_95 = (mean_bounds(value / 100, scatter, level) for level in (0.90, 0.95))
+    bounds_90, bounds_95 = (mean_bounds(value / 100, scatter, level) for level in (0.90, 0.95))
     return Rate(
         value=value,
         standard_error=error,
-        low_90=100 * of_90.low,
-        high_90=100 * of_90.high,
-        low_95=100 * of_95.low,
-        high_95=100 * of_95.high,
+        low_90=100 * bounds_90.low,
+        high_90=100 * bounds_90.high,
+        low_95=100 * bounds_95.low,
+        high_95=100 * bounds_95.high,
     )
 
 
-def draws(count: int, generator: np.random.Generator, *, resamples: int = RESAMPLES) -> NDArray[Any]:
-    """How often each of ``count`` items is drawn, per resample: (resamples, count)."""
+def draw_counts(count: int, generator: np.random.Generator, *, resamples: int = RESAMPLES) -> NDArray[Any]:
+    """Draw how often each of ``count`` items is in each bootstrap resample: (resamples, count)."""
     return generator.multinomial(count, np.full(count, 1 / count), size=resamples)
 
 
@@ -79,7 +79,7 @@ _ROUNDING = 1e-12
 
 
 def fit_logistic(features: Floats, targets: Floats, weights: Floats, *, l1: float = 0.0) -> Floats:
-    """Coefficients β, one row per row w of ``weights``, that minimise
+    """Fit logistic regressions: coefficients β, one row per row w of ``weights``, that minimise
 
     ``Σ_i w_i · (log(1 + exp(x_i·β)) − y_i · x_i·β) + l1 · Σ_j |β_j|``
 
@@ -131,7 +131,7 @@ def _objective(beta: Floats, features: Floats, targets: Floats, weights: Floats,
 
 
 def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -> Floats:
-    """The step to the minimum of the quadratic model.
+    """Return the step to the minimum of the quadratic model.
 
     With ``l1``, that of the best way to give each coefficient a sign or leave it at 0: features are
     few, so all 3^k ways are solved. (Descent by coordinates takes thousands of sweeps where features
@@ -140,18 +140,20 @@ def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -
     if l1 == 0:
         return np.asarray(-np.linalg.solve(curvature, gradient[:, :, None])[:, :, 0], dtype=np.float64)
     aim, least = beta, np.full(len(beta), np.inf)
-    bent = (curvature @ beta[:, :, None])[:, :, 0] - gradient
+    slope = (curvature @ beta[:, :, None])[:, :, 0] - gradient
     for pattern in product((-1.0, 0.0, 1.0), repeat=beta.shape[1]):
         signs = np.array(pattern)
         active = np.flatnonzero(signs)
-        found = np.zeros_like(beta)
+        candidate = np.zeros_like(beta)
         system = curvature[:, active[:, None], active]
-        pull = bent[:, active] - l1 * signs[active]
-        found[:, active] = np.linalg.solve(system, pull[:, :, None])[:, :, 0]
-        height = np.einsum("ij,ijk,ik->i", found, curvature, found) / 2 - (bent * found).sum(axis=1)
-        height += l1 * np.abs(found).sum(axis=1)
-        better = (np.sign(found) == signs).all(axis=1) & (height < least)
-        aim, least = np.where(better[:, None], found, aim), np.where(better, height, least)
+        pull = slope[:, active] - l1 * signs[active]
+        candidate[:, active] = np.linalg.solve(system, pull[:, :, None])[:, :, 0]
+        height = np.einsum("ij,ijk,ik->i", candidate, curvature, candidate) / 2 - (slope * candidate).sum(
+            axis=1
+        )
+        height += l1 * np.abs(candidate).sum(axis=1)
+        better = (np.sign(candidate) == signs).all(axis=1) & (height < least)
+        aim, least = np.where(better[:, None], candidate, aim), np.where(better, height, least)
     return aim - beta
 
 
@@ -174,7 +176,7 @@ class ClippedMean(NamedTuple):
 
 
 def healthbench_score(points: Sequence[float], met: Sequence[bool]) -> float | None:
-    """``Σ points of the met items / Σ positive points``; None where no points can be gained.
+    """Compute ``Σ points of the met items / Σ positive points``; None if no points can be gained.
 
     >>> healthbench_score([7, 5, 10, -6], [True, False, True, True])
     0.5
@@ -188,7 +190,7 @@ def healthbench_score(points: Sequence[float], met: Sequence[bool]) -> float | N
 
 
 def clipped_mean(values: Sequence[float], least: Sequence[float], *, seed: int = 0) -> ClippedMean:
-    """Mean of item scores as the benchmark reports it; resampled means are clipped likewise.
+    """Compute the mean of item scores as the benchmark reports it; resampled means are clipped likewise.
 
     The interval is that of the mean on its own scale, which begins at the mean of the least scores, clipped.
     Where all of it lies below 0, it is that of as many scores of 0: no interval is without a width.
@@ -205,7 +207,7 @@ def clipped_mean(values: Sequence[float], least: Sequence[float], *, seed: int =
     n = len(scores)
     if not n:
         return ClippedMean(None, None, None, 0)
-    drawn = draws(n, np.random.default_rng(seed))
+    drawn = draw_counts(n, np.random.default_rng(seed))
     spread = float(np.clip(drawn @ scores / n, 0.0, 1.0).std())
     scale = Scale(float(np.mean(least)), SHARE.most)
     interval = clustered_mean(scores, np.arange(n), scale)
@@ -223,8 +225,8 @@ _AT_ONCE = 20_000_000
 _HALVINGS = 20
 
 
-def strengths(wins: Floats) -> Floats:
-    """Log-strengths, (fits, k), of wins (fits, k, k), where ``wins[:, i, j]`` are those of i over j.
+def fit_strengths(wins: Floats) -> Floats:
+    """Fit log-strengths, (fits, k), to wins (fits, k, k), where ``wins[:, i, j]`` are those of i over j.
 
     They sum to zero. A student that wins or loses everything has a large one, not an infinite one: see the
     ridge of `fit_logistic`.
@@ -238,8 +240,8 @@ def strengths(wins: Floats) -> Floats:
     # Helmert's contrasts by their formula: loading scipy.linalg for them would take every run 70 ms.
     row, column = np.arange(1, count)[:, None], np.arange(count)
     basis = np.where(column < row, 1.0, np.where(column == row, -row, 0.0)) / np.sqrt(row * (row + 1.0))
-    found = fit_logistic(features @ basis.T, np.ones(len(winner)), wins[:, winner, loser])
-    return np.asarray(found @ basis, dtype=np.float64)
+    coefficients = fit_logistic(features @ basis.T, np.ones(len(winner)), wins[:, winner, loser])
+    return np.asarray(coefficients @ basis, dtype=np.float64)
 
 
 class PairedSums(NamedTuple):
@@ -248,11 +250,11 @@ class PairedSums(NamedTuple):
     wins: Floats
 
     @classmethod
-    def of(
+    def from_comparisons(
         cls, shape: tuple[int, int], cluster: NDArray[np.int64], who: NDArray[np.int64], won: Floats
     ) -> PairedSums:
-        """``shape``: clusters and students; ``who``: (n, 2), first and second of each comparison; ``won``: 1
-        where the first won, ½ for a tie."""
+        """Sum comparisons. ``shape``: clusters and students; ``who``: (n, 2), first and second of each;
+        ``won``: 1 if the first won, ½ for a tie."""
         clusters, students = shape
         wins = np.zeros((clusters, students, students))
         np.add.at(wins, (cluster, who[:, 0], who[:, 1]), won)
@@ -268,15 +270,16 @@ class Strengths(NamedTuple):
     chance: Floats
     again: Floats
 
-    def expected(self) -> tuple[Floats, Floats]:
-        """The chance of each to win against a student drawn from the others, and that of the resamples."""
+    def expected_win_rates(self) -> tuple[Floats, Floats]:
+        """Return each student's chance to win against one drawn from the others, and the same of the
+        resamples."""
         others = len(self.chance) - 1
         return (self.chance.sum(axis=-1) - 0.5) / others, (self.again.sum(axis=-1) - 0.5) / others
 
-    def p_value(self, one: int, other: int) -> float:
-        """How easily chance alone would set two students so far apart: 1 less the largest level at which the
-        interval of the chance that ``one`` wins leaves ½ out."""
-        share, sd = float(self.chance[one, other]), float(self.again[:, one, other].std(ddof=1))
+    def p_value(self, winner: int, loser: int) -> float:
+        """Return the p-value of two students' difference: 1 minus the largest level at which the interval of
+        the chance that ``winner`` wins excludes ½."""
+        share, sd = float(self.chance[winner, loser]), float(self.again[:, winner, loser].std(ddof=1))
         low, high = 0.0, 1.0
         for _ in range(_HALVINGS):
             level = (low + high) / 2
@@ -286,23 +289,23 @@ class Strengths(NamedTuple):
 
 
 def share_bounds(share: float, sd: float, clusters: int, level: float = 0.95) -> Bounds:
-    """The interval of a share whose standard deviation over resamples of clusters is ``sd``; it has a width
-    where nothing scatters."""
+    """Return the interval of a share whose standard deviation over resamples of clusters is ``sd``; it has a
+    width even if nothing scatters."""
     return mean_bounds(share, [Scatter(clusters, (clusters * sd) ** 2)], level)
 
 
-def bradley_terry(sums: PairedSums, *, seed: int = 0) -> Strengths:
+def fit_bradley_terry(sums: PairedSums, *, seed: int = 0) -> Strengths:
     """Fit the strengths, and those of resamples of clusters of items (Efron 1979)."""
     clusters, count, _ = sums.wins.shape
     flat = sums.wins.reshape(clusters, -1)
-    drawn = np.concatenate([flat.sum(axis=0)[None], *_resampled(flat, seed)])
-    log = strengths(drawn.reshape(-1, count, count))
+    drawn = np.concatenate([flat.sum(axis=0)[None], *_resample_sums(flat, seed)])
+    log = fit_strengths(drawn.reshape(-1, count, count))
     chance = expit(log[:, :, None] - log[:, None, :])
     return Strengths(clusters, chance[0], chance[1:])
 
 
-def _resampled(flat: Floats, seed: int) -> Iterator[Floats]:
-    """Sums over clusters that are drawn with replacement, some resamples at a time."""
+def _resample_sums(flat: Floats, seed: int) -> Iterator[Floats]:
+    """Yield sums over clusters that are drawn with replacement, some resamples at a time."""
     generator, clusters = np.random.default_rng(seed), len(flat)
     step = max(1, _AT_ONCE // clusters)
     for first in range(0, RESAMPLES, step):

@@ -47,7 +47,7 @@ class EvaluatedStep(NamedTuple):
 def find_evaluated_steps(
     root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None, base: int | None = None
 ) -> tuple[EvaluatedStep, ...]:
-    """The checkpoints below ``root`` whose folders hold results, by step; ``steps``: of these only.
+    """Find the checkpoints below ``root`` whose folders hold results, by step; ``steps``: only these.
 
     Parameters
     ----------
@@ -57,42 +57,42 @@ def find_evaluated_steps(
     Raises
     ------
     UsageError
-        the pattern cannot be used, nothing fits it, two folders are of one step, or the base is not there.
+        the pattern cannot be used, nothing fits it, two folders are of one step, or the base is missing.
     StoreError
-        a folder cannot be looked into.
+        a folder cannot be read.
     """
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
         raise UsageError(f"{pattern!r} is no pattern of folders: it holds {STEP} once, as {PATTERN} does")
     if not root.is_dir():
         raise UsageError(f"there is no folder {root}")
     before, after = pattern.split(STEP)
-    needed = re.compile(re.escape(before) + r"(\d+)" + re.escape(after))
+    pattern_with_step = re.compile(re.escape(before) + r"(\d+)" + re.escape(after))
     try:
         paths = sorted(root.glob(f"{escape(before)}*{escape(after)}"))
     except OSError as error:
         raise store_error("read", root, error) from error
-    found: dict[int, Path] = {}
+    folders: dict[int, Path] = {}
     for path in paths:
-        step_of = needed.fullmatch(path.relative_to(root).as_posix())
+        step_of = pattern_with_step.fullmatch(path.relative_to(root).as_posix())
         if step_of is None or not list_task_folders(path):
             continue
         step = int(step_of[1])
-        if step in found:
-            raise UsageError(f"{found[step]} and {path} are both of step {step}; move one of them away")
-        found[step] = path
-    if not found:
+        if step in folders:
+            raise UsageError(f"{folders[step]} and {path} are both of step {step}; move one of them away")
+        folders[step] = path
+    if not folders:
         raise UsageError(
             f"{root} holds no results in folders {pattern}; name theirs with --name-pattern, for example "
             f"--name-pattern 'global_step_{STEP}'"
         )
-    chosen = sorted(found.keys() & set(found if steps is None else steps))
+    chosen = sorted(folders.keys() & set(folders if steps is None else steps))
     if not chosen:
         none = f"{root} has no results for the steps {join_names(map(str, steps or ()))}"
-        raise UsageError(f"{none}; it has {join_names(map(str, sorted(found)))}")
+        raise UsageError(f"{none}; it has {join_names(map(str, sorted(folders)))}")
     if base is not None and base not in chosen:
-        there = join_names(map(str, chosen))
-        raise UsageError(f"--base {base}: {root} has no results for this step; it has {there}")
-    return tuple(EvaluatedStep(step, found[step]) for step in chosen)
+        steps_found = join_names(map(str, chosen))
+        raise UsageError(f"--base {base}: {root} has no results for this step; it has {steps_found}")
+    return tuple(EvaluatedStep(step, folders[step]) for step in chosen)
 
 
 class TaskAggregate(SampleFigure, frozen=True, kw_only=True):
@@ -123,9 +123,9 @@ class TaskAggregate(SampleFigure, frozen=True, kw_only=True):
 
 
 class CheckpointAggregate(NamedTuple):
-    """A checkpoint's tasks over their samples, and by task why there is no figure; ``items``: by task, the
-    scores behind conclusions, of the first metric that items have scores in; ``facts``: how its samples were
-    made and judged."""
+    """A checkpoint's tasks over their samples; ``unscored``: by task, why there is no figure; ``items``: by
+    task, the scores behind conclusions, of the first metric that items have scores in; ``facts``: how its
+    samples were made and judged."""
 
     checkpoint: EvaluatedStep
     tasks: dict[str, TaskAggregate]
@@ -137,30 +137,32 @@ class CheckpointAggregate(NamedTuple):
 def aggregate_checkpoint(
     checkpoint: EvaluatedStep, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
 ) -> CheckpointAggregate:
-    """Put the samples of a checkpoint's tasks together, without writing anything.
+    """Aggregate the samples of a checkpoint's tasks, without writing anything.
 
     Parameters
     ----------
-    tasks : of these only
-    expected : how many samples were asked for, by task; None: as many as at the last aggregation
+    tasks : only these
+    expected : how many samples were requested, by task; None: as many as at the last aggregation
 
     Raises
     ------
     StoreError
         a file cannot be read at all.
     """
-    every = choose_task_runs(checkpoint.folder, tasks, expected)
-    without = {runs.task: runs.notes for runs in every if not runs.runs}
-    found: dict[str, TaskFigures] = {}
-    if chosen := [runs for runs in every if runs.runs]:
+    all_runs = choose_task_runs(checkpoint.folder, tasks, expected)
+    without = {runs.task: runs.notes for runs in all_runs if not runs.runs}
+    by_task: dict[str, TaskFigures] = {}
+    if chosen := [runs for runs in all_runs if runs.runs]:
         with OutputReader(checkpoint.folder) as reader:
-            found = {one.runs.task: one for one in compute_task_figures(reader, chosen).values()}
+            by_task = {
+                figures.runs.task: figures for figures in compute_task_figures(reader, chosen).values()
+            }
     return CheckpointAggregate(
         checkpoint,
-        {task: _build_task_aggregate(checkpoint.step, one) for task, one in found.items()},
+        {task: _build_task_aggregate(checkpoint.step, figures) for task, figures in by_task.items()},
         without,
-        {task: next(iter(one.items.values())) for task, one in found.items() if one.items},
-        {task: one.runs.facts[0] for task, one in found.items()},
+        {task: next(iter(figures.items.values())) for task, figures in by_task.items() if figures.items},
+        {task: figures.runs.facts[0] for task, figures in by_task.items()},
     )
 
 
@@ -178,25 +180,26 @@ def aggregate_all_checkpoints(root: Path, expected: Mapping[str, int]) -> list[C
     ]
 
 
-def write_aggregates(found: CheckpointAggregate) -> list[Path]:
-    """``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole.
+def write_aggregates(aggregate: CheckpointAggregate) -> list[Path]:
+    """Write ``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole.
 
     Raises StoreError: a file cannot be written.
     """
     written = []
-    for task, one in found.tasks.items():
-        path = found.checkpoint.folder / task / AGGREGATE
-        refuse_foreign(found.checkpoint.folder, [task])
+    for task, task_aggregate in aggregate.tasks.items():
+        path = aggregate.checkpoint.folder / task / AGGREGATE
+        refuse_foreign(aggregate.checkpoint.folder, [task])
         try:
             path.parent.mkdir(exist_ok=True)
         except OSError as error:
             raise store_error("write", path, error) from error
-        write_json_atomic(path, one)
+        write_json_atomic(path, task_aggregate)
         written.append(path)
     return written
 
 
 def _build_task_aggregate(step: int, figures: TaskFigures) -> TaskAggregate:
+    """Build the record of ``summary_agg.json`` from a task's figures."""
     runs, expected = figures.runs, figures.runs.expected
     made = runs.facts[0].inference
     return TaskAggregate(

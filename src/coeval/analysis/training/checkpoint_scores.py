@@ -1,4 +1,4 @@
-"""The scores of a task's items at each checkpoint: what all that is said of a training run rests on."""
+"""The scores of a task's items at each checkpoint, on which all conclusions about a training run rest."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class _Metric(msgspec.Struct, frozen=True):
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """What is read of a sample's ``summary.json``."""
+    """The facts of a sample that are read from its ``summary.json``."""
 
     task: str = ""
     model: str = ""
@@ -58,17 +58,17 @@ class RunFacts(msgspec.Struct, frozen=True):
 
     @property
     def answering_hash(self) -> str:
-        """A hash of how its answers were made, but for the seed and the checkpoint."""
+        """Hash how its answers were made, without the seed and the checkpoint."""
         return _hash_settings(self.inference, _NOT_SAMPLING)
 
     @property
     def judging_hash(self) -> str:
-        """A hash of who judged them and how, but for the seed; empty where rules score them."""
+        """Hash who judged them and how, without the seed; empty if rules score them."""
         return _hash_settings(self.judge, {"seed"}) if self.judge is not None else ""
 
     @property
     def unfinished(self) -> int:
-        """Answers and judgments that were not requested yet."""
+        """Return how many answers and judgments were not requested yet."""
         return self.missing.get(_MISSING, 0)
 
     @property
@@ -77,7 +77,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 class JudgedBy(msgspec.Struct, frozen=True):
-    """``method`` is a hash of all that shapes what the judge says, but for the seed."""
+    """The judge of a sample; ``method``: a hash of all that shapes what it says, without the seed."""
 
     model: str
     sampling: dict[str, Any]
@@ -92,8 +92,8 @@ class LeftOutRun(msgspec.Struct, frozen=True):
 
 
 class ChosenRuns(msgspec.Struct, frozen=True):
-    """The samples of a task that count: ``facts`` by ``runs``; ``notes`` say what is to be known of them.
-    ``expected``: how many were asked for, where that is known."""
+    """The samples of a task that count: ``facts`` by ``runs``, with ``notes`` on them. ``expected``: how many
+    were requested, if that is known."""
 
     task: str
     expected: int | None
@@ -104,12 +104,12 @@ class ChosenRuns(msgspec.Struct, frozen=True):
 
     @property
     def recorded_task(self) -> str:
-        """The task as its records name it, which a folder may be unable to."""
+        """Return the task's name in its records, which a folder may be unable to have."""
         return self.facts[0].task or self.task
 
     @property
     def recipe_hashes(self) -> tuple[str, str]:
-        """How the answers were made, and how they were judged."""
+        """Return the hashes of how the answers were made, and how they were judged."""
         return self.facts[0].answering_hash, self.facts[0].judging_hash
 
     @property
@@ -123,36 +123,36 @@ class ChosenRuns(msgspec.Struct, frozen=True):
 
     @property
     def missing(self) -> int:
-        """Answers and judgments without a value, over all samples that count."""
+        """Count answers and judgments without a value, over all samples that count."""
         return sum(count for fact in self.facts for count in fact.missing.values())
 
 
 def choose_task_runs(
     folder: Path, tasks: Sequence[str] | None = None, expected: Mapping[str, int] | None = None
 ) -> list[ChosenRuns]:
-    """Of a checkpoint's output folder, by task; a task without any sample that counts has none in ``runs``.
+    """Choose the samples that count in a checkpoint's output folder, by task; ``runs`` is empty if none does.
 
-    Those that agree in how they were made and judged count: of several such groups the largest, of equally
-    large ones that of the lowest number. Unfinished ones count only where none is finished, and those whose
-    ``scores.jsonl`` is gone only where no other has it: then ``summary.json`` alone says what they came to.
+    Samples that agree in how they were made and judged count: of several such groups the largest, of
+    equally large ones that with the lowest number. Unfinished ones count only if none is finished, and
+    those without ``scores.jsonl`` only if no other has it: then ``summary.json`` alone has their figures.
 
     Parameters
     ----------
-    expected : by task, how many samples were asked for, and those beyond it are left out; None: as many as
+    expected : by task, how many samples were requested, and those beyond it are left out; None: as many as
         its ``summary_agg.json`` says
     """
     of_task: dict[str, list[Path]] = {}
     for path in list_output_tasks(folder):
         if tasks is None or path.name in tasks:
             of_task.setdefault(path.name, []).append(path)
-    found = []
+    chosen = []
     for task, paths in sorted(of_task.items()):
         before = read_json_if_whole(folder / task / AGGREGATE, _ExpectedRuns) if expected is None else None
         number = before.expected_runs if before is not None else (expected or {}).get(task)
         # where there are ``run_<k>/``, what lies beside them is no sample of theirs
         samples = [path for path in paths if path.parent != folder] or paths
-        found.append(_choose_runs_of_task(task, samples, number, of_task.keys() - {task}))
-    return found
+        chosen.append(_choose_runs_of_task(task, samples, number, of_task.keys() - {task}))
+    return chosen
 
 
 AGGREGATE = "summary_agg.json"
@@ -165,28 +165,29 @@ class _ExpectedRuns(msgspec.Struct, frozen=True):
 def _choose_runs_of_task(
     task: str, paths: Sequence[Path], expected: int | None, others: AbstractSet[str]
 ) -> ChosenRuns:
+    """Choose the samples of a task, and note why others are left out; ``others``: the folder's tasks."""
     read: dict[int, RunFacts] = {}
-    out: dict[int, str] = {}
+    reasons: dict[int, str] = {}
     gone = {sample_of(path) for path in paths if not has_scores(path)}
     for path in paths:
         run = sample_of(path)
-        found = _read_facts(path)
-        if isinstance(found, str):
-            out[run] = found
-        elif found.task in others:
-            out[run] = _other_task_reason(found)
+        own = _read_facts(path)
+        if isinstance(own, str):
+            reasons[run] = own
+        elif own.task in others:
+            reasons[run] = _other_task_reason(own)
         elif expected is not None and run >= expected:
-            out[run] = f"{pluralize(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
+            reasons[run] = f"{pluralize(expected, 'sample')} {'was' if expected == 1 else 'were'} asked for"
         elif run in gone and len(gone) < len(paths):
-            out[run] = "its scores.jsonl is missing"
+            reasons[run] = "its scores.jsonl is missing"
         else:
-            read[run] = found
+            read[run] = own
     finished = [run for run, facts in read.items() if not facts.unfinished]
     if finished:
         for run in read.keys() - set(finished):
-            out[run] = f"unfinished: {read[run].unfinished:,} answers or judgments are not there yet"
-    kept = _keep_largest_group({run: facts for run, facts in read.items() if run not in out}, out)
-    notes = [f"run_{run} is left out: {why}" for run, why in sorted(out.items())]
+            reasons[run] = f"unfinished: {read[run].unfinished:,} answers or judgments are not there yet"
+    kept = _keep_largest_group({run: facts for run, facts in read.items() if run not in reasons}, reasons)
+    notes = [f"run_{run} is left out: {why}" for run, why in sorted(reasons.items())]
     notes += _incomplete_notes(kept)
     notes += [f"run_{run}: {_GONE}" for run in kept if run in gone]
     if expected is not None and len(kept) < expected:
@@ -196,28 +197,29 @@ def _choose_runs_of_task(
         expected=expected,
         runs=tuple(kept),
         facts=tuple(kept.values()),
-        left_out=tuple(LeftOutRun(run, why) for run, why in sorted(out.items())),
+        left_out=tuple(LeftOutRun(run, why) for run, why in sorted(reasons.items())),
         notes=tuple(notes),
     )
 
 
 def _read_facts(path: Path) -> RunFacts | str:
-    """What a sample came to, or why it cannot count."""
+    """Read a sample's facts, or return why it cannot count."""
     try:
-        found = read_task_summary(path, RunFacts)
+        facts = read_task_summary(path, RunFacts)
     except FileNotFoundError:
         return "not scored yet"
     except StoreError as error:
         return str(error)
-    if found.not_measured:
-        return f"not measured: {found.not_measured}"
-    if all(metric.value is None for metric in found.metrics.values()):
+    if facts.not_measured:
+        return f"not measured: {facts.not_measured}"
+    if all(metric.value is None for metric in facts.metrics.values()):
         return "not scored yet"
-    return found
+    return facts
 
 
 def _keep_largest_group(read: dict[int, RunFacts], out: dict[int, str]) -> dict[int, RunFacts]:
-    """The largest group of samples that were made and judged alike; the others go ``out``."""
+    """Return the largest group of samples that were made and judged alike; add the reasons of the others to
+    ``out``."""
     if not read:
         return {}
     groups = Counter(_recipe_key(facts) for facts in read.values())  # in order of their first samples
@@ -247,17 +249,17 @@ def _other_task_reason(facts: RunFacts) -> str:
 
 
 def describe_judging_change(a: RunFacts, b: RunFacts, joined: str = " and by ") -> str:
-    """How b's answers were judged otherwise than a's, in words; empty where they were judged alike."""
+    """Say how b's answers were judged differently from a's; empty if they were judged alike."""
     if a.judging_hash == b.judging_hash:
         return ""
-    one, other = ("rules" if facts.judge is None else facts.judge.model for facts in (a, b))
-    if one != other:
-        return f"judged by {one}{joined}{other}"
-    return f"judged by {one} with other settings ({join_names(_changed_settings(a.judge, b.judge))})"
+    judge_a, judge_b = ("rules" if facts.judge is None else facts.judge.model for facts in (a, b))
+    if judge_a != judge_b:
+        return f"judged by {judge_a}{joined}{judge_b}"
+    return f"judged by {judge_a} with other settings ({join_names(_changed_settings(a.judge, b.judge))})"
 
 
 def describe_sampling_change(a: RunFacts, b: RunFacts) -> str:
-    """In which settings the sampling of b's answers differs from a's; empty where in none."""
+    """List the settings in which the sampling of b's answers differs from a's; empty if none does."""
     return (
         ""
         if a.answering_hash == b.answering_hash
@@ -265,11 +267,10 @@ def describe_sampling_change(a: RunFacts, b: RunFacts) -> str:
     )
 
 
-def _changed_settings(one: _Requested | None, other: _Requested | None) -> Iterator[str]:
-    mine, theirs = (_request_settings(requested, _NOT_SAMPLING) for requested in (one, other))
-    for name in sorted(mine.keys() | theirs.keys()):
-        if mine.get(name) != theirs.get(name):
-            yield name
+def _changed_settings(a: _Requested | None, b: _Requested | None) -> list[str]:
+    settings_a, settings_b = (_request_settings(requested, _NOT_SAMPLING) for requested in (a, b))
+    names = sorted(settings_a.keys() | settings_b.keys())
+    return [name for name in names if settings_a.get(name) != settings_b.get(name)]
 
 
 def _incomplete_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
@@ -286,7 +287,7 @@ def _hash_settings(requested: _Requested | None, without: set[str]) -> str:
 
 
 def _request_settings(requested: _Requested | None, without: set[str]) -> dict[str, str]:
-    """The parts of the recipe by their names, and the sampling as it was sent."""
+    """Return the parts of the recipe by name, and the sampling as it was sent."""
     if requested is None:
         return {}
     parts = {  # ``temperature`` of ``parameters.temperature (student)``
@@ -306,8 +307,8 @@ _MOST_LACKING = 0.1
 
 
 def uncounted_sample_notes(reader: Reader) -> Iterator[str]:
-    """Say which samples with a figure do not count, and of which that do the items' scores are gone."""
-    scored = {(one.task, one.sample) for one in reader.metrics if one.value is not None}
+    """Report which samples with a figure do not count, and which samples that count lack items' scores."""
+    scored = {(metric.task, metric.sample) for metric in reader.metrics if metric.value is not None}
     for runs in choose_task_runs(reader.folder):
         task = runs.recorded_task if runs.runs else runs.task
         for left in runs.left_out:
@@ -318,7 +319,7 @@ def uncounted_sample_notes(reader: Reader) -> Iterator[str]:
 
 class ItemColumn(NamedTuple):
     """The items' scores in a metric at one checkpoint, in its unit. ``keys``: an id, and a hash of the
-    question; ``sums`` and ``totals``: of an item's weighted scores and of their weights (1 in most metrics),
+    prompt; ``sums`` and ``totals``: of an item's weighted scores and of their weights (1 in most metrics),
     over so many ``counts`` samples. Single scores lie between ``least`` and ``most``."""
 
     metric: str
@@ -332,21 +333,21 @@ class ItemColumn(NamedTuple):
 
     @property
     def values(self) -> Floats:
-        """Means over the samples."""
+        """Return items' means over the samples."""
         return self.sums / self.totals
 
     @property
     def weights(self) -> Floats:
-        """How often each item counts in a sample."""
+        """Return how often each item counts in a sample."""
         return self.totals / self.counts
 
 
 class CommonItems(NamedTuple):
-    """The n items that all of these checkpoints have a score of, on a scale from 0 to 1.
+    """The n items that all of K checkpoints have a score of, on a scale from 0 to 1.
 
-    The mean of a column of ``scores``, (n, K), is the metric's value: where items count unequally they are
-    the pseudo-values ``m + w (x − m) / mean(w)`` of the ratio m, and may lie beyond the scale. ``scale`` is
-    the metric's, longer where single scores lie beyond it.
+    The mean of a column of ``scores``, (n, K), is the metric's value: if items count unequally they are
+    the pseudo-values ``m + w (x − m) / mean(w)`` of the ratio m, and may lie beyond the scale. ``scale``
+    is the metric's, extended to single scores beyond it.
     """
 
     metric: str
@@ -358,17 +359,18 @@ class CommonItems(NamedTuple):
 
 
 def read_item_columns(reader: OutputReader, runs: ChosenRuns) -> dict[str, ItemColumn]:
-    """The items' scores in each of the task's metrics that has any, the benchmark's first one first."""
+    """Read the items' scores in each of the task's metrics that has any, the benchmark's first one first."""
     task = runs.recorded_task
     rows = {metric: columns for metric, *columns in reader.rows(_ITEMS, [task, list(runs.runs), task])}
-    found: dict[str, ItemColumn] = {}
-    for one in reader.metrics:
-        if one.task == task and one.metric in rows and one.metric not in found:
-            items, contents, *numbers, least, most = rows[one.metric]
+    item_columns: dict[str, ItemColumn] = {}
+    for figure in reader.metrics:
+        name = figure.metric
+        if figure.task == task and name in rows and name not in item_columns:
+            items, contents, *numbers, least, most = rows[name]
             keys = tuple(zip(items, contents, strict=True))
             sums, totals, counts = np.array(numbers, np.float64)
-            found[one.metric] = ItemColumn(one.metric, one.unit, keys, sums, totals, counts, least, most)
-    return found
+            item_columns[name] = ItemColumn(name, figure.unit, keys, sums, totals, counts, least, most)
+    return item_columns
 
 
 _ITEMS = """
@@ -387,44 +389,42 @@ GROUP BY ALL
 
 
 def keep_main_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
-    """The columns by step whose metric is the most common one."""
+    """Keep the columns, by step, of the most common metric."""
     names = [(column.metric, column.unit) for column in columns.values()]
     most = max(dict.fromkeys(names), key=names.count, default=None)
-    return {step: one for step, one in columns.items() if (one.metric, one.unit) == most}
+    return {step: own for step, own in columns.items() if (own.metric, own.unit) == most}
 
 
 def select_common_items(
     columns: Mapping[int, ItemColumn], lacking_at_most: float = _MOST_LACKING
 ) -> CommonItems:
-    """The items that all checkpoints of one metric share; a checkpoint that lacks a larger share of what
-    others have is left out. Items are the same where id and question are.
+    """Select the items that all checkpoints share, in one metric; a checkpoint that lacks a larger share of
+    what others have is left out. Items are the same if id and prompt are.
 
-    Parameters
-    ----------
-    columns : at least one, by step
+    ``columns``: at least one, by step.
     """
     steps, first = tuple(columns), next(iter(columns.values()))
     keys = dict.fromkeys(key for column in columns.values() for key in column.keys)
-    places = {key: at for at, key in enumerate(keys)}
-    values, weights = arrays = np.full((2, len(places), len(steps)), np.nan)
+    index_of = {key: at for at, key in enumerate(keys)}
+    values, weights = arrays = np.full((2, len(index_of), len(steps)), np.nan)
     for at, column in enumerate(columns.values()):
-        arrays[:, [places[key] for key in column.keys], at] = (column.values, column.weights)
-    there = np.isfinite(values)
-    counts = there.sum(axis=0).tolist()
+        arrays[:, [index_of[key] for key in column.keys], at] = (column.values, column.weights)
+    scored = np.isfinite(values)
+    counts = scored.sum(axis=0).tolist()
     most = max(counts)
     kept = [at for at, count in enumerate(counts) if count and count >= (1 - lacking_at_most) * most]
     notes = []
     if few := [f"step {step} ({counts[at]:,})" for at, step in enumerate(steps) if at not in kept]:
         notes.append(f"left out of the conclusions, with too few of {most:,} items: {join_names(few)}")
-    whole = there[:, kept].all(axis=1)
-    if lacking := int(there[:, kept].any(axis=1).sum()) - int(whole.sum()):
+    whole = scored[:, kept].all(axis=1)
+    if lacking := int(scored[:, kept].any(axis=1).sum()) - int(whole.sum()):
         notes.append(
             f"conclusions rest on {pluralize(int(whole.sum()), 'item')} that all checkpoints have; "
             f"{lacking:,} more are scored at some only"
         )
     least, most_of_scale = scale_of_unit(first.unit)
-    known = values[there]
-    scale = Scale(float(known.min(initial=least)), float(known.max(initial=most_of_scale)))
+    recorded = values[scored]
+    scale = Scale(float(recorded.min(initial=least)), float(recorded.max(initial=most_of_scale)))
     shares = scale.to_shares(values[whole][:, kept])
     weights = weights[whole][:, kept]
     if not (weights == 1).all():

@@ -1,8 +1,8 @@
 """Compare judges on the checkpoints of a training run, or on one output folder each.
 
-Every judge has a folder of its own, in which it judged what the others judged in theirs. Of each task and
-step the difference of their scores is paired by item; over the steps it is asked whether they put the
-checkpoints in the same order.
+Every judge has a folder of its own, in which it judged what the others judged in theirs. In each task and
+step the difference of their scores is paired by item; over the steps, the orders of the checkpoints are
+compared.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _AnswerKey: TypeAlias = tuple[str, int, int]
 
 
 class _ScoredAnswer(NamedTuple):
-    """``words``: a hash of what it says, 0 where that is not on record."""
+    """An answer's score; ``words``: a hash of its text, 0 if that is not on record."""
 
     value: float
     weight: float
@@ -60,8 +60,8 @@ _JudgedSteps: TypeAlias = dict[str, dict[int | None, _JudgedStep]]
 
 class StepDifference(PairDifference, frozen=True):
     """How much higher b scores than a at one step (None: the folders are output folders), over ``n`` items in
-    the metric's unit; what is adjusted allows for all steps and tasks of the two. ``same_answers``: of the
-    answers that both judged, the share that have the very same words."""
+    the metric's unit, adjusted for all steps and tasks of the two. ``same_answers``: the share of the
+    answers that both judged which have the very same words."""
 
     step: int | None
     mean_a: float
@@ -74,7 +74,7 @@ class _SharedStep(NamedTuple):
 
     columns: tuple[ItemColumn, ItemColumn]
     step: int | None
-    found: Difference
+    difference: Difference
     scale: Scale
     same_answers: float | None
 
@@ -82,23 +82,23 @@ class _SharedStep(NamedTuple):
 def _read_judged_steps(
     folder: Path, tasks: Sequence[str] | None, steps: Sequence[int] | None, pattern: str
 ) -> _JudgedSteps:
-    """All that was judged in an output folder, or in those of the checkpoints below the folder.
+    """Read all judged tasks of an output folder, or of those of the checkpoints below the folder.
 
-    Raises UsageError: the folder is neither, or holds none of these steps; StoreError: a file cannot be read
-    at all.
+    Raises UsageError: the folder is neither, or holds none of these steps; StoreError: a file cannot be
+    read at all.
     """
-    places: Sequence[tuple[int | None, Path]] = (
+    folders: Sequence[tuple[int | None, Path]] = (
         [(None, folder)] if list_output_tasks(folder) else find_evaluated_steps(folder, pattern, steps)
     )
     read: _JudgedSteps = {}
-    for step, place in places:
-        chosen = [runs for runs in choose_task_runs(place, tasks) if runs.runs and runs.judge is not None]
+    for step, path in folders:
+        chosen = [runs for runs in choose_task_runs(path, tasks) if runs.runs and runs.judge is not None]
         if not chosen:
             continue
-        with OutputReader(place) as reader:
+        with OutputReader(path) as reader:
             for runs in chosen:
-                if (one := _read_judged_step(reader, runs)) is not None:
-                    read.setdefault(runs.task, {})[step] = one
+                if (judged_step := _read_judged_step(reader, runs)) is not None:
+                    read.setdefault(runs.task, {})[step] = judged_step
     return read
 
 
@@ -113,10 +113,12 @@ LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item,
 
 
 def _read_judged_step(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
-    """None where no answer has a score."""
+    """Read the judged answers of a task in its headline metric; None if no answer has a score."""
     task = runs.recorded_task
-    place = (task, reader.headline_metrics().get(task))
-    headline = next((one for one in reader.metrics if (one.task, one.metric) == place), None)
+    task_metric = (task, reader.headline_metrics().get(task))
+    headline = next(
+        (figure for figure in reader.metrics if (figure.task, figure.metric) == task_metric), None
+    )
     if headline is None:
         return None
     rows = reader.rows(_ANSWERS, [task, headline.metric, list(runs.runs), task, task])
@@ -132,8 +134,8 @@ def _read_judged_step(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | N
 def _match_steps(
     a: Mapping[int | None, _JudgedStep], b: Mapping[int | None, _JudgedStep]
 ) -> tuple[list[_SharedStep], list[str]]:
-    """The steps that both judged, in order, and notes of what does not fit."""
-    found, notes = [], []
+    """Compare the steps that both judged, in order, and note what does not fit."""
+    shared, notes = [], []
     if alone := [str(step) for step in {**a, **b} if step not in a or step not in b]:
         notes.append(f"only one of them judged step {join_names(alone)}")
     alike = []
@@ -148,33 +150,33 @@ def _match_steps(
         else:
             if of_a.judged == of_b.judged:
                 alike.append(f"{where}both were judged by {of_a.judge} in the same way")
-            found.append(_compare_step(step, of_a, of_b, both))
-    return found, notes + alike[:1]
+            shared.append(_compare_step(step, of_a, of_b, both))
+    return shared, notes + alike[:1]
 
 
 def _compare_step(
     step: int | None, a: _JudgedStep, b: _JudgedStep, both: Sequence[_AnswerKey]
 ) -> _SharedStep:
-    known = [key for key in both if a.answers[key].words and b.answers[key].words]
-    same = sum(a.answers[key].words == b.answers[key].words for key in known)
+    worded = [key for key in both if a.answers[key].words and b.answers[key].words]
+    same = sum(a.answers[key].words == b.answers[key].words for key in worded)
     columns = (_item_means(a, both), _item_means(b, both))
     common = select_common_items(dict(enumerate(columns)))
     of_a, of_b = common.scores.T
-    one = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
-    return _SharedStep(columns, step, one, common.scale, same / len(known) if known else None)
+    difference = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
+    return _SharedStep(columns, step, difference, common.scale, same / len(worded) if worded else None)
 
 
 def _item_means(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
-    """The means of the items over these answers."""
-    of_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
+    """Compute the means of the items over these answers."""
+    answers_by_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
     for key in answers:
-        of_item.setdefault(key[:2], []).append(judged.answers[key])
-    totals = np.array([sum(answer.weight for answer in of) for of in of_item.values()])
-    sums = np.array([sum(answer.value * answer.weight for answer in of) for of in of_item.values()])
-    counts = np.array([float(len(of)) for of in of_item.values()])
+        answers_by_item.setdefault(key[:2], []).append(judged.answers[key])
+    totals = np.array([sum(answer.weight for answer in own) for own in answers_by_item.values()])
+    sums = np.array([sum(answer.value * answer.weight for answer in own) for own in answers_by_item.values()])
+    counts = np.array([float(len(own)) for own in answers_by_item.values()])
     values = [judged.answers[key].value for key in answers]
     return ItemColumn(
-        judged.metric, judged.unit, tuple(of_item), sums, totals, counts, min(values), max(values)
+        judged.metric, judged.unit, tuple(answers_by_item), sums, totals, counts, min(values), max(values)
     )
 
 
@@ -191,8 +193,8 @@ class RankCorrelation(msgspec.Struct, frozen=True):
 
 
 class TaskJudges(msgspec.Struct, frozen=True):
-    """Two judges, by their labels, on one task. ``judges`` are the models behind the labels; ``ranks`` is
-    None of fewer than three checkpoints, or where a judge gives all the same mean."""
+    """Two judges, by their labels, on one task. ``judges``: the models behind the labels; ``ranks``: None
+    with fewer than three checkpoints, or if a judge gives all the same mean."""
 
     task: str
     metric: str
@@ -206,7 +208,7 @@ class TaskJudges(msgspec.Struct, frozen=True):
 
 
 class JudgeComparison(msgspec.Struct, frozen=True):
-    """``judges`` has the folder of each label; ``tasks`` has all pairs."""
+    """A comparison of judges; ``judges``: the folder of each label; ``tasks``: all pairs."""
 
     judges: dict[str, str]
     tasks: tuple[TaskJudges, ...]
@@ -219,13 +221,13 @@ def compare_judges(
     steps: Sequence[int] | None = None,
     pattern: str = PATTERN,
 ) -> JudgeComparison:
-    """Every two judges on every task that both judged.
+    """Compare each pair of judges on every task that both judged.
 
     Parameters
     ----------
     judges : by label, an output folder, or the folder that holds those of the checkpoints
-    tasks, steps : of these only
-    pattern : how the checkpoints' folders are called
+    tasks, steps : only these
+    pattern : the pattern of the checkpoints' folder names
 
     Raises
     ------
@@ -238,7 +240,7 @@ def compare_judges(
         raise UsageError("give two judges or more, each as NAME=DIR")
     notes: list[str] = []
     read = {label: _read_judged_steps(folder, tasks, steps, pattern) for label, folder in judges.items()}
-    found: list[TaskJudges] = []
+    pairs: list[TaskJudges] = []
     for a, b in combinations(judges, 2):
         of_two: dict[str, Sequence[_SharedStep]] = {}
         for task in tasks or sorted({*read[a], *read[b]}):
@@ -249,11 +251,11 @@ def compare_judges(
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
                 of_two[task] = shared
-        found += _compare_tasks({a: read[a], b: read[b]}, of_two)
-    if not found:
+        pairs += _compare_tasks({a: read[a], b: read[b]}, of_two)
+    if not pairs:
         raise UsageError("; ".join(["no two judges scored the same answers", *dict.fromkeys(notes)]))
     folders = {label: str(folder) for label, folder in judges.items()}
-    return JudgeComparison(folders, tuple(found), tuple(dict.fromkeys(notes)))
+    return JudgeComparison(folders, tuple(pairs), tuple(dict.fromkeys(notes)))
 
 
 # Checkpoints: of two, an order is right or wrong by a coin.
@@ -263,74 +265,77 @@ _RESAMPLES = 1000
 
 
 def _correlate_ranks(steps: Sequence[_SharedStep]) -> RankCorrelation | None:
-    """Over the items that both scored at all steps; None of an output folder, which is one step."""
+    """Correlate the two judges' orders of the checkpoints, over the items that both scored at all steps; None
+    for an output folder, which is one step."""
     count = len(steps)
     both = select_common_items(dict(enumerate(step.columns[which] for which in (0, 1) for step in steps)))
-    here = [at for at in range(count) if at in both.steps and count + at in both.steps]
+    shared_steps = [at for at in range(count) if at in both.steps and count + at in both.steps]
     items = len(both.scores)
-    if len(here) < _FEWEST or items < 2:
+    if len(shared_steps) < _FEWEST or items < 2:
         return None
-    a, b = (both.scores[:, [both.steps.index(at + shift) for at in here]] for shift in (0, count))
+    a, b = (both.scores[:, [both.steps.index(at + shift) for at in shared_steps]] for shift in (0, count))
     if (tau := kendall_tau_b(a.mean(axis=0), b.mean(axis=0))) is None:
         return None
     drawn = np.random.default_rng(0).multinomial(items, np.full(items, 1 / items), size=_RESAMPLES) / items
     # a draw in which a judge gives all the same mean orders none of them
     taus = [kendall_tau_b(weights @ a, weights @ b) or 0.0 for weights in drawn]
     low, high = np.quantile(taus, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return RankCorrelation(len(here), tau, (float(low), float(high)))
+    return RankCorrelation(len(shared_steps), tau, (float(low), float(high)))
 
 
 def kendall_tau_b(a: Floats, b: Floats) -> float | None:
-    """``Σ sign(a_i − a_j) sign(b_i − b_j)`` over pairs, over the root of the numbers of pairs that are no tie
-    in a and in b (Kendall 1945); None where one has ties only."""
+    """Return ``Σ sign(a_i − a_j) sign(b_i − b_j)`` over pairs, over the root of the numbers of pairs without
+    a tie in a and in b (Kendall 1945); None if one has ties only."""
     # rounded, so that equal means are ties, whatever order their scores were summed in
-    of_a, of_b = (np.sign(np.subtract.outer(x, x)) for x in (np.round(a, 12), np.round(b, 12)))
-    untied = np.sqrt((of_a**2).sum() * (of_b**2).sum())
-    return float((of_a * of_b).sum() / untied) if untied else None
+    signs_a, signs_b = (np.sign(np.subtract.outer(x, x)) for x in (np.round(a, 12), np.round(b, 12)))
+    untied = np.sqrt((signs_a**2).sum() * (signs_b**2).sum())
+    return float((signs_a * signs_b).sum() / untied) if untied else None
 
 
 def _compare_tasks(
     read: Mapping[str, _JudgedSteps], tasks: Mapping[str, Sequence[_SharedStep]]
 ) -> Iterator[TaskJudges]:
-    """All steps and tasks of two judges tested as one family, and the sentences that follow."""
+    """Test all steps and tasks of two judges as one family, and state the conclusions."""
     (a, of_a), (b, of_b) = read.items()
     every = [step for steps in tasks.values() for step in steps]
-    differences = iter(adjust_family([FamilyMember(step.found, width=step.scale.width) for step in every]))
+    differences = iter(
+        adjust_family([FamilyMember(step.difference, width=step.scale.width) for step in every])
+    )
     for task, shared in tasks.items():
         steps = tuple(
             StepDifference(
                 **msgspec.structs.asdict(next(differences)),
                 step=step.step,
-                mean_a=step.scale.to_scores(step.found.mean_a),
-                mean_b=step.scale.to_scores(step.found.mean_b),
+                mean_a=step.scale.to_scores(step.difference.mean_a),
+                mean_b=step.scale.to_scores(step.difference.mean_b),
                 same_answers=step.same_answers,
             )
             for step in shared
         )
-        first, other = (of[task][shared[0].step] for of in (of_a, of_b))
+        first, other = (own[task][shared[0].step] for own in (of_a, of_b))
         judges = (first.judge, other.judge)
-        found = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _correlate_ranks(shared), ())
-        yield msgspec.structs.replace(found, sentences=tuple(_sentences(found)))
+        pair = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _correlate_ranks(shared), ())
+        yield msgspec.structs.replace(pair, sentences=tuple(_sentences(pair)))
 
 
-def _sentences(one: TaskJudges) -> Iterator[str]:
-    """Who is milder, and whether they would choose the same checkpoints."""
-    apart = [step for step in one.steps if step.significant]
-    milder = {one.b if step.difference > 0 else one.a for step in apart}
-    largest = max(one.steps, key=lambda step: abs(step.difference))
-    gap = f"{one.b} − {one.a} is {format_difference(largest, one.unit)} points"
-    if len(one.steps) > 1:
+def _sentences(pair: TaskJudges) -> Iterator[str]:
+    """State who is milder, and whether they would choose the same checkpoints."""
+    significant_steps = [step for step in pair.steps if step.significant]
+    milder = {pair.b if step.difference > 0 else pair.a for step in significant_steps}
+    largest = max(pair.steps, key=lambda step: abs(step.difference))
+    gap = f"{pair.b} − {pair.a} is {format_difference(largest, pair.unit)} points"
+    if len(pair.steps) > 1:
         gap += f" at step {largest.step}, where it is largest"
-    if not apart:
+    if not significant_steps:
         yield f"{gap}: no significant difference"
     elif len(milder) == 1:
         [which] = milder
-        where = f" at {len(apart)} of {len(one.steps)} steps" if len(one.steps) > 1 else ""
+        where = f" at {len(significant_steps)} of {len(pair.steps)} steps" if len(pair.steps) > 1 else ""
         yield f"{which} is the milder judge{where}: {gap}"
     else:
         yield f"each is the milder judge at some steps: {gap}"
-    if one.ranks is not None:
+    if pair.ranks is not None:
         yield (
-            f"they order the {one.ranks.checkpoints} checkpoints with Kendall τ-b "
-            f"{figure_with_interval('coefficient', one.ranks.kendall, *one.ranks.ci95)}"
+            f"they order the {pair.ranks.checkpoints} checkpoints with Kendall τ-b "
+            f"{figure_with_interval('coefficient', pair.ranks.kendall, *pair.ranks.ci95)}"
         )

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Scale, clustered_mean, clustered_standard_error, scale_of_unit
-from coeval.analysis.pairwise.rates import draws, rate
+from coeval.analysis.pairwise.rates import draw_counts, rate_with_spread
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import SampleMetric
 from coeval.analysis.run_results import MetricScore
@@ -51,8 +51,8 @@ class SampleFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TaskFigures(NamedTuple):
-    """A task over the samples that count, as every face of a folder shows it: its ``metrics``, the
-    benchmark's headline first, and behind them the scores of its ``items``."""
+    """A task over the samples that count, as every view of a folder shows it: its ``metrics``, the
+    benchmark's headline first, and the scores of its ``items``."""
 
     runs: ChosenRuns
     metrics: dict[str, SampleFigure]
@@ -66,37 +66,34 @@ class TaskFigures(NamedTuple):
 def compute_task_figures(
     reader: OutputReader, chosen: Sequence[ChosenRuns] | None = None
 ) -> dict[str, TaskFigures]:
-    """By task as its records name it, those that have a figure.
+    """Compute the figures of each task that has any, by the task's name in its records.
 
-    Parameters
-    ----------
-    chosen : the samples that count; None: those that `choose_task_runs` chooses
+    ``chosen``: the samples that count; None: those that `choose_task_runs` chooses.
     """
-    found = {}
+    by_task = {}
     for runs in choose_task_runs(reader.folder) if chosen is None else chosen:
         if runs.runs:
             items = read_item_columns(reader, runs)
-            counted = [
-                one for one in reader.metrics if one.task == runs.recorded_task and one.sample in runs.runs
-            ]
+            samples: dict[str, list[SampleMetric]] = {}
+            for sample in reader.metrics:
+                if sample.task == runs.recorded_task and sample.sample in runs.runs:
+                    samples.setdefault(sample.metric, []).append(sample)
             figures = {
                 name: figure
-                for name in dict.fromkeys(one.metric for one in counted)
-                if (
-                    figure := _compute_figure([one for one in counted if one.metric == name], items.get(name))
-                )
+                for name, of_metric in samples.items()
+                if (figure := _compute_figure(of_metric, items.get(name)))
             }
-            found[runs.recorded_task] = TaskFigures(runs, figures, items)
-    return found
+            by_task[runs.recorded_task] = TaskFigures(runs, figures, items)
+    return by_task
 
 
 def list_metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures]) -> tuple[MetricScore, ...]:
-    """The metrics of a folder by task, over the samples that count; those without a value too."""
+    """List the metrics of a folder by task, over the samples that count, including those without a value."""
     of_metric: dict[str, dict[tuple[str, str], list[SampleMetric]]] = {}
-    for one in reader.metrics:
-        found = figures.get(one.task)
-        if found is None or one.sample in found.runs.runs:
-            of_metric.setdefault(one.task, {}).setdefault((one.model, one.metric), []).append(one)
+    for sample in reader.metrics:
+        figure = figures.get(sample.task)
+        if figure is None or sample.sample in figure.runs.runs:
+            of_metric.setdefault(sample.task, {}).setdefault((sample.model, sample.metric), []).append(sample)
     return tuple(
         _build_metric_score(samples, figures[task].metrics.get(metric) if task in figures else None)
         for task, metrics in of_metric.items()
@@ -105,6 +102,7 @@ def list_metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures])
 
 
 def _build_metric_score(samples: Sequence[SampleMetric], figure: SampleFigure | None) -> MetricScore:
+    """Build a metric's score: over several samples from ``figure``, else as the benchmark reports it."""
     first = samples[0]
     low, high = (figure.ci95 if figure is not None else None) or (None, None)
     several = figure is not None and figure.n_runs > 1
@@ -120,19 +118,19 @@ def _build_metric_score(samples: Sequence[SampleMetric], figure: SampleFigure | 
         n=figure.n_items if figure is not None and several else first.n,
         unit=first.unit,
         counted=first.counted,
-        expected=sum(one.expected for one in samples),
-        failed=sum(one.failed for one in samples),
+        expected=sum(sample.expected for sample in samples),
+        failed=sum(sample.failed for sample in samples),
         not_measured=first.not_measured,
     )
 
 
 def mean_over_tasks(headlines: Iterable[tuple[float, str]]) -> float:
-    """The mean of tasks' headlines, each a value with its unit and counting alike, as a share."""
+    """Return the mean of tasks' headlines as a share; each is a value with its unit, and counts alike."""
     return fmean(share_of_scale(value, unit) for value, unit in headlines)
 
 
 def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -> SampleFigure | None:
-    """None where no sample has a value."""
+    """Compute a metric's mean, spread and interval over samples; None if no sample has a value."""
     per_run = tuple(metric.value for metric in metrics if metric.value is not None)
     if not per_run:
         return None
@@ -142,12 +140,12 @@ def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -
     if items is not None:
         scale = scale_of_unit(unit)
         wide = Scale(min(scale.least, items.least), max(scale.most, items.most))
-        place, means = np.arange(len(items.sums)), items.values
-        error, n = clustered_standard_error(means, place, items.totals), len(place)
+        item, means = np.arange(len(items.sums)), items.values
+        error, n = clustered_standard_error(means, item, items.totals), len(item)
         if bounds is None or runs > 1:
             bounds = _bootstrap_ratio_bounds(items) if _is_ratio(items, unit) else None
             if bounds is None:
-                interval = clustered_mean(means, place, wide, items.totals)
+                interval = clustered_mean(means, item, wide, items.totals)
                 if interval.low is not None and interval.high is not None:
                     # single scores of HealthBench may lie below its scale; its mean does not
                     bounds = max(interval.low, scale.least), max(interval.high, scale.least)
@@ -165,21 +163,21 @@ def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -
 
 
 def _is_ratio(items: ItemColumn, unit: str) -> bool:
-    """Whether it is a win rate whose prompts count by their verdicts, as Arena-Hard's."""
+    """Check whether it is a win rate whose prompts count by their verdicts, as Arena-Hard's."""
     return unit == "percent" and len(items.sums) > 1 and len(np.unique(items.totals)) > 1
 
 
 def _bootstrap_ratio_bounds(items: ItemColumn) -> tuple[float, float]:
-    """The interval that the benchmark itself gives such a rate (`coeval.analysis.pairwise.rates`): its
-    prompts are resampled, each with the verdicts of all samples."""
-    drawn = draws(len(items.sums), np.random.default_rng(0))
+    """Return the 95% interval that the benchmark itself gives such a rate (`coeval.analysis.pairwise.rates`):
+    its prompts are resampled, each with the verdicts of all samples."""
+    drawn = draw_counts(len(items.sums), np.random.default_rng(0))
     value = float(items.sums.sum() / items.totals.sum())
-    found = rate(value, (drawn @ items.sums) / (drawn @ items.totals), len(items.sums))
-    return found.low_95, found.high_95
+    bootstrap = rate_with_spread(value, (drawn @ items.sums) / (drawn @ items.totals), len(items.sums))
+    return bootstrap.low_95, bootstrap.high_95
 
 
 def _average_sample_bounds(metrics: Sequence[SampleMetric]) -> tuple[float, float] | None:
-    """The mean of the samples' own intervals: their errors are those of the same prompts, so they add up."""
+    """Average the samples' own intervals: their errors are those of the same prompts, so they add up."""
     lows = [metric.low for metric in metrics if metric.low is not None]
     highs = [metric.high for metric in metrics if metric.high is not None]
     return (fmean(lows), fmean(highs)) if lows and len(lows) == len(highs) else None

@@ -33,8 +33,8 @@ class CheckpointMatrix(NamedTuple):
     """Scores of C ``checkpoints``, from 0 to 1 of ``scale``, on the items that all of them have.
 
     ``strata``: (n, C) for each task, which count alike; ``task`` None: over tasks. ``figures``: what the
-    benchmark itself reports of each checkpoint, where it is of these very items; None: their means.
-    ``judges``: 1 where one judged them, None where rules did.
+    benchmark itself reports of each checkpoint, if it covers these very items; None: their means.
+    ``judges``: 1 if one judged them, None if rules did.
     """
 
     task: str | None
@@ -52,37 +52,38 @@ class CheckpointMatrix(NamedTuple):
 
     @property
     def means(self) -> tuple[float, ...]:
-        """In the metric's unit."""
+        """Return each checkpoint's mean, in the metric's unit."""
         if self.figures is not None:
             return self.figures
         shares = np.mean([part.mean(axis=0) for part in self.strata], axis=0)
         return tuple(self.scale.to_scores(shares).tolist())
 
     def mean_interval(self, checkpoint: TrainedCheckpoint) -> tuple[float, float]:
-        """The 95% interval of a checkpoint's mean over items, in the metric's unit."""
-        found = mean_over_strata([part[:, self.column_of(checkpoint)] for part in self.strata])
-        shown = self.means[self.column_of(checkpoint)]
-        low, high = (
-            shown if each is None else self.scale.to_scores(each) for each in (found.low, found.high)
-        )
-        return min(low, shown), max(high, shown)
+        """Return the 95% interval of a checkpoint's mean over items, in the metric's unit."""
+        bounds = mean_over_strata([part[:, self.column_of(checkpoint)] for part in self.strata])
+        mean = self.means[self.column_of(checkpoint)]
+        low, high = (mean if end is None else self.scale.to_scores(end) for end in (bounds.low, bounds.high))
+        return min(low, mean), max(high, mean)
 
     def column_of(self, checkpoint: TrainedCheckpoint) -> int:
         return self.checkpoints.index(checkpoint)
 
     def steps_of_run(self, run: str) -> list[int]:
-        return [one.step for one in self.checkpoints if one.run == run]
+        return [checkpoint.step for checkpoint in self.checkpoints if checkpoint.run == run]
 
     def difference(self, a: TrainedCheckpoint, b: TrainedCheckpoint, family: int = 1) -> Difference:
-        """b − a, paired by item, as a share of the scale."""
-        of_a, of_b = self.column_of(a), self.column_of(b)
-        pairs = [PairedScores(part[:, of_a], part[:, of_b], np.ones(len(part))) for part in self.strata]
+        """Return b − a, paired by item, as a share of the scale."""
+        column_a, column_b = self.column_of(a), self.column_of(b)
+        pairs = [
+            PairedScores(part[:, column_a], part[:, column_b], np.ones(len(part))) for part in self.strata
+        ]
         return paired_difference(pairs, family)
 
 
 class MatchedRuns(NamedTuple):
-    """``shared``: over the tasks first, where there are several; ``notes`` say what could not be put side by
-    side, and why; ``left_out``: checkpoints that lack a task or too many items, or were made otherwise."""
+    """Runs on their ``shared`` tasks: over the tasks first, if there are several; ``notes``: what could not
+    be compared, and why; ``left_out``: checkpoints that lack a task or too many items, or were made
+    differently."""
 
     shared: tuple[CheckpointMatrix, ...]
     notes: tuple[str, ...]
@@ -90,8 +91,8 @@ class MatchedRuns(NamedTuple):
 
 
 def match_runs(runs: Sequence[TrainingRun]) -> MatchedRuns:
-    """The tasks that all of these runs have, scored by the same metric and judged alike."""
-    found: list[CheckpointMatrix] = []
+    """Match the tasks that all of these runs have, scored by the same metric and judged alike."""
+    matrices: list[CheckpointMatrix] = []
     notes: list[str] = []
     for task in dict.fromkeys(task for run in runs for task in run.curves):
         curves = {run.label: run.curves[task] for run in runs if task in run.curves}
@@ -103,39 +104,50 @@ def match_runs(runs: Sequence[TrainingRun]) -> MatchedRuns:
             continue
         notes += _sampling_notes(task, curves)
         if (shared := _build_task_matrix(task, curves, notes)) is not None:
-            found.append(shared)
-    over = _average_over_tasks(found)
+            matrices.append(shared)
+    over = _average_over_tasks(matrices)
     if over is not None:
-        for one in dict.fromkeys(one for each in found for one in each.checkpoints):
-            if one not in over.checkpoints:
-                notes.append(f"step {one.step} of {one.run} lacks a task: it is in no mean over tasks")
-    together = (over, *found) if over is not None else tuple(found)
-    every = [TrainedCheckpoint(run.label, step) for run in runs for step in run.steps] if found else []
-    main = found if over is None else [over]
-    out = [one for one in every if not any(one in each.checkpoints for each in main)]
-    return MatchedRuns(together, tuple(dict.fromkeys(notes)), tuple(out))
+        for checkpoint in dict.fromkeys(
+            checkpoint for matrix in matrices for checkpoint in matrix.checkpoints
+        ):
+            if checkpoint not in over.checkpoints:
+                notes.append(
+                    f"step {checkpoint.step} of {checkpoint.run} lacks a task: it is in no mean over tasks"
+                )
+    together = (over, *matrices) if over is not None else tuple(matrices)
+    all_checkpoints = (
+        [TrainedCheckpoint(run.label, step) for run in runs for step in run.steps] if matrices else []
+    )
+    main = matrices if over is None else [over]
+    left_out = [
+        checkpoint
+        for checkpoint in all_checkpoints
+        if not any(checkpoint in matrix.checkpoints for matrix in main)
+    ]
+    return MatchedRuns(together, tuple(dict.fromkeys(notes)), tuple(left_out))
 
 
 def _why_incomparable(curves: dict[str, TaskCurve]) -> str:
-    """Why the scores of some two runs are no measure of the same thing."""
-    for (a, one), (b, other) in combinations(curves.items(), 2):
-        if not (one.columns and other.columns):
+    """Say why the scores of two runs do not measure the same thing; empty if all do."""
+    for (a, curve_a), (b, curve_b) in combinations(curves.items(), 2):
+        if not (curve_a.columns and curve_b.columns):
             return "no item has a score of its own"
-        [mine, *_], [theirs, *_] = one.columns.values(), other.columns.values()
-        if (mine.metric, mine.unit) != (theirs.metric, theirs.unit):
-            return f"its metric is {mine.metric} in {a} and {theirs.metric} in {b}"
-        if how := describe_judging_change(one.facts, other.facts):
+        [column_a, *_], [column_b, *_] = curve_a.columns.values(), curve_b.columns.values()
+        if (column_a.metric, column_a.unit) != (column_b.metric, column_b.unit):
+            return f"its metric is {column_a.metric} in {a} and {column_b.metric} in {b}"
+        if how := describe_judging_change(curve_a.facts, curve_b.facts):
             return f"{a} and {b} are {how}; judge both alike, with --judge-only or --no-inference"
     return ""
 
 
 def _sampling_notes(task: str, curves: dict[str, TaskCurve]) -> Iterator[str]:
-    for (a, one), (b, other) in combinations(curves.items(), 2):
-        if how := describe_sampling_change(one.facts, other.facts):
+    for (a, curve_a), (b, curve_b) in combinations(curves.items(), 2):
+        if how := describe_sampling_change(curve_a.facts, curve_b.facts):
             yield f"{task}: {a} and {b} were sampled differently ({how}): the difference is also one of that"
 
 
 def _build_task_matrix(task: str, curves: dict[str, TaskCurve], notes: list[str]) -> CheckpointMatrix | None:
+    """Build the matrix of a task's common items over all runs; None, with a note, if there are too few."""
     columns: dict[int, ItemColumn] = {}
     checkpoints: list[TrainedCheckpoint] = []
     figures: list[float] = []
@@ -168,28 +180,32 @@ def _build_task_matrix(task: str, curves: dict[str, TaskCurve], notes: list[str]
 
 
 def _average_over_tasks(tasks: Sequence[CheckpointMatrix]) -> CheckpointMatrix | None:
-    """The mean over tasks, as a share of each one's scale, of the checkpoints that are in all of them."""
+    """Average the tasks, as a share of each one's scale, for the checkpoints that are in all of them."""
     if len(tasks) < 2:
         return None
-    everywhere = tuple(
-        one for one in tasks[0].checkpoints if all(one in each.checkpoints for each in tasks[1:])
+    common = tuple(
+        checkpoint
+        for checkpoint in tasks[0].checkpoints
+        if all(checkpoint in matrix.checkpoints for matrix in tasks[1:])
     )
-    if not everywhere:
+    if not common:
         return None
     shares = []
-    for each in tasks:
-        places = [each.column_of(one) for one in everywhere]
-        shares.append(scale_of_unit(each.unit).to_shares(each.scale.to_scores(each.strata[0][:, places])))
+    for matrix in tasks:
+        columns = [matrix.column_of(checkpoint) for checkpoint in common]
+        shares.append(
+            scale_of_unit(matrix.unit).to_shares(matrix.scale.to_scores(matrix.strata[0][:, columns]))
+        )
     # longer than from 0 to 1 where items of some task score beyond it, as in HealthBench
     least = min(SHARE.least, *(float(part.min()) for part in shares))
     most = max(SHARE.most, *(float(part.max()) for part in shares))
     longer = Scale(least, most)
     strata = tuple(map(longer.to_shares, shares))
     figures = None
-    if all(each.figures is not None for each in tasks):
+    if all(matrix.figures is not None for matrix in tasks):
         figures = tuple(
-            mean_over_tasks((each.means[each.column_of(one)], each.unit) for each in tasks)
-            for one in everywhere
+            mean_over_tasks((matrix.means[matrix.column_of(checkpoint)], matrix.unit) for matrix in tasks)
+            for checkpoint in common
         )
-    judges = next((each.judges for each in tasks if each.judges is not None), None)
-    return CheckpointMatrix(None, "mean over tasks", "share", everywhere, strata, longer, figures, judges)
+    judges = next((matrix.judges for matrix in tasks if matrix.judges is not None), None)
+    return CheckpointMatrix(None, "mean over tasks", "share", common, strata, longer, figures, judges)

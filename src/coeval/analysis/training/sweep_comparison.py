@@ -1,5 +1,5 @@
-"""Which checkpoint to ship, of which training run: the best one and those tied with it, whether scores still
-rise, and runs held against each other at equal steps; in figures and in sentences.
+"""Which checkpoint of which training run to ship: the best and those tied with it, whether scores still rise,
+and runs compared at equal steps; in figures and in sentences.
 
 All of it is paired, on the items that every checkpoint has (`coeval.analysis.training.shared_scores`).
 """
@@ -40,8 +40,8 @@ _LONGEST = 200
 class CheckpointChoice(msgspec.Struct, frozen=True):
     """The ``best`` of ``of`` checkpoints in a task (None: over tasks), in the metric's unit.
 
-    ``peers`` are tied with it: paired tests, by Holm over all pairs of checkpoints, do not tell them from it.
-    ``verdict``: on the best against the others.
+    ``peers`` are tied with it: not significantly different in paired tests, by Holm over all pairs of
+    checkpoints. ``verdict``: on the best against the others.
     """
 
     task: str | None
@@ -93,13 +93,12 @@ class CheckpointDifference(PairDifference, frozen=True):
 
 
 class SweepComparison(msgspec.Struct, frozen=True):
-    """Training runs as ``coeval compare`` holds them against each other: ``folders`` by label.
+    """A comparison of training runs, as ``coeval compare`` makes it; ``folders`` by label.
 
-    ``overall``: means over the tasks, where there are several; ``choices``, ``changes`` (of a run's last step
+    ``overall``: means over the tasks, if there are several; ``choices``, ``changes`` (of a run's last step
     from the one before) and ``differences`` (of two runs at equal steps) begin with those over the tasks.
-    Where runs share no task, choices are of each run by itself.
-    ``only_in``: by run, the steps that no other one has. ``sentences`` say which checkpoint to ship,
-    ``notes`` what could not be compared.
+    If runs share no task, choices are of each run by itself. ``only_in``: by run, the steps that no other
+    one has. ``sentences``: which checkpoint to ship; ``notes``: what could not be compared.
     """
 
     folders: dict[str, str]
@@ -112,22 +111,23 @@ class SweepComparison(msgspec.Struct, frozen=True):
     notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data, ready for JSON: what ``coeval compare --json`` prints of sweeps."""
+        """Return plain data, ready for JSON: what ``coeval compare --json`` prints of sweeps."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
     def group_by_task(self) -> Iterator[list[CheckpointDifference]]:
-        """The differences of each pair of runs in each task, by step."""
-        for _, found in groupby(self.differences, key=lambda one: (one.task, one.a.run, one.b.run)):
-            yield list(found)
+        """Group the differences by pair of runs and task, by step."""
+        for _, gaps in groupby(self.differences, key=lambda gap: (gap.task, gap.a.run, gap.b.run)):
+            yield list(gaps)
 
 
 def read_sweeps(
     folders: Sequence[Path], tasks: Sequence[str] | None = None, steps: Collection[int] | None = None
 ) -> tuple[TrainingRun, ...]:
-    """The curves of several sweeps' folders, each labelled by the shortest end of its path.
+    """Read the curves of several sweeps' folders, each labelled by the shortest end of its path.
 
-    Raises UsageError: there are no two of them, or one holds no results; StoreError: a file cannot be read.
+    Raises UsageError: there are no two of them, or one holds no results; StoreError: a file cannot be
+    read.
     """
     if len({folder.resolve() for folder in folders}) < len(folders) or len(folders) < 2:
         raise UsageError(
@@ -139,75 +139,75 @@ def read_sweeps(
 
 
 def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
-    """`compare_runs` of several runs.
+    """Compare several runs by `compare_runs`, with the notes on their points.
 
-    Raises UsageError: they share no task that was scored alike; the message says why.
+    Raises UsageError if they share no task that was scored alike; the message says why.
     """
-    found = compare_runs(runs)
-    if not found.differences:
+    comparison = compare_runs(runs)
+    if not comparison.differences:
         raise UsageError(
-            "; ".join(["nothing to compare: no task is scored alike at a step of both", *found.notes])
+            "; ".join(["nothing to compare: no task is scored alike at a step of both", *comparison.notes])
         )
     points = [(run.label, point) for run in runs for curve in run.curves.values() for point in curve.points]
-    told = [f"{label}: {one.task}, step {one.step}: {note}" for label, one in points for note in one.notes]
-    return msgspec.structs.replace(found, notes=(*found.notes, *told))
+    point_notes = [f"{label}: {p.task}, step {p.step}: {note}" for label, p in points for note in p.notes]
+    return msgspec.structs.replace(comparison, notes=(*comparison.notes, *point_notes))
 
 
 def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
-    """Choose among all checkpoints of one or several runs, and hold the runs against each other."""
+    """Choose among all checkpoints of one or several runs, and compare the runs with each other."""
     together = match_runs(runs)
-    each = [together] if together.shared else [match_runs([run]) for run in runs]
-    shared = [one for found in each for one in found.shared]
-    notes = [*together.notes, *(note for found in each for note in found.notes)]
+    groups = [together] if together.shared else [match_runs([run]) for run in runs]
+    shared = [matrix for group in groups for matrix in group.shared]
+    notes = [*together.notes, *(note for group in groups for note in group.notes)]
     only_in = _unshared_steps(runs)
     for label, steps in only_in.items():
         notes.append(f"only {label} has {_steps_text(steps)}: no other run is compared with it there")
-    found = SweepComparison(
+    comparison = SweepComparison(
         folders={run.label: str(run.folder) for run in runs},
         overall=tuple(
-            OverallMean(each.run, each.step, mean, one.mean_interval(each), one.items)
-            for one in shared
-            if one.task is None
-            for each, mean in zip(one.checkpoints, one.means, strict=True)
+            OverallMean(step.run, step.step, mean, matrix.mean_interval(step), matrix.items)
+            for matrix in shared
+            if matrix.task is None
+            for step, mean in zip(matrix.checkpoints, matrix.means, strict=True)
         ),
-        choices=tuple(chosen for one in shared if (chosen := choose_checkpoint(one)) is not None),
-        changes=_adjust_differences([change for one in shared for change in changes(one)]),
-        differences=_adjust_differences([gap for one in together.shared for gap in differences(one)]),
+        choices=tuple(chosen for matrix in shared if (chosen := choose_checkpoint(matrix)) is not None),
+        changes=_adjust_differences([pair for matrix in shared for pair in _last_step_pairs(matrix)]),
+        differences=_adjust_differences([pair for matrix in together.shared for pair in _run_pairs(matrix)]),
         only_in=only_in,
         sentences=(),
         notes=tuple(dict.fromkeys(notes)),
     )
-    left_out = [one for found in each for one in found.left_out]
-    return msgspec.structs.replace(found, sentences=tuple(_sentences(found, left_out)))
+    left_out = [checkpoint for group in groups for checkpoint in group.left_out]
+    return msgspec.structs.replace(comparison, sentences=tuple(_sentences(comparison, left_out)))
 
 
 def _unshared_steps(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
     steps = {run.label: set(run.steps) for run in runs}
-    found = {}
+    own_steps = {}
     for label, own in steps.items() if len(runs) > 1 else ():
         others = set[int]().union(*(theirs for other, theirs in steps.items() if other != label))
         if alone := sorted(own - others):
-            found[label] = tuple(alone)
-    return found
+            own_steps[label] = tuple(alone)
+    return own_steps
 
 
 # --- The best checkpoint and those tied with it
 
 
 def choose_checkpoint(shared: CheckpointMatrix) -> CheckpointChoice | None:
-    """The highest mean, and those that paired tests do not tell from it; None where there is no choice."""
+    """Choose the checkpoint with the highest mean, and those tied with it; None if there is no choice."""
     count, means = len(shared.checkpoints), shared.means
     if count < 2 or shared.items < 2:
         return None
     best = shared.checkpoints[int(np.argmax(means))]
-    others = [one for one in shared.checkpoints if one != best]
-    gaps = [shared.difference(one, best) for one in others]
+    others = [checkpoint for checkpoint in shared.checkpoints if checkpoint != best]
+    gaps = [shared.difference(checkpoint, best) for checkpoint in others]
     # Holm over all pairs: which of them are the best one's is known only once the scores are.
     untested = [1.0] * (count * (count - 1) // 2 - len(others))
     adjusted = holm_adjust([1.0 if gap.p is None else gap.p for gap in gaps] + untested)
     peers = [
-        one
-        for one, gap, p in zip(others, gaps, adjusted, strict=False)
+        checkpoint
+        for checkpoint, gap, p in zip(others, gaps, adjusted, strict=False)
         if p >= ALPHA or gap.difference <= 0  # a benchmark's own figure may differ from its items' mean
     ]
     return CheckpointChoice(
@@ -216,7 +216,7 @@ def choose_checkpoint(shared: CheckpointMatrix) -> CheckpointChoice | None:
         unit=shared.unit,
         best=best,
         mean=max(means),
-        peers=tuple(sorted(peers, key=lambda one: -means[shared.column_of(one)])),
+        peers=tuple(sorted(peers, key=lambda checkpoint: -means[shared.column_of(checkpoint)])),
         n_items=shared.items,
         of=count,
         verdict="tied" if peers else lead_verdict(0.0, None, shared.judges),
@@ -230,18 +230,18 @@ class _ComparedCheckpoints(NamedTuple):
     shared: CheckpointMatrix
     a: TrainedCheckpoint
     b: TrainedCheckpoint
-    found: Difference
+    difference: Difference
 
 
-def changes(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
-    for run in dict.fromkeys(one.run for one in shared.checkpoints):
+def _last_step_pairs(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
+    for run in dict.fromkeys(checkpoint.run for checkpoint in shared.checkpoints):
         for steps in pairwise(sorted(shared.steps_of_run(run))[-2:]):
             before, last = (TrainedCheckpoint(run, step) for step in steps)
             yield _ComparedCheckpoints(shared, before, last, shared.difference(before, last))
 
 
-def differences(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
-    runs = list(dict.fromkeys(one.run for one in shared.checkpoints))
+def _run_pairs(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
+    runs = list(dict.fromkeys(checkpoint.run for checkpoint in shared.checkpoints))
     pairs = [
         (TrainedCheckpoint(a, step), TrainedCheckpoint(b, step))
         for a, b in combinations(runs, 2)
@@ -251,15 +251,16 @@ def differences(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
 
 
 def _adjust_differences(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDifference, ...]:
-    """Tested as one family: what is over tasks, and single tasks as a branch of their own."""
+    """Adjust the differences as one family: those over tasks, and those in single tasks as a branch of their
+    own."""
     members = [
         FamilyMember(
-            each.found,
-            None if each.shared.judges is None else single_judge_estimate(each.found),
-            branch=each.shared.task is None,
-            width=each.shared.scale.width,
+            pair.difference,
+            None if pair.shared.judges is None else single_judge_estimate(pair.difference),
+            branch=pair.shared.task is None,
+            width=pair.shared.scale.width,
         )
-        for each in compared
+        for pair in compared
     ]
     return tuple(
         CheckpointDifference(
@@ -279,97 +280,103 @@ def _adjust_differences(compared: Sequence[_ComparedCheckpoints]) -> tuple[Check
 # --- In sentences: what to ship, whether scores still rise, which run is ahead
 
 
-def _sentences(found: SweepComparison, left_out: Sequence[TrainedCheckpoint]) -> Iterator[str]:
-    """Over the tasks where there are several; of few tasks that are no mean, of each."""
-    several = len(found.folders) > 1
-    main = [one for one in found.choices if one.task is None] or found.choices
+def _sentences(comparison: SweepComparison, left_out: Sequence[TrainedCheckpoint]) -> Iterator[str]:
+    """State the choice over the tasks if there are several; of a few tasks without a mean, for each."""
+    several = len(comparison.folders) > 1
+    main = [choice for choice in comparison.choices if choice.task is None] or comparison.choices
     for chosen in main:
         yield ship_sentence(chosen, several=several)
     if main and left_out:
-        names = [checkpoint_label(one, several=several) for one in left_out]
+        names = [checkpoint_label(checkpoint, several=several) for checkpoint in left_out]
         why = "Not compared, since items or tasks are missing or were made otherwise"
         texts = (f"{why}: {join_names(names, most)}." for most in range(_MOST_NAMED, 0, -1))
         yield _first_short_enough(texts) or f"{why}: {pluralize(len(names), 'checkpoint')}."
-    tasks = {one.task for one in main}
-    for task in dict.fromkeys(one.task for one in main):
-        if said := rising_sentence([one for one in found.changes if one.task == task], several=several):
-            yield said
-    for rows in found.group_by_task():
+    tasks = dict.fromkeys(choice.task for choice in main)
+    for task in tasks:
+        changes = [change for change in comparison.changes if change.task == task]
+        if sentence := rising_sentence(changes, several=several):
+            yield sentence
+    for rows in comparison.group_by_task():
         if rows[0].task in tasks:
             yield run_difference_sentence(rows)
 
 
-def checkpoint_label(one: TrainedCheckpoint, *, several: bool) -> str:
-    """``step 160``, or ``run_a step 160`` of several runs"""
-    return f"{one.run} step {one.step}" if several else f"step {one.step}"
+def checkpoint_label(checkpoint: TrainedCheckpoint, *, several: bool) -> str:
+    """Return ``step 160``, or ``run_a step 160`` if there are several runs."""
+    return f"{checkpoint.run} step {checkpoint.step}" if several else f"step {checkpoint.step}"
 
 
 def task_phrase(task: str | None) -> str:
-    """``overall`` or ``on ifeval``"""
+    """Return ``overall`` or ``on ifeval``."""
     return "overall" if task is None else f"on {task}"
 
 
-def ship_sentence(one: CheckpointChoice, *, several: bool) -> str:
+def ship_sentence(choice: CheckpointChoice, *, several: bool) -> str:
     """Name the checkpoint to ship, and those that are as good on this evidence.
 
     ``Ship step 160, 88.3 overall: it leads the 7 others.``
     """
-    name = checkpoint_label(one.best, several=several)
-    where = f"{metric_text(one.mean, one.unit)} {task_phrase(one.task)}"
-    if not one.peers:
-        others = f"the {one.of - 1} others" if one.of > 2 else "the other"
-        return f"Ship {name}, {where}: it {one.verdict.replace('leads', f'leads {others}')}."
+    name = checkpoint_label(choice.best, several=several)
+    where = f"{metric_text(choice.mean, choice.unit)} {task_phrase(choice.task)}"
+    if not choice.peers:
+        others = f"the {choice.of - 1} others" if choice.of > 2 else "the other"
+        return f"Ship {name}, {where}: it {choice.verdict.replace('leads', f'leads {others}')}."
     texts = (
         f"Ship {name}, {where}, or a checkpoint tied with it: {peers}."
         for most in range(_MOST_NAMED, 0, -1)
-        if (peers := list_peers(one, several=several, most=most))
+        if (peers := list_peers(choice, several=several, most=most))
     )
     return _first_short_enough(texts) or (
-        f"Ship {name}, {where}, or one of the {pluralize(len(one.peers), 'checkpoint')} tied with it."
+        f"Ship {name}, {where}, or one of the {pluralize(len(choice.peers), 'checkpoint')} tied with it."
     )
 
 
 def _first_short_enough(texts: Iterable[str]) -> str:
-    """The first that is no longer than a sentence may be; empty where none is."""
+    """Return the first text that is no longer than a sentence may be, or ''."""
     return next((text for text in texts if len(text) <= _LONGEST), "")
 
 
-def list_peers(one: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED) -> str:
-    """The checkpoints tied with the best, the highest first, by run: ``steps 140, 180``"""
-    shown = one.peers[:most]
+def list_peers(choice: CheckpointChoice, *, several: bool, most: int = _MOST_NAMED) -> str:
+    """List the checkpoints tied with the best, the highest first, by run: ``steps 140, 180``."""
+    named = choice.peers[:most]
     by_run: dict[str, list[str]] = {}
-    for peer in shown:
+    for peer in named:
         by_run.setdefault(peer.run, []).append(str(peer.step))
     parts = [
         f"{f'{run} ' if several else ''}step{'s' * (len(steps) > 1)} {', '.join(steps)}"
         for run, steps in by_run.items()
     ]
-    more = len(one.peers) - len(shown)
+    more = len(choice.peers) - len(named)
     return "; ".join(parts) + (f" and {more} more" if more else "")
 
 
-def rising_sentence(found: Sequence[CheckpointDifference], *, several: bool) -> str:
-    """Whether the last step of each run gained on the one before; empty where no run has two.
+def rising_sentence(changes: Sequence[CheckpointDifference], *, several: bool) -> str:
+    """State whether the last step of each run gained on the one before; empty if no run has two.
 
     ``Rising at the last step: step 800 − step 700 is 3.6 ± 1.4 points.``
     """
-    if not found:
+    if not changes:
         return ""
-    where = "" if found[0].task is None else f" {task_phrase(found[0].task)}"
+    where = "" if changes[0].task is None else f" {task_phrase(changes[0].task)}"
     if not several:
-        one = found[0]
-        gap = f"step {one.b.step} − step {one.a.step} is {format_difference(one, one.unit)} points"
-        return f"{one.trend[:1].upper()}{one.trend[1:]} at the last step{where}: {gap}."
-    parts = [f"{one.b.run} {one.trend} ({format_difference(one, one.unit)} points)" for one in found]
+        change = changes[0]
+        gap = (
+            f"step {change.b.step} − step {change.a.step} is {format_difference(change, change.unit)} points"
+        )
+        return f"{change.trend[:1].upper()}{change.trend[1:]} at the last step{where}: {gap}."
+    parts = [
+        f"{change.b.run} {change.trend} ({format_difference(change, change.unit)} points)"
+        for change in changes
+    ]
     head = f"Last step against the one before{where}"
-    rising = sum(one.trend == "rising" for one in found)
+    rising = sum(change.trend == "rising" for change in changes)
     return _first_short_enough(
         f"{head}: {join_names(parts, most)}." for most in range(len(parts), 0, -1)
-    ) or (f"{head}: {rising} of {pluralize(len(found), 'run')} still rising.")
+    ) or (f"{head}: {rising} of {pluralize(len(changes), 'run')} still rising.")
 
 
 def run_difference_sentence(rows: Sequence[CheckpointDifference]) -> str:
-    """At how many equal steps one run is ahead of the other; ``rows``: of one pair and task, by step."""
+    """State at how many equal steps one run is ahead of the other; ``rows``: of a pair and task, by step."""
     a, b, task, steps = rows[0].a.run, rows[0].b.run, rows[0].task, [row.b.step for row in rows]
     ahead = {
         b: [row.significant and row.difference > 0 for row in rows],
@@ -394,7 +401,7 @@ def run_difference_sentence(rows: Sequence[CheckpointDifference]) -> str:
 
 
 def _step_ranges_text(steps: Sequence[int], which: Sequence[bool]) -> str:
-    """``steps 200–500, 800``: those that are marked, neighbours together."""
+    """Write ``steps 200–500, 800``: the marked steps, with neighbours as a range."""
     spans: list[list[int]] = []
     for at, (step, marked) in enumerate(zip(steps, which, strict=True)):
         if marked and at and which[at - 1]:
@@ -406,5 +413,5 @@ def _step_ranges_text(steps: Sequence[int], which: Sequence[bool]) -> str:
 
 
 def _steps_text(steps: Iterable[int]) -> str:
-    shown = [str(step) for step in steps]
-    return f"step{'s' * (len(shown) > 1)} {join_names(shown)}"
+    texts = [str(step) for step in steps]
+    return f"step{'s' * (len(texts) > 1)} {join_names(texts)}"

@@ -35,7 +35,7 @@ from coeval.core.text import join_names, p_value_text, pluralize
 
 
 class FirstBetter(msgspec.Struct, frozen=True):
-    """``step`` is the first after ``base`` that is better at 5% (two-sided), None: none is. ``gaps``:
+    """The first ``step`` after ``base`` that is significantly better (two-sided), None if none is. ``gaps``:
     by step, its paired difference from the base in ``unit``, adjusted for all checkpoints."""
 
     base: int
@@ -46,36 +46,36 @@ class FirstBetter(msgspec.Struct, frozen=True):
     sentence: str
 
 
-def find_first_better(found: CommonItems, base: int | None = None) -> FirstBetter | None:
-    """Test each checkpoint against ``base``, by default the first; None where there is nothing to test."""
-    base = found.steps[0] if base is None and found.steps else base
-    if base not in found.steps or len(found.steps) < 2 or len(found.scores) < 2:
+def find_first_better(common: CommonItems, base: int | None = None) -> FirstBetter | None:
+    """Test each checkpoint against ``base``, by default the first; None if there is nothing to test."""
+    base = common.steps[0] if base is None and common.steps else base
+    if base not in common.steps or len(common.steps) < 2 or len(common.scores) < 2:
         return None
-    of_base, once = found.scores[:, found.steps.index(base)], np.ones(len(found.scores))
+    of_base, weights = common.scores[:, common.steps.index(base)], np.ones(len(common.scores))
     gaps = {
         step: FamilyMember(
-            paired_difference([PairedScores(of_base, scores, once)], len(found.steps) - 1),
-            width=found.scale.width,
+            paired_difference([PairedScores(of_base, scores, weights)], len(common.steps) - 1),
+            width=common.scale.width,
         )
-        for step, scores in zip(found.steps, found.scores.T, strict=True)
+        for step, scores in zip(common.steps, common.scores.T, strict=True)
         if step != base
     }
     tested = dict(zip(gaps, adjust_family([*gaps.values()]), strict=True))
     better = (step for step, gap in tested.items() if step > base and gap.significant and gap.difference > 0)
-    step, items = next(better, None), pluralize(len(found.scores), "paired item")
+    step, items = next(better, None), pluralize(len(common.scores), "paired item")
     if step is None:
         least = float(np.median([gap.minimum_detectable or 0.0 for gap in tested.values()]))
         sentence = (
             f"no checkpoint is significantly better than step {base}, {items}; a true gain of "
-            f"{gap_text(least, found.unit)} points would be detected four times in five"
+            f"{gap_text(least, common.unit)} points would be detected four times in five"
         )
     else:
-        by = format_difference(tested[step], found.unit)
+        by = format_difference(tested[step], common.unit)
         sentence = (
             f"step {step} is the first significantly better than step {base}: by {by} points "
             f"({p_value_text(tested[step].p_adjusted or 0.0)} over all checkpoints), {items}"
         )
-    return FirstBetter(base, step, len(found.scores), tested, found.unit, sentence)
+    return FirstBetter(base, step, len(common.scores), tested, common.unit, sentence)
 
 
 # --- Training curves: figures and conclusions by task
@@ -113,7 +113,7 @@ class TaskCurve:
 
 @dataclass(frozen=True, slots=True)
 class TrainingRun:
-    """A run's ``curves`` by task, ``folders`` of its checkpoints by step; ``notes`` are what is not there."""
+    """A run's ``curves`` by task, and ``folders`` of its checkpoints by step; ``notes``: what is missing."""
 
     label: str
     folder: Path
@@ -123,7 +123,7 @@ class TrainingRun:
 
     @property
     def steps(self) -> list[int]:
-        """All that some task has."""
+        """List the steps that any task has."""
         return sorted({step for curve in self.curves.values() for step in curve.steps})
 
 
@@ -134,14 +134,14 @@ def read_training_curves(
     patterns: Mapping[str, str] | None = None,
     base: int | None = None,
 ) -> tuple[TrainingRun, ...]:
-    """Every run by its label, with the curves of its tasks in the order of ``tasks``.
+    """Read every run by its label, with the curves of its tasks in the order of ``tasks``.
 
     Parameters
     ----------
     runs : by label, the folder that holds the checkpoints' folders
-    tasks, steps : of these only; None: of all there are
-    patterns : by label, how the checkpoints' folders are called; ``step_{step}`` without one
-    base : the step that others are held against; without it, the first one
+    tasks, steps : only these; None: all
+    patterns : by label, the pattern of the checkpoints' folder names; ``step_{step}`` by default
+    base : the step that others are compared with; by default the first one
 
     Raises
     ------
@@ -150,46 +150,49 @@ def read_training_curves(
     StoreError
         a file cannot be read at all.
     """
-    found = []
+    training_runs = []
     for label, root in runs.items():
         checkpoints = find_evaluated_steps(root, (patterns or {}).get(label, PATTERN), steps, base)
         of_run = build_training_run(
-            label, root, [aggregate_checkpoint(one, tasks) for one in checkpoints], tasks, base
+            label, root, [aggregate_checkpoint(step, tasks) for step in checkpoints], tasks, base
         )
         if not of_run.curves:
             raise UsageError(f"{root} holds no scores of {join_names(tasks or ()) or 'any task'} yet")
         if absent := sorted(set(steps or ()) - {checkpoint.step for checkpoint in checkpoints}):
             note = f"{root} holds no results of step {join_names(map(str, absent))}"
             of_run = replace(of_run, notes=(note, *of_run.notes))
-        found.append(of_run)
-    return tuple(found)
+        training_runs.append(of_run)
+    return tuple(training_runs)
 
 
 def build_training_run(
     label: str,
     root: Path,
-    found: Sequence[CheckpointAggregate],
+    aggregates: Sequence[CheckpointAggregate],
     tasks: Sequence[str] | None = None,
     base: int | None = None,
 ) -> TrainingRun:
     """Build the curves of aggregated checkpoints, as `read_training_curves` does; none if no checkpoint has a
     score."""
-    named = tasks or sorted({task for one in found for task in (*one.tasks, *one.unscored)})
-    stops = {task: [one for one in found if task in one.tasks] for task in named}
+    named = tasks or sorted(
+        {task for aggregate in aggregates for task in (*aggregate.tasks, *aggregate.unscored)}
+    )
+    stops = {task: [aggregate for aggregate in aggregates if task in aggregate.tasks] for task in named}
     notes = [
-        f"step {one.checkpoint.step} {task}: {note}"
-        for one in found
-        for task, why in one.unscored.items()
+        f"step {aggregate.checkpoint.step} {task}: {note}"
+        for aggregate in aggregates
+        for task, why in aggregate.unscored.items()
         for note in why
     ]
     notes += [f"{root} holds no scores of {task}" for task, at in stops.items() if not at]
     curves = {task: _build_task_curve(task, at, base) for task, at in stops.items() if at}
-    folders = {one.checkpoint.step: one.checkpoint.folder for one in found}
+    folders = {aggregate.checkpoint.step: aggregate.checkpoint.folder for aggregate in aggregates}
     return TrainingRun(label, root, folders, curves, tuple(notes))
 
 
-def _build_task_curve(task: str, found: Sequence[CheckpointAggregate], base: int | None) -> TaskCurve:
-    points = [one.tasks[task] for one in found]
+def _build_task_curve(task: str, aggregates: Sequence[CheckpointAggregate], base: int | None) -> TaskCurve:
+    """Build a task's curve from the checkpoints that have it, with notes on those not in conclusions."""
+    points = [aggregate.tasks[task] for aggregate in aggregates]
     [((metric, unit), _)] = Counter((point.metric, point.unit) for point in points).most_common(1)
     notes = [
         f"step {point.step} is left out: its first metric is {point.metric}, not {metric}"
@@ -200,7 +203,11 @@ def _build_task_curve(task: str, found: Sequence[CheckpointAggregate], base: int
     [(usual, _)] = Counter(point.how for point in points).most_common(1)
     notes += [note for point in points for note in _point_notes(point, usual)]
     drawn = {point.step for point in points}
-    items = {one.checkpoint.step: one.items[task] for one in found if task in one.items}
+    items = {
+        aggregate.checkpoint.step: aggregate.items[task]
+        for aggregate in aggregates
+        if task in aggregate.items
+    }
     columns = keep_main_metric({step: column for step, column in items.items() if step in drawn})
     alike = frozenset(point.step for point in points if point.how == usual)
     better = None
@@ -221,7 +228,7 @@ def _build_task_curve(task: str, found: Sequence[CheckpointAggregate], base: int
         columns=columns,
         first_better=better,
         notes=tuple(notes),
-        facts=next(one.facts[task] for one in found if one.checkpoint.step in alike),
+        facts=next(aggregate.facts[task] for aggregate in aggregates if aggregate.checkpoint.step in alike),
     )
 
 

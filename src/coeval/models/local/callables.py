@@ -24,7 +24,7 @@ from coeval.core.regular_files import find_scripts
 from coeval.models.dialects.dialect import get_seed, split_off_reasoning
 from coeval.models.dialects.openai_answer import is_charge
 
-_GIVEN: dict[str, Callable[..., Any]] = {}
+_REGISTERED: dict[str, Callable[..., Any]] = {}
 """Functions that were given from Python, by the place that stands for them."""
 
 _ENCODER = msgspec.json.Encoder(order="deterministic")
@@ -34,58 +34,57 @@ NAMED_ARGUMENTS = ("messages", "system", "seed", "settings", "schema")
 
 
 def register_callable(function: Callable[..., Any]) -> str:
-    """Remember a function that was given from Python; the place that a configuration names it by. Others of
-    the same name are told apart by a number after ``#``."""
+    """Remember a function given from Python and return the location by which a configuration names it; a
+    number after ``#`` tells namesakes apart."""
     kind = function if hasattr(function, "__qualname__") else type(function)
     own = f"{getattr(kind, '__module__', 'builtins')}:{kind.__qualname__}"
-    place = next(p for n in count(1) if _is_free(p := own if n == 1 else f"{own}#{n}", function))
-    _GIVEN[place] = function
-    return place
+    location = next(p for n in count(1) if _is_location_free(p := own if n == 1 else f"{own}#{n}", function))
+    _REGISTERED[location] = function
+    return location
 
 
-def _is_free(place: str, function: Callable[..., Any]) -> bool:
-    """Whether nothing else is remembered there: a cell that is run again makes the same function anew."""
-    known = _GIVEN.get(place)
-    if known is None or known is function:
+def _is_location_free(location: str, function: Callable[..., Any]) -> bool:
+    """Check whether no other function is registered there; a rerun notebook cell makes the same one."""
+    registered = _REGISTERED.get(location)
+    if registered is None or registered is function:
         return True
-    one, other = getattr(known, "__code__", None), getattr(function, "__code__", None)
-    if getattr(known, "__self__", None) is not getattr(function, "__self__", None):
+    registered_code, new_code = getattr(registered, "__code__", None), getattr(function, "__code__", None)
+    if getattr(registered, "__self__", None) is not getattr(function, "__self__", None):
         return False
-    return one is not None and one == other and not one.co_freevars
+    return registered_code is not None and registered_code == new_code and not registered_code.co_freevars
 
 
-def hash_source(place: str) -> str:
+def hash_source(location: str) -> str:
     """Hash the source of a function: its file, or the function alone where it was given from Python.
 
     Empty where there is none: reading a run needs no code, and a start calls `require_callable_file`.
     """
-    if (given := _GIVEN.get(place)) is not None:
-        text = f"{_code_text(given) or place.partition('#')[0]}{_values_text(given)}"
+    if (registered := _REGISTERED.get(location)) is not None:
+        text = f"{_code_text(registered) or location.partition('#')[0]}{_values_text(registered)}"
         return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
     try:
-        path = _source(place)
-        found = path.stat()
-        return _hash_of(path, found.st_mtime_ns, found.st_size)
+        path = _find_source_file(location)
+        status = path.stat()
+        return _hash_file(path, status.st_mtime_ns, status.st_size)
     except (UsageError, OSError):
         return ""
 
 
 def hash_scripts(argv: Sequence[str]) -> str:
-    """Hash the files that a program is started with, itself where it is named by a relative path; empty where
-    there are none. An interpreter that is installed is none of them."""
+    """Hash the files among a program's words, itself included if its path is relative; "" if there are none.
+    An installed interpreter is not hashed."""
     own = (word for n, word in enumerate(map(str, argv)) if n or not Path(word).is_absolute())
     try:
-        found = [(file.resolve(), file.stat()) for file in find_scripts(own)]
-        hashes = [_hash_of(path, of.st_mtime_ns, of.st_size) for path, of in found]
+        files = [(file.resolve(), file.stat()) for file in find_scripts(own)]
+        hashes = [_hash_file(path, status.st_mtime_ns, status.st_size) for path, status in files]
     except OSError:  # it may be run, and not be read
         return ""
     return sha256("".join(hashes).encode()).hexdigest()[:12] if hashes else ""
 
 
-def _code_text(given: Any) -> str:
-    """The code of a function, by its source; of a lambda, whose line may hold others, and of what was typed
-    at a prompt, by what it was compiled to; empty where it is no function of Python's."""
-    function = given if hasattr(given, "__code__") else getattr(type(given), "__call__", given)  # noqa: B004
+def _code_text(target: Any) -> str:
+    """Return a function's source; compiled code for a lambda or without source; "" for one in C."""
+    function = target if hasattr(target, "__code__") else getattr(type(target), "__call__", target)  # noqa: B004
     code = getattr(function, "__code__", None)
     if code is None:
         return ""
@@ -94,28 +93,32 @@ def _code_text(given: Any) -> str:
             return inspect.getsource(function)
         except (OSError, TypeError):
             pass
-    return _compiled(code)
+    return _compiled_text(code)
 
 
-def _compiled(code: CodeType) -> str:
-    """Without names of files, numbers of lines and addresses."""
-    consts = [_compiled(each) if isinstance(each, CodeType) else _value_text(each) for each in code.co_consts]
+def _compiled_text(code: CodeType) -> str:
+    """Write compiled code without file names, line numbers and addresses."""
+    consts = [
+        _compiled_text(constant) if isinstance(constant, CodeType) else _value_text(constant)
+        for constant in code.co_consts
+    ]
     return f"{code.co_code!r}{code.co_names!r}{code.co_varnames!r}{consts!r}"
 
 
-def _values_text(given: Any) -> str:
-    """What a function brings with it: defaults, the values that a closure holds, the state of its object, or
-    the arguments of a ``partial``; empty where there is none of these."""
-    if isinstance(given, partial):
-        inner = f"{_code_text(given.func)}{_values_text(given.func)}"
-        return inner + _value_text([given.args, given.keywords])
-    cells = [_cell_text(cell) for cell in getattr(given, "__closure__", None) or ()]
-    brought = (getattr(given, "__defaults__", None), getattr(given, "__kwdefaults__", None))
-    held = given if not hasattr(given, "__code__") else getattr(given, "__self__", None)
+def _values_text(target: Any) -> str:
+    """Write what a function carries: defaults, closure, its object's state, arguments of a ``partial``."""
+    if isinstance(target, partial):
+        inner = f"{_code_text(target.func)}{_values_text(target.func)}"
+        return inner + _value_text([target.args, target.keywords])
+    cells = [_cell_text(cell) for cell in getattr(target, "__closure__", None) or ()]
+    brought = (getattr(target, "__defaults__", None), getattr(target, "__kwdefaults__", None))
+    held = target if not hasattr(target, "__code__") else getattr(target, "__self__", None)
     state = getattr(held, "__dict__", None)
-    said = [f"{name}={_value_text(state[name])}" for name in sorted(state)] if isinstance(state, dict) else []
-    defaults = [_value_text(each) for each in brought if each]
-    return f"{cells}{defaults}{said}" if cells or defaults or said else ""
+    state_texts = (
+        [f"{name}={_value_text(state[name])}" for name in sorted(state)] if isinstance(state, dict) else []
+    )
+    defaults = [_value_text(values) for values in brought if values]
+    return f"{cells}{defaults}{state_texts}" if cells or defaults or state_texts else ""
 
 
 def _cell_text(cell: CellType) -> str:
@@ -127,42 +130,46 @@ def _cell_text(cell: CellType) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A value as JSON; of what no JSON has, its kind alone: its text may hold an address."""
+    """Write a value as JSON; if JSON has none, its type alone, as its repr may hold an address."""
     try:
         return _ENCODER.encode(value).decode()
     except (TypeError, ValueError, OverflowError, RuntimeError):  # RuntimeError: it holds itself
         return type(value).__qualname__
 
 
-def require_callable_file(place: str) -> None:
+def require_callable_file(location: str) -> None:
     """Raise UsageError where there is no such file or module; nothing of a file is run."""
-    if place not in _GIVEN:
-        _source(place)
+    if location not in _REGISTERED:
+        _find_source_file(location)
 
 
 @lru_cache(maxsize=256)
-def _hash_of(path: Path, _changed_ns: int, _size: int) -> str:
+def _hash_file(path: Path, _changed_ns: int, _size: int) -> str:
     return sha256(path.read_bytes()).hexdigest()[:12]
 
 
-def _source(place: str) -> Path:
-    """The file that a place names by its path, or by its module."""
-    where, _, name = place.rpartition(":")
+def _find_source_file(location: str) -> Path:
+    """Find the file that a location names by its path, or by its module."""
+    where, _, name = location.rpartition(":")
     if not where or not name.isidentifier():
-        raise UsageError(f"callable {place}: write FILE.py:FUNCTION or MODULE:FUNCTION")
+        raise UsageError(f"callable {location}: write FILE.py:FUNCTION or MODULE:FUNCTION")
     if where.endswith(".py"):
         path = Path(where).expanduser()
         if not path.is_file():
-            raise UsageError(f"callable {place}: there is no file {path} (looked for in {Path.cwd()})")
+            raise UsageError(f"callable {location}: there is no file {path} (looked for in {Path.cwd()})")
         return path.resolve()
-    _find_here(Path.cwd())
-    found: Path | None = load_foreign(lambda: _file_of(where), f"callable {place}:", "correct it")
-    if found is None or not found.is_file():
-        raise UsageError(f"callable {place}: there is no module {where}; a file is named as FILE.py:FUNCTION")
-    return found
+    _add_to_import_path(Path.cwd())
+    module_file: Path | None = load_foreign(
+        lambda: _find_module_file(where), f"callable {location}:", "correct it"
+    )
+    if module_file is None or not module_file.is_file():
+        raise UsageError(
+            f"callable {location}: there is no module {where}; a file is named as FILE.py:FUNCTION"
+        )
+    return module_file
 
 
-def _file_of(module: str) -> Path | None:
+def _find_module_file(module: str) -> Path | None:
     """Find the file of a module below its topmost package. ``importlib.util.find_spec`` imports the packages
     above it, and who reads a run, or counts what one will ask, runs no code."""
     top, *below = module.split(".")
@@ -176,26 +183,26 @@ def _file_of(module: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _find_here(folder: Path) -> None:
-    """Let modules of a folder be found, after all others."""
+def _add_to_import_path(folder: Path) -> None:
+    """Append a folder to the import path, after all others."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
 
-def load_callable(place: str) -> Callable[..., Any]:
+def load_callable(location: str) -> Callable[..., Any]:
     """Load a function; this runs the code of its file.
 
     Raises UsageError: it is not there, cannot be loaded, or is no function.
     """
-    function = _GIVEN.get(place)
+    function = _REGISTERED.get(location)
     if function is None:
-        path, (where, _, name) = _source(place), place.rpartition(":")
+        path, (where, _, name) = _find_source_file(location), location.rpartition(":")
         if where.endswith(".py"):
-            function = getattr(_module_of(path, place), name, None)
+            function = getattr(_load_module(path, location), name, None)
         else:
-            function = import_object(place, "callable")
+            function = import_object(location, "callable")
     if not callable(function):
-        raise UsageError(f"callable {place}: it holds no function of that name")
+        raise UsageError(f"callable {location}: it holds no function of that name")
     return function
 
 
@@ -207,16 +214,16 @@ class _FreshSource(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path), self.path)
 
 
-def _module_of(path: Path, place: str) -> Any:
-    """The module in a file, loaded once; the files beside it can be imported from it."""
+def _load_module(path: Path, location: str) -> Any:
+    """Load the module in a file, once; files beside it can be imported from it."""
     name = f"coeval_own_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
-    _find_here(path.parent)
+    _add_to_import_path(path.parent)
     spec = importlib.util.spec_from_file_location(name, path, loader=_FreshSource(name, str(path)))
     if spec is None or spec.loader is None:
-        raise UsageError(f"callable {place}: {path} cannot be loaded")
+        raise UsageError(f"callable {location}: {path} cannot be loaded")
     module = sys.modules[name] = importlib.util.module_from_spec(spec)
     loader = spec.loader
-    load_foreign(lambda: loader.exec_module(module), f"callable {place}:", "correct its file")
+    load_foreign(lambda: loader.exec_module(module), f"callable {location}:", "correct its file")
     return module
 
 
@@ -230,8 +237,11 @@ class Answerer(NamedTuple):
     waits: bool
 
     @classmethod
-    def of(cls, function: Callable[..., Any], place: str) -> Answerer:
-        """Raises UsageError: the function asks for what no request has."""
+    def of(cls, function: Callable[..., Any], location: str) -> Answerer:
+        """Find out which parts of a request a function takes, and how it is called.
+
+        Raises UsageError: it requires an argument that no request has.
+        """
         waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  of an object that is called
         )
@@ -247,22 +257,24 @@ class Answerer(NamedTuple):
         others = parameters[1:] if has_prompt else parameters
         named = {p.name for p in others if p.kind in (*by_position[1:], inspect.Parameter.KEYWORD_ONLY)}
         everything = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in others)
-        taken = NAMED_ARGUMENTS if everything else tuple(name for name in NAMED_ARGUMENTS if name in named)
+        used_names = (
+            NAMED_ARGUMENTS if everything else tuple(name for name in NAMED_ARGUMENTS if name in named)
+        )
         if "prompt" in named:
-            taken = (*taken, "prompt")
-        unknown = [p.name for p in others if p.name in named - {*taken} and p.default is p.empty]
+            used_names = (*used_names, "prompt")
+        unknown = [p.name for p in others if p.name in named - {*used_names} and p.default is p.empty]
         if unknown:
             raise UsageError(
-                f"callable {place} takes {', '.join(unknown)}, which no request has; it is given the prompt, "
-                f"and by name {', '.join(NAMED_ARGUMENTS)}"
+                f"callable {location} takes {', '.join(unknown)}, which no request has; it is given the "
+                f"prompt, and by name {', '.join(NAMED_ARGUMENTS)}"
             )
-        if has_prompt and not taken:
-            return cls(lambda request: function(_prompt(request, alone=True)), waits)
+        if has_prompt and not used_names:
+            return cls(lambda request: function(_prompt_text(request, alone=True)), waits)
 
         def call(request: Request) -> Any:
-            parts = request_parts(request, alone=not {"system", "messages"}.intersection(taken))
-            given = {name: parts[name] for name in taken}
-            return function(parts["prompt"], **given) if has_prompt else function(**given)
+            parts = request_parts(request, alone=not {"system", "messages"}.intersection(used_names))
+            arguments = {name: parts[name] for name in used_names}
+            return function(parts["prompt"], **arguments) if has_prompt else function(**arguments)
 
         return cls(call, waits)
 
@@ -275,15 +287,15 @@ class Raised:
 
 
 def call_safely(call: Callable[[Request], Any], request: Request) -> Any:
-    """Call a function in a thread; what it returned, or raised, be it an exit."""
+    """Call a function in a thread; return its value, or what it raised as a `Raised`, an exit too."""
     try:
         return call(request)
     except BaseException as error:  # noqa: BLE001  the user's code: its item must say so
         return Raised(error)
 
 
-def _prompt(request: Request, *, alone: bool) -> str:
-    """The last message; ``alone``: with what stands before it, which is seen nowhere else."""
+def _prompt_text(request: Request, *, alone: bool) -> str:
+    """Return the last message; ``alone``: after all others, if the function sees them nowhere else."""
     messages = request.messages
     if len(messages) == 1 or not alone:
         return messages[-1].content
@@ -291,10 +303,10 @@ def _prompt(request: Request, *, alone: bool) -> str:
 
 
 def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
-    """What functions and programs are told of a request, by name."""
+    """Return the parts of a request by the names under which functions and programs get them."""
     schema = request.schema
     return {
-        "prompt": _prompt(request, alone=alone),
+        "prompt": _prompt_text(request, alone=alone),
         "messages": [{"role": message.role, "content": message.content} for message in request.messages],
         "system": next((message.content for message in request.messages if message.role == "system"), None),
         "seed": get_seed(request),
@@ -306,16 +318,16 @@ def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
 # --- Answers
 
 
-def parse_own_answer(value: object, said_by: str, *, structured: bool = False) -> Completion:
-    """The answer in what a function returned: a text, or an object with ``text``, and perhaps ``usage``
-    (``input_tokens``, ``output_tokens``) and ``cost_usd``. ``structured``: a schema was asked for, and a
-    mapping without ``text`` is the answer itself, to be written as JSON.
+def parse_own_answer(value: object, source_name: str, *, structured: bool = False) -> Completion:
+    """Parse what a function returned: a text, or an object with ``text``, and perhaps ``usage``
+    (``input_tokens``, ``output_tokens``) and ``cost_usd``. ``structured``: a schema was sent, so a mapping
+    without ``text`` is the answer itself, written as JSON.
 
     Raises Unreadable: it is neither, or counts what cannot be counted.
     """
     if type(value) is str:
-        return _completion(value, Usage())
-    text = _part(value, "text")
+        return _make_completion(value, Usage())
+    text = _get_field(value, "text")
     if structured and isinstance(value, dict) and "text" not in value:
         written = _value_text(value)
         text = written if written.startswith("{") else None  # None: it holds what no JSON has
@@ -323,22 +335,26 @@ def parse_own_answer(value: object, said_by: str, *, structured: bool = False) -
         kind = type(value).__name__
         what = f"{kind} without a text" if isinstance(value, Mapping) or hasattr(value, "text") else kind
         raise Unreadable(
-            f"{said_by} gave {what}; an answer is a text, or an object with `text`", retry_advised=False
+            f"{source_name} gave {what}; an answer is a text, or an object with `text`", retry_advised=False
         )
-    usage = _part(value, "usage")
-    cost = _part(value, "cost_usd")
-    counts = {name: _part(usage, name) for name in ("input_tokens", "output_tokens")}
-    for name, given in counts.items():
-        if given is not None and (type(given) is not int or given < 0):
-            raise Unreadable(f"{said_by} gave {name}: {given!r}; use a whole number", retry_advised=False)
-    cost = _part(usage, "cost_usd") if cost is None else cost
+    usage = _get_field(value, "usage")
+    cost = _get_field(value, "cost_usd")
+    counts = {name: _get_field(usage, name) for name in ("input_tokens", "output_tokens")}
+    for name, number in counts.items():
+        if number is not None and (type(number) is not int or number < 0):
+            raise Unreadable(
+                f"{source_name} gave {name}: {number!r}; use a whole number", retry_advised=False
+            )
+    cost = _get_field(usage, "cost_usd") if cost is None else cost
     if cost is not None and not _is_cost(cost):
-        raise Unreadable(f"{said_by} gave cost_usd: {cost!r}; use US dollars, 0 or more", retry_advised=False)
-    counted = {name: given for name, given in counts.items() if given is not None}
-    return _completion(text, Usage(**counted, cost_usd=None if cost is None else float(cost)))
+        raise Unreadable(
+            f"{source_name} gave cost_usd: {cost!r}; use US dollars, 0 or more", retry_advised=False
+        )
+    counted = {name: number for name, number in counts.items() if number is not None}
+    return _make_completion(text, Usage(**counted, cost_usd=None if cost is None else float(cost)))
 
 
-def _part(value: object, name: str) -> Any:
+def _get_field(value: object, name: str) -> Any:
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
 
 
@@ -346,7 +362,7 @@ def _is_cost(cost: object) -> bool:
     return isinstance(cost, int | float) and not isinstance(cost, bool) and is_charge(cost)
 
 
-def _completion(text: str, usage: Usage) -> Completion:
+def _make_completion(text: str, usage: Usage) -> Completion:
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()  # halves of characters cannot be kept
     return split_off_reasoning(Completion(text, usage))

@@ -16,7 +16,7 @@ from contextlib import suppress
 
 
 def watch_groups(lines: Iterable[str]) -> None:
-    """Follow the groups that begin and end; kill what is left at the end."""
+    """Follow the process groups that begin and end; kill those left at the end."""
     groups: set[int] = set()
     for line in lines:
         sign, number = line[:1], line[1:].strip()
@@ -27,7 +27,7 @@ def watch_groups(lines: Iterable[str]) -> None:
 
 
 def kill_group(group: int) -> None:
-    """Kill a process group; nothing where none of it is left."""
+    """Kill a process group, if any of it is left."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(group, signal.SIGKILL)
 

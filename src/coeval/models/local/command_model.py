@@ -47,11 +47,11 @@ _ENCODER = msgspec.json.Encoder()
 def find_program(spec: ModelSpec) -> str:
     """Return the path of a model's program; raises UsageError where there is none."""
     program = str(spec.options["argv"][0])
-    found = shutil.which(os.path.expanduser(program))  # noqa: PTH111  Path's raises for an unknown name
-    if found is None:
+    program_path = shutil.which(os.path.expanduser(program))  # noqa: PTH111  Path's raises for an unknown name
+    if program_path is None:
         where = "no such file that can be run" if os.sep in program else "not on the PATH"
         raise UsageError(f"model {spec.name}: its program {program} is {where}; correct argv")
-    return found
+    return program_path
 
 
 class CommandModel(OwnCode):
@@ -59,7 +59,7 @@ class CommandModel(OwnCode):
     the environment are kept from it, but those that ``env`` names."""
 
     def __init__(self, spec: ModelSpec, admission: Admission, guard: CommandGuard) -> None:
-        """Raises UsageError: there is no such program."""
+        """Find the program; raises UsageError if there is none."""
         super().__init__(spec, admission)
         self._argv = (find_program(spec), *map(str, spec.options["argv"][1:]))
         self._place = str(spec.options["argv"][0])
@@ -80,14 +80,14 @@ class CommandModel(OwnCode):
 
     async def _answer(self, request: Request) -> Completion:
         async with self._room:
-            return await self._called(request, self._asked)
+            return await self._call_admitted(request, self._run_program)
 
-    async def _asked(self, request: Request) -> Completion:
+    async def _run_program(self, request: Request) -> Completion:
         began = time.perf_counter()
-        program = self._idle.pop() if self._idle else await self._started()
+        program = self._idle.pop() if self._idle else await self._start_program()
         whole = False
         try:
-            completion = await self._in_time(self._exchange(program, request))
+            completion = await self._await_in_time(self._exchange(program, request))
             whole = self._keeps
         finally:  # what was broken off may still answer, and would answer the next request
             if whole:
@@ -96,14 +96,15 @@ class CommandModel(OwnCode):
                 await program.end()
         return msgspec.structs.replace(completion, latency_s=time.perf_counter() - began)
 
-    async def _in_time(self, work: Coroutine[Any, Any, T]) -> T:
+    async def _await_in_time(self, work: Coroutine[Any, Any, T]) -> T:
         try:
             async with asyncio.timeout(self._spec.timeout_s):
                 return await work
         except TimeoutError:
-            raise self._late(self._place) from None
+            raise self._make_timeout(self._place) from None
 
-    async def _started(self) -> _Program:
+    async def _start_program(self) -> _Program:
+        """Start the program in its own process group, with pipes."""
         most = self._spec.max_answer_bytes
         try:
             process = await asyncio.create_subprocess_exec(
@@ -117,39 +118,43 @@ class CommandModel(OwnCode):
                 limit=most * _ESCAPED + _BESIDE,
             )
         except OSError as error:
-            raise self._fault(error, self._place) from error
+            raise self._map_exception(error, self._place) from error
         return _Program(process, self._guard)
 
     async def _exchange(self, program: _Program, request: Request) -> Completion:
         if self._keeps:
-            return await self._next_line(program, request)
+            return await self._exchange_line(program, request)
         prompt = request_parts(request, alone=True)["prompt"]
-        said, cut = await program.whole_output(prompt.encode("utf-8", "replace"), self._spec.max_answer_bytes)
+        output, cut = await program.exchange_all(
+            prompt.encode("utf-8", "replace"), self._spec.max_answer_bytes
+        )
         if not cut and program.code:
             raise ServerFault(
-                self._about(program, f"ended with exit code {program.code}"), retry_advised=False
+                self._describe_failure(program, f"ended with exit code {program.code}"), retry_advised=False
             )
-        text = self._text(program, said[: -1 if said.endswith(b"\n") else None], cut=cut)
+        text = self._decode_output(program, output[: -1 if output.endswith(b"\n") else None], cut=cut)
         answer = parse_own_answer(text, self._place)
         return msgspec.structs.replace(answer, truncated=answer.truncated or cut)
 
-    async def _next_line(self, program: _Program, request: Request) -> Completion:
-        """One line for one request, which repeats its id: else an answer could go to another item."""
+    async def _exchange_line(self, program: _Program, request: Request) -> Completion:
+        """Send a request as a line and read its answer, which must repeat its id, lest answers be swapped."""
         number = next(self._numbers)
-        asked = {"id": number, **request_parts(request)}
+        request_line = {"id": number, **request_parts(request)}
         try:
-            line = await program.next_line(_ENCODER.encode(asked) + b"\n")
+            line = await program.next_line(_ENCODER.encode(request_line) + b"\n")
         except ValueError:  # how a stream says that a line is longer than its limit
             raise Unreadable(
-                self._about(program, "wrote a line that is too long"), retry_advised=False
+                self._describe_failure(program, "wrote a line that is too long"), retry_advised=False
             ) from None
         if not line.endswith(b"\n"):
             ended = f"ended with exit code {program.code} in the middle of a request"
-            raise ServerFault(self._about(program, ended))
+            raise ServerFault(self._describe_failure(program, ended))
         try:
             reply = decode(line)
         except Undecodable as error:
-            raise Unreadable(self._about(program, f"wrote a line that is no JSON ({error})")) from error
+            raise Unreadable(
+                self._describe_failure(program, f"wrote a line that is no JSON ({error})")
+            ) from error
         echoed = reply.get("id") if isinstance(reply, Mapping) else None
         if echoed != number:
             what = (
@@ -157,7 +162,7 @@ class CommandModel(OwnCode):
                 if echoed is None
                 else f"for request {echoed!r}, not {number}"
             )
-            raise Unreadable(self._about(program, f"wrote a line {what}"))
+            raise Unreadable(self._describe_failure(program, f"wrote a line {what}"))
         if reply.get("error"):
             raise ServerFault(
                 self._redactor.redact_message(f"{self._place} answered with an error: {reply['error']}"),
@@ -165,16 +170,16 @@ class CommandModel(OwnCode):
             )
         return parse_own_answer(reply, self._place)
 
-    def _text(self, program: _Program, said: bytes, *, cut: bool) -> str:
+    def _decode_output(self, program: _Program, output: bytes, *, cut: bool) -> str:
         try:
-            return said.decode(errors="ignore") if cut else decode_utf8(said)
+            return output.decode(errors="ignore") if cut else decode_utf8(output)
         except Undecodable as error:
             raise Unreadable(
-                self._about(program, f"wrote what is no text: {error}"), retry_advised=False
+                self._describe_failure(program, f"wrote what is no text: {error}"), retry_advised=False
             ) from error
 
-    def _about(self, program: _Program, what: str) -> str:
-        """With the end of what it wrote to standard error."""
+    def _describe_failure(self, program: _Program, what: str) -> str:
+        """Describe what a program did, with the end of its standard error."""
         complaint = program.complaint.decode(errors="replace").strip()
         return self._redactor.redact_message(
             f"{self._place} {what}" + (f": {complaint}" if complaint else "")
@@ -189,31 +194,31 @@ class _Program:
         self._guard = guard
         self.complaint = b""
         guard.begins(process.pid)
-        self._listening = asyncio.create_task(self._listen())
+        self._listening = asyncio.create_task(self._collect_complaint())
 
     @property
     def code(self) -> int | None:
         return self._process.returncode
 
-    async def whole_output(self, given: bytes, most: int) -> tuple[bytes, bool]:
-        """Give it all of its input; its output, and whether that was cut at ``most`` bytes."""
-        said = bytearray()
-        feeding = asyncio.create_task(self._feed(given, last=True))
-        reading = asyncio.create_task(self._read(said, most))
+    async def exchange_all(self, data: bytes, most_bytes: int) -> tuple[bytes, bool]:
+        """Send all input; return the output, and whether it was cut at ``most_bytes``."""
+        output = bytearray()
+        feeding = asyncio.create_task(self._feed(data, last=True))
+        reading = asyncio.create_task(self._read(output, most_bytes))
         try:
-            await self._over(reading)
-            if len(said) <= most:
-                await self._ended()
-            return bytes(said[:most]), len(said) > most
+            await self._await_pipe_end(reading)
+            if len(output) <= most_bytes:
+                await self._await_end()
+            return bytes(output[:most_bytes]), len(output) > most_bytes
         finally:
             feeding.cancel()
             reading.cancel()
 
-    async def _read(self, said: bytearray, most: int) -> None:
-        while len(said) <= most and (data := await self._out.read(1 << 16)):
-            said += data
+    async def _read(self, output: bytearray, most_bytes: int) -> None:
+        while len(output) <= most_bytes and (data := await self._out.read(1 << 16)):
+            output += data
 
-    async def _over(self, pipe: asyncio.Task[None]) -> None:
+    async def _await_pipe_end(self, pipe: asyncio.Task[None]) -> None:
         """Wait for the end of a pipe; once the program has ended, for a moment only."""
         while not pipe.done() and self.code is None:
             await asyncio.wait((pipe,), timeout=_LOOK_S)
@@ -222,18 +227,18 @@ class _Program:
         if pipe.done():
             pipe.result()
 
-    async def _ended(self) -> None:
-        """Wait until it has ended, and its complaint was heard."""
-        await self._over(self._listening)
+    async def _await_end(self) -> None:
+        """Wait until the process has ended and its standard error is read."""
+        await self._await_pipe_end(self._listening)
         if self.code is None:
             await self._process.wait()
 
-    async def next_line(self, given: bytes) -> bytes:
-        """Give it a line; the next one that it writes, without an end where it has ended."""
-        await self._feed(given, last=False)
+    async def next_line(self, line_sent: bytes) -> bytes:
+        """Send a line; return the next one that it writes, without a newline if it ended."""
+        await self._feed(line_sent, last=False)
         line = await self._out.readline()
         if not line.endswith(b"\n"):
-            await self._ended()
+            await self._await_end()
         return line
 
     async def end(self) -> None:
@@ -248,26 +253,26 @@ class _Program:
 
     @property
     def _out(self) -> asyncio.StreamReader:
-        return _there(self._process.stdout)
+        return _require_stream(self._process.stdout)
 
-    async def _feed(self, given: bytes, *, last: bool) -> None:
-        """What it does not read is lost: a program may answer without."""
-        stdin = _there(self._process.stdin)
+    async def _feed(self, data: bytes, *, last: bool) -> None:
+        """Write to its standard input; what it does not read is lost, as a program may answer without."""
+        stdin = _require_stream(self._process.stdin)
         try:
-            stdin.write(given)
+            stdin.write(data)
             await stdin.drain()
             if last:
                 stdin.close()
         except (BrokenPipeError, ConnectionResetError):
             return
 
-    async def _listen(self) -> None:
-        while data := await _there(self._process.stderr).read(1 << 16):
+    async def _collect_complaint(self) -> None:
+        while data := await _require_stream(self._process.stderr).read(1 << 16):
             self.complaint = (self.complaint + data)[-_COMPLAINT:]
 
 
-def _there(stream: T | None) -> T:
-    """A stream that was asked for when the process was started."""
+def _require_stream(stream: T | None) -> T:
+    """Return a pipe that the process was started with."""
     if stream is None:
         raise ValueError("the process was started without this pipe")
     return stream

@@ -44,10 +44,10 @@ _RNG = random.Random()
 
 
 class OwnCode(Model):
-    """A model that is code of the user's: asked again where it fails for a passing reason, and redacted.
+    """A model that is the user's code: retried after passing errors, and redacted.
 
-    What a call costs is known once it is over. Under a budget one call goes ahead until a first one has
-    ended well; from then on the largest cost so far is set aside for each call before it is made.
+    A call's cost is known once it is over. Under a budget, one call runs alone until a first one has
+    succeeded; from then on the largest cost so far is reserved before each call.
     """
 
     answer_limit = "max_answer_bytes"
@@ -62,10 +62,11 @@ class OwnCode(Model):
         self._redactor = Redactor(map(os.environ.__getitem__, sorted(hidden)), names=spec.open_names)
 
     async def is_listed(self) -> bool:
-        """It was found when it was opened; it is not called before there is something to ask."""
+        """Return True: opening found the code, and it is not called before there is work."""
         return True
 
     async def complete(self, request: Request) -> Completion:
+        """Call the code until it answers, or an error will not pass; redact the answer."""
         tries = Tries()
         for attempt in count(1):
             try:
@@ -86,16 +87,17 @@ class OwnCode(Model):
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     def drain(self) -> None:
-        """From now on no call is made; who waits for one gets Draining."""
+        """Make no further calls; those that wait for one raise Draining."""
         self._drained.set()
 
     @abstractmethod
     async def _answer(self, request: Request) -> Completion:
-        """Give `_called` a call, once there is a place for it."""
+        """Await a slot, then make the call by `_call_admitted`."""
 
-    async def _called(self, request: Request, call: Callable[[Request], Awaitable[Completion]]) -> Completion:
-        """Have a call made that is permitted and paid for, and book it. A call that raises Draining was not
-        made."""
+    async def _call_admitted(
+        self, request: Request, call: Callable[[Request], Awaitable[Completion]]
+    ) -> Completion:
+        """Make a call once the budget admits it, and book its cost; one that raises Draining was not made."""
         if self._drained.is_set() and not request.goes_on:
             raise make_draining_error()
         admission = self._admission
@@ -106,18 +108,18 @@ class OwnCode(Model):
         admission.record_cost(completion.usage)
         return completion
 
-    def _fault(self, error: BaseException, place: str) -> ModelError:
-        """What an exception of the user's code means: a passing trouble, or a failed item."""
+    def _map_exception(self, error: BaseException, location: str) -> ModelError:
+        """Map an exception of the user's code to a ModelError: a passing one, or a failure of the item."""
         if isinstance(error, ModelError):
             return error
-        message = self._redactor.redact_message(f"{place} raised {describe_error(error)}")
+        message = self._redactor.redact_message(f"{location} raised {describe_error(error)}")
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", getattr(response, "status_code", None))
-        kinds = {each.__name__ for each in type(error).__mro__}
+        kinds = {base.__name__ for base in type(error).__mro__}
         if status == 429:
             headers = getattr(response, "headers", None)
-            said = headers.items() if isinstance(headers, Mapping) else ()
-            wait_s = read_retry_wait_s({f"{name}".lower(): f"{value}" for name, value in said})
+            header_items = headers.items() if isinstance(headers, Mapping) else ()
+            wait_s = read_retry_wait_s({f"{name}".lower(): f"{value}" for name, value in header_items})
             return RateLimited(message, status=429, retry_after_s=wait_s)
         if isinstance(status, int) and (status in (408, 409) or status >= 500):
             return ServerFault(message, status=status)
@@ -129,8 +131,8 @@ class OwnCode(Model):
             return ConnectionFailed(message)
         return ServerFault(message, retry_advised=False)
 
-    def _late(self, place: str) -> RequestTimeout:
-        return RequestTimeout(f"{place} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False)
+    def _make_timeout(self, location: str) -> RequestTimeout:
+        return RequestTimeout(f"{location} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False)
 
 
 # Threads of a function that waits, and calls of one on the loop, where the file says nothing.
@@ -185,29 +187,29 @@ class FunctionModel(OwnCode):
 
     def drain(self) -> None:
         super().drain()
-        self._threads.turn_away(make_draining_error)
+        self._threads.refuse_waiting(make_draining_error)
 
     async def _answer(self, request: Request) -> Completion:
         _DIRECTORY.begins()
         try:
             if not self._answerer.waits:
-                return await self._called(request, self._threaded)
+                return await self._call_admitted(request, self._call_in_thread)
             async with self._room:
-                return await self._called(request, self._awaited)
+                return await self._call_admitted(request, self._call_on_loop)
         finally:
             _DIRECTORY.ends()
 
-    async def _threaded(self, request: Request) -> Completion:
+    async def _call_in_thread(self, request: Request) -> Completion:
         outcome, latency_s = await self._threads.run(request)
         if isinstance(outcome, Raised):
-            raise self._fault(outcome.error, self._place)
+            raise self._map_exception(outcome.error, self._place)
         if outcome is _LATE:
-            raise self._late(self._place)
+            raise self._make_timeout(self._place)
         return msgspec.structs.replace(
             parse_own_answer(outcome, self._place, structured=request.schema is not None), latency_s=latency_s
         )
 
-    async def _awaited(self, request: Request) -> Completion:
+    async def _call_on_loop(self, request: Request) -> Completion:
         began = time.perf_counter()
         limit = asyncio.timeout(self._spec.timeout_s)
         try:
@@ -215,8 +217,8 @@ class FunctionModel(OwnCode):
                 value = await self._answerer.call(request)
         except (Exception, SystemExit) as error:
             if limit.expired():
-                raise self._late(self._place) from None
-            raise self._fault(error, self._place) from error
+                raise self._make_timeout(self._place) from None
+            raise self._map_exception(error, self._place) from error
         answer = parse_own_answer(value, self._place, structured=request.schema is not None)
         return msgspec.structs.replace(answer, latency_s=time.perf_counter() - began)
 
@@ -241,20 +243,20 @@ class CallThreads:
         self._hanging: set[Future[Any]] = set()
 
     def run(self, request: Request) -> Future[Any]:
-        """Have a call made; what it returned, a `Raised` or ``_LATE``, and the seconds that it took.
+        """Queue a call; the future holds its value (a `Raised` or ``_LATE`` instead) and its seconds.
 
         Raises ModelStopped: as many calls hang as there may be threads.
         """
         if len(self._hanging) >= self._most:
-            raise self._stopped()
+            raise self._make_stopped_error()
         loop = asyncio.get_running_loop()
         answered: Future[Any] = loop.create_future()
         self._waiting.append((answered, request))
-        self._begin(loop)
+        self._start_waiting(loop)
         return answered
 
-    def _begin(self, loop: AbstractEventLoop) -> None:
-        """Give threads what waits; their number grows while all are in use."""
+    def _start_waiting(self, loop: AbstractEventLoop) -> None:
+        """Hand waiting calls to threads, and start threads while all are in use."""
         while self._waiting and self._running < self._most:
             answered, request = self._waiting.popleft()
             if answered.done():  # nobody waits for one that was cancelled
@@ -263,22 +265,24 @@ class CallThreads:
             if self._threads < self._running:
                 self._threads += 1
                 thread = threading.Thread(
-                    target=self._work, args=(loop,), daemon=True, name=f"calls {self._name}"
+                    target=self._make_calls, args=(loop,), daemon=True, name=f"calls {self._name}"
                 )
                 thread.start()
-            self._queue.put((answered, request, loop.call_later(self._timeout_s, self._give_up, answered)))
+            self._queue.put(
+                (answered, request, loop.call_later(self._timeout_s, self._abandon_call, answered))
+            )
 
-    def _work(self, loop: AbstractEventLoop) -> None:
-        """Make one call after the other."""
+    def _make_calls(self, loop: AbstractEventLoop) -> None:
+        """Make one call after the other, in a thread."""
         while (job := self._queue.get()) is not None:
             answered, request, timer = job
             began = time.perf_counter()
             outcome = call_safely(self._call, request)
             took = time.perf_counter() - began
             with suppress(RuntimeError):  # the run has ended
-                loop.call_soon_threadsafe(self._ended, loop, answered, timer, (outcome, took))
+                loop.call_soon_threadsafe(self._on_call_end, loop, answered, timer, (outcome, took))
 
-    def _ended(
+    def _on_call_end(
         self, loop: AbstractEventLoop, answered: Future[Any], timer: TimerHandle, result: tuple[Any, float]
     ) -> None:
         timer.cancel()
@@ -286,23 +290,23 @@ class CallThreads:
         self._hanging.discard(answered)
         if not answered.done():
             answered.set_result(result)
-        self._begin(loop)
+        self._start_waiting(loop)
 
-    def _give_up(self, answered: Future[Any]) -> None:
+    def _abandon_call(self, answered: Future[Any]) -> None:
         self._hanging.add(answered)
         if not answered.done():
             answered.set_result((_LATE, self._timeout_s))
         if len(self._hanging) >= self._most:
-            self.turn_away(self._stopped)
+            self.refuse_waiting(self._make_stopped_error)
 
-    def _stopped(self) -> ModelStopped:
+    def _make_stopped_error(self) -> ModelStopped:
         return ModelStopped(
             f"{self._name} is no longer called: {len(self._hanging)} calls took more than "
             f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
         )
 
-    def turn_away(self, error: Callable[[], CoevalError]) -> None:
-        """No call that waits is made; each gets an ``error`` of its own."""
+    def refuse_waiting(self, error: Callable[[], CoevalError]) -> None:
+        """Refuse the calls that wait; each gets an ``error`` of its own."""
         while self._waiting:
             answered, _ = self._waiting.popleft()
             if not answered.done():

@@ -79,6 +79,7 @@ class VllmEngine:
         return bool(self._inside)
 
     def step(self, jobs: Sequence[LocalRequest]) -> Ended:
+        """Take the jobs in, run one step, and return what has ended."""
         ended: Ended = []
         engine = self._llm.llm_engine
         for local_request in jobs:
@@ -88,19 +89,21 @@ class VllmEngine:
                 ended.append((local_request, error))
                 continue
             name = f"{next(self._names)}"
-            engine.add_request(name, {"prompt_token_ids": requested.tokens}, self._parameters(requested))
+            engine.add_request(
+                name, {"prompt_token_ids": requested.tokens}, self._make_sampling_parameters(requested)
+            )
             self._inside[name] = local_request
         if self._inside:
             for output in engine.step():
                 if output.finished:
-                    ended.append((self._inside.pop(output.request_id), _read(output)))
+                    ended.append((self._inside.pop(output.request_id), _make_vllm_completion(output)))
         return ended
 
     def close(self) -> None:
         self._llm = None
 
-    def _parameters(self, requested: Prompt) -> Any:
-        """Over the defaults of the model's makers, which vLLM reads as well."""
+    def _make_sampling_parameters(self, requested: Prompt) -> Any:
+        """Set a prompt's parameters over the model makers' defaults, which vLLM reads as well."""
         drawing = requested.local_request.drawing
         parameters = self._llm.get_default_sampling_params()
         parameters.max_tokens = requested.limit
@@ -113,15 +116,15 @@ class VllmEngine:
         return parameters
 
 
-def _read(output: Any) -> Completion:
+def _make_vllm_completion(output: Any) -> Completion:
     answer = output.outputs[0]
     usage = Usage(len(output.prompt_token_ids or ()), len(answer.token_ids))
     cut = answer.finish_reason == "length"
-    return make_completion(answer.text, "length" if cut else "stop", usage, _logprobs(answer))
+    return make_completion(answer.text, "length" if cut else "stop", usage, _read_vllm_logprobs(answer))
 
 
-def _logprobs(answer: Any) -> tuple[TokenLogprob, ...]:
-    """vLLM tells the token drawn beside the likeliest, and ranks them."""
+def _read_vllm_logprobs(answer: Any) -> tuple[TokenLogprob, ...]:
+    """Read the log-probabilities of an answer; vLLM reports the drawn token beside the likeliest, ranked."""
     reported = []
     for token, choices in zip(answer.token_ids, answer.logprobs or (), strict=False):
         ranked = sorted(choices.values(), key=lambda choice: choice.logprob)
@@ -134,8 +137,7 @@ def _logprobs(answer: Any) -> tuple[TokenLogprob, ...]:
 
 
 class InProcess(Model):
-    """Asks ``model``, which is the one of ``spec``, no more at once and no faster than ``limiter`` allows;
-    None: as it comes."""
+    """A model in this process behind its ``limiter`` (None: unlimited) and its budget."""
 
     def __init__(
         self, model: Model, spec: ModelSpec, admission: Admission, limiter: Limiter | None = None
@@ -173,7 +175,7 @@ class InProcess(Model):
         return await self._model.context_window()
 
     def drain(self) -> None:
-        """Who waits for a slot gets Draining."""
+        """Refuse requests that wait for a slot with Draining."""
         if self._limiter is not None:
             self._drained = True
             self._limiter.reject_waiting(self, make_draining_error())
@@ -210,7 +212,7 @@ class LocalModel(Model):
     """
 
     def __init__(self, spec: ModelSpec) -> None:
-        """Raises UsageError as `find_runtime` does."""
+        """Find the runtime; raises as `find_runtime`."""
         self.name = spec.name
         self.interface = spec.interface
         self._runtime = find_runtime(spec)
@@ -226,7 +228,7 @@ class LocalModel(Model):
         """Load the weights; the first time they are downloaded. Raises UsageError where they cannot be."""
         loop = asyncio.get_running_loop()
         self._engine = await loop.run_in_executor(self._thread, load_engine, self._spec, self._runtime)
-        self._working = loop.create_task(self._work(self._engine))
+        self._working = loop.create_task(self._run_engine(self._engine))
 
     async def complete(self, request: Request) -> Completion:
         """Answer, together with the other requests that wait; those of a larger rank first."""
@@ -240,7 +242,7 @@ class LocalModel(Model):
         return await local_request.answer
 
     async def aclose(self) -> None:
-        """Free the model; what is being generated is waited for."""
+        """Free the model once the running step has ended."""
         if self._working is not None:
             self._working.cancel()
             await asyncio.wait({self._working})
@@ -252,8 +254,8 @@ class LocalModel(Model):
             self._engine = None
         self._thread.shutdown(wait=False)
 
-    async def _work(self, engine: Engine) -> None:
-        """Give the engine what waits, and its answers to those who asked, as long as the model is open."""
+    async def _run_engine(self, engine: Engine) -> None:
+        """Hand waiting requests to the engine, and its answers to their futures, while the model is open."""
         loop = asyncio.get_running_loop()
         inside: set[LocalRequest] = set()
         while True:
@@ -261,22 +263,21 @@ class LocalModel(Model):
                 self._arrived.clear()
                 await self._arrived.wait()
                 await asyncio.sleep(GATHER_S)
-            jobs = self._next(engine.room)
+            jobs = self._pop_waiting(engine.room)
             inside.update(jobs)
             step = asyncio.ensure_future(loop.run_in_executor(self._thread, engine.step, jobs))
             # Shielded by `wait`: a step cannot be broken off, so closing lets it end.
             await asyncio.wait({step})
-            error = step.exception()
-            ended = (
-                [(local_request, make_step_fault(error, self.name)) for local_request in inside]
-                if error
-                else step.result()
-            )
+            if error := step.exception():
+                failure = f"local model {self.name}: {type(error).__name__}: {error}"
+                ended: Ended = [(job, ServerFault(failure, retry_advised=False)) for job in inside]
+            else:
+                ended = step.result()
             for local_request, outcome in ended:
                 inside.discard(local_request)
-                _tell(local_request, outcome)
+                _set_outcome(local_request, outcome)
 
-    def _next(self, room: int) -> list[LocalRequest]:
+    def _pop_waiting(self, room: int) -> list[LocalRequest]:
         jobs: list[LocalRequest] = []
         now = time.monotonic()
         while self._waiting and len(jobs) < room:
@@ -287,7 +288,7 @@ class LocalModel(Model):
         return jobs
 
 
-def _tell(local_request: LocalRequest, outcome: Completion | ModelError) -> None:
+def _set_outcome(local_request: LocalRequest, outcome: Completion | ModelError) -> None:
     if local_request.answer.done():
         return
     if isinstance(outcome, ModelError):
@@ -295,11 +296,6 @@ def _tell(local_request: LocalRequest, outcome: Completion | ModelError) -> None
     else:
         latency_s = time.monotonic() - local_request.began
         local_request.answer.set_result(msgspec.structs.replace(outcome, latency_s=latency_s))
-
-
-def make_step_fault(error: BaseException, name: str) -> ServerFault:
-    """What a step that broke means for each request in it."""
-    return ServerFault(f"local model {name}: {type(error).__name__}: {error}", retry_advised=False)
 
 
 class Runtime(NamedTuple):
@@ -311,10 +307,9 @@ class Runtime(NamedTuple):
 
 
 def find_runtime(spec: ModelSpec) -> Runtime:
-    """By what library and on which device the model would run. Loads no weights.
+    """Choose the library and device for a model, without loading weights.
 
-    Raises UsageError: its folder is not there or holds no model, a library is not installed, or the device is
-    not there.
+    Raises UsageError: its folder holds no model, a library is not installed, or the device is not there.
     """
     weights = locate_weights(spec)
     library = find_library(spec.name)
@@ -336,7 +331,7 @@ def find_runtime(spec: ModelSpec) -> Runtime:
 
 
 def locate_weights(spec: ModelSpec) -> str:
-    """Where the weights are: a path with ``~`` resolved, or a name on the hub as it is."""
+    """Return the weights' folder, or a name on the hub; raises UsageError if it is neither."""
     path = Path(spec.model).expanduser()
     if path.is_dir() and not any((path / name).is_file() for name in _CONFIGURATIONS):
         raise UsageError(
@@ -352,12 +347,12 @@ def locate_weights(spec: ModelSpec) -> str:
 
 
 def _is_path(model: str) -> bool:
-    """Whether it can be no name on the hub, which is ``name`` or ``owner/name``."""
+    """Check whether a text cannot be a name on the hub: ``name`` or ``owner/name``."""
     return model.startswith((".", "~", "/")) or model.count("/") > 1 or "\\" in model
 
 
 def find_library(name: str) -> Library:
-    """The library that runs a local model. Raises UsageError with what to install where there is none."""
+    """Return the installed library that runs a local model; raises UsageError with what to install."""
     if find_spec("vllm") is not None:
         return "vllm"
     if find_spec("transformers") is not None and find_spec("torch") is not None:
@@ -368,14 +363,14 @@ def find_library(name: str) -> Library:
     )
 
 
-def choose_device(needed: Any, name: str) -> str:
-    """``cpu``, ``cuda`` or ``cuda:N``. Raises UsageError for a device that is not there."""
+def choose_device(device_name: Any, name: str) -> str:
+    """Return ``cpu``, ``cuda`` or ``cuda:N``; raises UsageError for a device that is not there."""
     from torch import cuda
 
     gpus = cuda.device_count() if cuda.is_available() else 0
-    if needed == "cpu":
+    if device_name == "cpu":
         return "cpu"
-    if needed == "auto":
+    if device_name == "auto":
         if not gpus:
             raise UsageError(
                 f"local model {name}: there is no CUDA GPU, and a local model needs one. {DEVICE} runs it on "
@@ -384,19 +379,21 @@ def choose_device(needed: Any, name: str) -> str:
                 "prints True."
             )
         return "cuda"
-    pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", needed) if isinstance(needed, str) else None
+    pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", device_name) if isinstance(device_name, str) else None
     if pinned is None:
-        raise UsageError(f"local model {name}: device must be auto, cpu, cuda or cuda:N; it is {needed!r}")
+        raise UsageError(
+            f"local model {name}: device must be auto, cpu, cuda or cuda:N; it is {device_name!r}"
+        )
     if int(pinned[1] or 0) >= gpus:
         raise UsageError(
-            f"local model {name}: device {needed} is not there ({gpus} CUDA GPUs are to be seen). Take "
+            f"local model {name}: device {device_name} is not there ({gpus} CUDA GPUs are to be seen). Take "
             "another, or see that python -c 'import torch; print(torch.cuda.is_available())' prints True."
         )
     return pinned[0]
 
 
 def load_engine(spec: ModelSpec, runtime: Runtime) -> Engine:
-    """The engine with the model's weights in it. Raises UsageError where there are none to load."""
+    """Load the model's weights into an engine; raises UsageError if they cannot be loaded."""
     library, device = runtime.library, runtime.device
     try:
         return VllmEngine(spec, device) if library == "vllm" else TransformersEngine(spec, device)

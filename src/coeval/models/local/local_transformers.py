@@ -64,16 +64,16 @@ class Engine(Protocol):
 
     @property
     def room(self) -> int:
-        """How many more jobs it takes at once."""
+        """Return how many more jobs it takes at once."""
         ...
 
     @property
     def busy(self) -> bool:
-        """Whether jobs that it took are not ended yet."""
+        """Return whether jobs that it took have not ended."""
         ...
 
     def step(self, jobs: Sequence[LocalRequest]) -> Ended:
-        """Take these jobs in and work on; returns those that have ended, of these and of earlier ones."""
+        """Take these jobs in and work on; return all that ended, earlier ones included."""
         ...
 
     def close(self) -> None: ...
@@ -83,7 +83,7 @@ _KNOWN = {*TYPED_PARAMETERS, "max_completion_tokens", "max_new_tokens"}
 
 
 def read_drawing(request: Request) -> Drawing:
-    """How an answer to the request is drawn. Raises BadRequest for parameters that it cannot heed."""
+    """Read how to draw an answer from a request; raises BadRequest for unknown parameters."""
     needed = request.sampling.to_dict()
     strange = sorted(needed.keys() - _KNOWN)
     if strange:
@@ -103,7 +103,7 @@ def read_drawing(request: Request) -> Drawing:
 def make_completion(
     text: str, finish: Literal["stop", "length"], usage: Usage, logprobs: tuple[TokenLogprob, ...] = ()
 ) -> Completion:
-    """An answer as every dialect gives it: reasoning apart, cut ones marked."""
+    """Make a completion as dialects do: reasoning split off, cut answers marked."""
     whole = Completion(text, usage, finish, logprobs=logprobs, truncated=finish == "length")
     return split_off_reasoning(whole)
 
@@ -117,8 +117,8 @@ class Prompt(NamedTuple):
 
 
 def encode_prompt(tokenizer: Any, local_request: LocalRequest, context: int | None) -> Prompt:
-    """Raises BadRequest where the prompt cannot be written, or fills the model's context."""
-    tokens = _encoded(tokenizer, local_request.request.messages)
+    """Encode a request as tokens; raises BadRequest if it cannot be written, or fills the context."""
+    tokens = _encode_messages(tokenizer, local_request.request.messages)
     limit = local_request.drawing.max_tokens or USUAL_TOKENS
     if context is None:
         return Prompt(local_request, tokens, limit)
@@ -129,8 +129,8 @@ def encode_prompt(tokenizer: Any, local_request: LocalRequest, context: int | No
     return Prompt(local_request, tokens, min(limit, context - len(tokens)))
 
 
-def _encoded(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
-    """By the tokenizer's chat template; where it has none, the texts, a blank line apart.
+def _encode_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
+    """Encode messages with the tokenizer's chat template; without one, as texts with blank lines between.
 
     Some templates know no system message; it then goes before the first message.
     """
@@ -141,17 +141,17 @@ def _encoded(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     turns = [{"role": message.role, "content": message.content} for message in messages]
     try:
         try:
-            return _templated(tokenizer, turns)
+            return _apply_chat_template(tokenizer, turns)
         except TemplateError:
             if len(turns) < 2 or turns[0]["role"] != "system":
                 raise
         first = {**turns[1], "content": f"{turns[0]['content']}\n\n{turns[1]['content']}"}
-        return _templated(tokenizer, [first, *turns[2:]])
+        return _apply_chat_template(tokenizer, [first, *turns[2:]])
     except TemplateError as error:
         raise BadRequest(f"the model's chat template refuses the messages: {error}") from error
 
 
-def _templated(tokenizer: Any, turns: list[dict[str, str]]) -> list[int]:
+def _apply_chat_template(tokenizer: Any, turns: list[dict[str, str]]) -> list[int]:
     encoding = tokenizer.apply_chat_template(
         turns, add_generation_prompt=True, tokenize=True, return_dict=True
     )
@@ -171,6 +171,7 @@ class TransformersEngine:
     """
 
     def __init__(self, spec: ModelSpec, device: str) -> None:
+        """Load tokenizer and weights, and read the model's defaults, context and end tokens."""
         import torch
         from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -181,8 +182,8 @@ class TransformersEngine:
             spec.model,
             dtype=spec.options.get("dtype", "auto"),
             token=self._token,
-            quantization_config=_four_bits(torch) if spec.options.get(FOUR_BITS) else None,
-            device_map=_placed(torch, device, four_bits=bool(spec.options.get(FOUR_BITS))),
+            quantization_config=_make_quantization(torch) if spec.options.get(FOUR_BITS) else None,
+            device_map=_choose_device_map(torch, device, four_bits=bool(spec.options.get(FOUR_BITS))),
         )
         self._model = model
         self._model.eval()
@@ -212,7 +213,7 @@ class TransformersEngine:
                 prompts.append(encode_prompt(self._tokenizer, local_request, self._context))
             except BadRequest as error:
                 ended.append((local_request, error))
-        return ended + self._answered(prompts)
+        return ended + self._answer_prompts(prompts)
 
     def close(self) -> None:
         self._model = None
@@ -220,11 +221,12 @@ class TransformersEngine:
         if self._torch.cuda.is_available():
             self._torch.cuda.empty_cache()
 
-    def _answered(self, prompts: list[Prompt]) -> Ended:
+    def _answer_prompts(self, prompts: list[Prompt]) -> Ended:
+        """Answer prompts in one batch; after running out of memory, in two halves."""
         if not prompts:
             return []
         try:
-            completions = self._generated(prompts)
+            completions = self._generate(prompts)
         except self._torch.OutOfMemoryError as error:
             if len(prompts) == 1:
                 problem = f"one request alone does not fit into the device's memory: {error}"
@@ -235,17 +237,18 @@ class TransformersEngine:
             self._torch.cuda.empty_cache()
             half = len(prompts) // 2
             self._rows = max(1, min(self._rows, half))
-            return self._answered(prompts[:half]) + self._answered(prompts[half:])
+            return self._answer_prompts(prompts[:half]) + self._answer_prompts(prompts[half:])
         return [(requested.local_request, done) for requested, done in zip(prompts, completions, strict=True)]
 
-    def _generated(self, prompts: list[Prompt]) -> list[Completion]:
+    def _generate(self, prompts: list[Prompt]) -> list[Completion]:
+        """Generate the answers of a batch, each row drawn by its own settings."""
         from transformers import LogitsProcessorList, StoppingCriteriaList
 
         torch = self._torch
         rows = Rows(
             torch,
             self._tokenizer,
-            [_settled(requested.local_request.drawing, self._defaults) for requested in prompts],
+            [_fill_defaults(requested.local_request.drawing, self._defaults) for requested in prompts],
         )
         rows.limits = [requested.limit for requested in prompts]
         rows.ends = self._ends
@@ -260,11 +263,14 @@ class TransformersEngine:
             self._model.generate(
                 input_ids=torch.tensor(tokens, device=self._model.device),
                 attention_mask=torch.tensor(mask, device=self._model.device),
-                generation_config=_greedy(self._model.generation_config, max(rows.limits), pad),
+                generation_config=_make_greedy_config(self._model.generation_config, max(rows.limits), pad),
                 logits_processor=LogitsProcessorList([rows.draw]),
-                stopping_criteria=StoppingCriteriaList([rows.finished]),
+                stopping_criteria=StoppingCriteriaList([rows.check_finished]),
             )
-        return [_completion(self._tokenizer, rows, row, len(ids)) for row, (_, ids, _) in enumerate(prompts)]
+        return [
+            _make_row_completion(self._tokenizer, rows, row, len(ids))
+            for row, (_, ids, _) in enumerate(prompts)
+        ]
 
 
 class Rows:
@@ -282,24 +288,24 @@ class Rows:
         self._chances = [random.Random(drawing.seed) for drawing in drawings]
 
     def draw(self, _: Any, scores: Any) -> Any:
-        """The processor of ``generate``: leaves in each row no token but the one that is drawn."""
+        """Leave in each row only the drawn token; a logits processor of ``generate``."""
         torch = self._torch
         logits = scores.float()
-        chosen = self._chosen(logits)
+        chosen = self._draw_tokens(logits)
         rows = chosen.tolist()
         if any(drawing.top is not None for drawing in self.drawings):
-            self._tell(logits.log_softmax(-1), rows)
+            self._record_logprobs(logits.log_softmax(-1), rows)
         for row, token in enumerate(rows):
             if self.finish[row] is None:
-                self._take(row, token)
+                self._append_token(row, token)
         return torch.full_like(scores, float("-inf")).scatter_(1, chosen[:, None], 0.0)
 
-    def finished(self, tokens: Any, _: Any, **__: Any) -> Any:
-        """The criterion of ``generate``: which rows have ended, told on the device of their tokens."""
+    def check_finished(self, tokens: Any, _: Any, **__: Any) -> Any:
+        """Return which rows have ended; a stopping criterion of ``generate``."""
         return self._torch.tensor([finish is not None for finish in self.finish], device=tokens.device)
 
-    def _chosen(self, logits: Any) -> Any:
-        """One token of each row: top k, then top p of what is left, as vLLM and transformers do it."""
+    def _draw_tokens(self, logits: Any) -> Any:
+        """Draw one token per row: top k, then top p of the remainder, as vLLM and transformers do."""
         torch = self._torch
 
         def column(values: list[float]) -> Any:
@@ -327,7 +333,7 @@ class Rows:
         warm = places.gather(1, at)[:, 0]
         return torch.where(column(heat)[:, 0] > 0, warm, logits.argmax(-1))
 
-    def _take(self, row: int, token: int) -> None:
+    def _append_token(self, row: int, token: int) -> None:
         if token in self.ends:
             self.finish[row] = "stop"
             return
@@ -341,29 +347,29 @@ class Rows:
         if len(tokens) >= self.limits[row]:
             self.finish[row] = "length"
 
-    def _tell(self, logprobs: Any, chosen: list[int]) -> None:
+    def _record_logprobs(self, logprobs: Any, chosen: list[int]) -> None:
         for row, (drawing, token) in enumerate(zip(self.drawings, chosen, strict=True)):
             if drawing.top is None or self.finish[row] is not None or token in self.ends:
                 continue
             top: dict[str, float] = {}
             if drawing.top:
                 values, places = logprobs[row].topk(min(drawing.top, logprobs.shape[-1]))
-                for value, place in zip(values.tolist(), places.tolist(), strict=True):
+                for value, token_id in zip(values.tolist(), places.tolist(), strict=True):
                     # Two tokens can read the same: the likelier is kept.
-                    top.setdefault(self._tokenizer.decode([place]), value)
+                    top.setdefault(self._tokenizer.decode([token_id]), value)
             text = self._tokenizer.decode([token])
             self.reported[row].append(TokenLogprob(text, float(logprobs[row, token]), top))
 
 
-def _placed(torch: Any, device: str, *, four_bits: bool) -> str | None:
-    """Where the weights go; None: the processor, which needs no help of accelerate's."""
+def _choose_device_map(torch: Any, device: str, *, four_bits: bool) -> str | None:
+    """Return the device map for the weights; None for the processor, which does not need accelerate."""
     if device == "cpu" and not four_bits:
         return None
     return "auto" if device == "cuda" and torch.cuda.device_count() > 1 else device
 
 
-def _four_bits(torch: Any) -> Any:
-    """Weights as 4-bit normal floats, computed with in 16 (Dettmers et al. 2023, QLoRA)."""
+def _make_quantization(torch: Any) -> Any:
+    """Configure 4-bit normal floats, computed with in 16 bits (Dettmers et al. 2023, QLoRA)."""
     from transformers import BitsAndBytesConfig
 
     return BitsAndBytesConfig(
@@ -372,20 +378,20 @@ def _four_bits(torch: Any) -> Any:
 
 
 def _defaults(config: Any) -> Drawing:
-    """What the model's makers recommend, where their configuration draws at all; else 1.0 and no cuts."""
+    """Return what the model's makers recommend if they sample; else temperature 1 without cuts."""
     if not config.do_sample:
         return Drawing(temperature=1.0)
     temperature = 1.0 if config.temperature is None else config.temperature
     return Drawing(temperature=temperature, top_p=config.top_p, top_k=config.top_k)
 
 
-def _settled(needed: Drawing, defaults: Drawing) -> Drawing:
-    given = {name: value for name, value in msgspec.structs.asdict(needed).items() if value is not None}
-    return msgspec.structs.replace(defaults, **given)
+def _fill_defaults(needed: Drawing, defaults: Drawing) -> Drawing:
+    settings = {name: value for name, value in msgspec.structs.asdict(needed).items() if value is not None}
+    return msgspec.structs.replace(defaults, **settings)
 
 
-def _greedy(config: Any, most_tokens: int, pad: int) -> Any:
-    """The model's configuration without what draws, cuts or changes scores: `Rows` does that."""
+def _make_greedy_config(config: Any, most_tokens: int, pad: int) -> Any:
+    """Copy the model's configuration without what draws, cuts or changes scores: `Rows` does that."""
     from transformers import GenerationConfig
 
     return GenerationConfig(
@@ -397,7 +403,7 @@ def _greedy(config: Any, most_tokens: int, pad: int) -> Any:
     )
 
 
-def _completion(tokenizer: Any, rows: Rows, row: int, prompt_tokens: int) -> Completion:
+def _make_row_completion(tokenizer: Any, rows: Rows, row: int, prompt_tokens: int) -> Completion:
     tokens = rows.tokens[row]
     text = tokenizer.decode(tokens, skip_special_tokens=True)
     cuts = [text.find(stop) for stop in rows.drawings[row].stop]

@@ -21,7 +21,7 @@ from coeval.pipeline.config.draft import find_resume_folder, locate_item_files
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.store.jsonl import read_json, read_whole_lines, replace_file, write_json_atomic
 from coeval.store.legacy import convert_run, is_legacy
-from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_file_kind
+from coeval.store.rundir import PAIRS, RunDir, move_to_replaced, phase_of_kind
 from coeval.tables.harvest import inherit_origins
 
 # --- Names that a run took over by ``resume_from``
@@ -232,7 +232,7 @@ class ClearedFolder(RunDir):
 
     def files(self, phase: str) -> list[Path]:
         paths = super().files(phase)
-        gone = phase_of_file_kind(phase) in self._gone
+        gone = phase_of_kind(phase) in self._gone
         return [path for path in paths if path in self._staying] if gone else paths
 
 

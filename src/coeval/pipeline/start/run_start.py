@@ -44,7 +44,7 @@ from coeval.pipeline.start.session_start import (
 )
 from coeval.pricing.price_book import PriceBook
 from coeval.store.record_index import sum_recorded_usage
-from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, phase_of_file_kind, utc_now
+from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, phase_of_kind, utc_now
 
 log = logging.getLogger("coeval")
 
@@ -218,7 +218,7 @@ def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> di
         return meta.inherited if meta is not None else None
     files = []
     for kind in RECORD_FILES:
-        if phase_of_file_kind(kind) in inherited_phases(config):
+        if phase_of_kind(kind) in inherited_phases(config):
             to_come = source.files(kind)
             new = [path for path in to_come if not (folder.folder(kind) / path.name).exists()]
             # A start that ended before it wrote meta.json has asked for nothing: what lies there was copied.

@@ -51,7 +51,7 @@ from coeval.store.jsonl import (
     store_error,
 )
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, phase_of_file_kind, utc_now
+from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, phase_of_kind, utc_now
 
 # --- Valid lines, and the names of flaws
 #
@@ -374,7 +374,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
 
 def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
     if phase in PHASES[2:]:
-        kinds = (kind for kind in RECORD_FILES if phase_of_file_kind(kind) == phase)
+        kinds = (kind for kind in RECORD_FILES if phase_of_kind(kind) == phase)
         return [path for kind in kinds for path in folder.files(kind)]
     proposals = folder.folder(phase) / PROPOSALS
     return [proposals] if proposals.exists() else []

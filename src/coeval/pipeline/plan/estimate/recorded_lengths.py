@@ -21,7 +21,7 @@ from coeval.pipeline.run_options import run_folder
 from coeval.pipeline.start.inherit import find_source_run
 from coeval.pricing.lengths import Cell, Lengths, Source
 from coeval.store.jsonl import read_whole_lines
-from coeval.store.rundir import RECORD_FILES, phase_of_file_kind
+from coeval.store.rundir import RECORD_FILES, phase_of_kind
 
 # Bytes, some 2,000 records, whose mean is known to 1%. Of a longer file every second record is read, or every
 # tenth: as many as there are in so many bytes.
@@ -56,7 +56,7 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
     source, supplied = find_source_run(config), preview.supply.rewritten
     for phase in FLOWING:
         folders = (run_folder(config), *([source] if source is not None else []))
-        kinds = (kind for kind in RECORD_FILES if phase_of_file_kind(kind) == phase)
+        kinds = (kind for kind in RECORD_FILES if phase_of_kind(kind) == phase)
         paths = [path for kind in kinds for folder in folders for path in folder.files(kind)]
         if phase == "data_generation":
             paths += [path for path in supplied if path not in paths]
