@@ -230,7 +230,7 @@ def _score_cell(
     styles: Mapping[str, StyledPair] | None,
     seed: int,
 ) -> ArenaScore:
-    """Score the judgments of one (category, judge), None for all; those without both verdicts are left out."""
+    """Score the judgments of one (category, judge), None for all, leaving out those without both verdicts."""
     won: defaultdict[str, float] = defaultdict(float)
     counted: defaultdict[str, int] = defaultdict(int)
     failed = 0
