@@ -475,5 +475,5 @@ def test_a_bias_that_is_not_significant_is_said_to_be_so(found: PeopleMeasures) 
 @pytest.mark.process
 def test_people_are_written_as_elsewhere(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run", ("anna", "ben")))
-    assert [*found.between] == [("anna", "ben")]
+    assert [*found.agreement_by_name] == [("anna", "ben")]
     assert "human:" not in " ".join(people_sentences(found))

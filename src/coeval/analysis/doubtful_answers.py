@@ -20,8 +20,8 @@ _ABOVE = "more than 1%"
 
 
 class CutOffAnswers(NamedTuple):
-    """How many of the answers of a student, or to a task, are cut off, ``by_window`` of them by the server's
-    window; ``answers`` counts the good ones."""
+    """How many answers of a student, or to a task, are cut off, ``by_window`` of them by the server's window;
+    ``answers`` counts the good ones."""
 
     name: str
     cut: int
@@ -34,7 +34,7 @@ class CutOffAnswers(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Why scores cannot be compared with published ones, where they are too many."""
+        """Say why scores cannot be compared with published ones, if too many answers are cut off."""
         return f"{cut_off_cause([self])}: {self.cut:,} of {self.answers:,} answers ({_ABOVE})"
 
 
@@ -46,9 +46,9 @@ def cut_off_cause(counts: Iterable[CutOffAnswers]) -> str:
 
 
 def _join_limits(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both: str) -> str:
-    found = {(count.cut > count.by_window, count.by_window > 0) for count in counts if count.cut}
-    parts = (at_limit, any(limit for limit, _ in found)), (at_window, any(window for _, window in found))
-    return both.join(part for part, is_so in parts if is_so)
+    causes = {(count.cut > count.by_window, count.by_window > 0) for count in counts if count.cut}
+    parts = (at_limit, any(limit for limit, _ in causes)), (at_window, any(window for _, window in causes))
+    return both.join(part for part, applies in parts if applies)
 
 
 def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
@@ -59,7 +59,7 @@ def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
 
 
 def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str | None:
-    """How many answers ``of`` each student, or ``to`` each task, are cut off; None where none is."""
+    """Say how many answers ``of`` each student, or ``to`` each task, are cut off; None where none is."""
     cut = sorted((count for count in counts if count.cut), key=lambda count: -count.cut)
     if not cut:
         return None
@@ -68,7 +68,7 @@ def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str |
 
 
 def cut_off_warning(counts: Sequence[CutOffAnswers]) -> str | None:
-    """What follows for the scores where more than 1 % are cut off; None where it is less."""
+    """Warn where more than 1 % of answers are cut off; None where fewer are."""
     many = [count for count in counts if count.too_many]
     if not many:
         return None
@@ -87,7 +87,7 @@ _EMPTY_IN_FILE = "they are empty in the file of responses"
 
 
 class EmptyAnswers(NamedTuple):
-    """How many of the answers of a student, or to a task, are empty; ``answers`` counts the good ones.
+    """How many answers of a student, or to a task, are empty; ``answers`` counts the good ones.
 
     ``truncated`` of the empty ones were cut off; ``given``: they come from a file, not from a model.
     """
@@ -100,23 +100,23 @@ class EmptyAnswers(NamedTuple):
 
 
 def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> str | None:
-    """How many answers ``of`` each student, or ``to`` each task, are empty, and the likely causes; None
+    """Say how many answers ``of`` each student, or ``to`` each task, are empty, and the likely causes; None
     where none is."""
-    found = sorted((count for count in counts if count.empty), key=lambda count: -count.empty)
-    if not found:
+    empty = sorted((count for count in counts if count.empty), key=lambda count: -count.empty)
+    if not empty:
         return None
-    parts = [f"{count.empty:,} of {count.answers:,} answers {preposition} {count.name}" for count in found]
-    return f"Empty, and counted like all others: {join_names(parts)}. {_empty_answer_causes(found)}."
+    parts = [f"{count.empty:,} of {count.answers:,} answers {preposition} {count.name}" for count in empty]
+    return f"Empty, and counted like all others: {join_names(parts)}. {_empty_answer_causes(empty)}."
 
 
-def _empty_answer_causes(found: Sequence[EmptyAnswers]) -> str:
-    requested = [count for count in found if not count.given]
+def _empty_answer_causes(empty_counts: Sequence[EmptyAnswers]) -> str:
+    requested = [count for count in empty_counts if not count.given]
     cut = sum(count.truncated for count in requested)
     ended = sum(count.empty for count in requested) - cut
     causes = [cause for cause, number in ((_CUT_OFF, cut), (_FILTERED, ended)) if number]
     if len(causes) == 2:
         causes = [f"of the {cut:,} that were cut off, {_CUT_OFF}", f"of the other {ended:,}, {_FILTERED}"]
-    if len(requested) < len(found):
+    if len(requested) < len(empty_counts):
         causes.append(_EMPTY_IN_FILE)
     return f"Likely cause{'s' if len(causes) > 1 else ''}: {'; '.join(causes)}"
 
@@ -139,12 +139,12 @@ def is_same_model(requested: str, reported: str) -> bool:
     edition where the requested name leaves that open ("gpt-4o" for "openai/gpt-4o-2024-08-06")."""
     if requested == reported or requested.lower() in _ANY_MODEL:
         return True
-    wanted, given = _name_words(requested), _name_words(reported)
-    missing, extra = wanted - given, given - wanted
-    if missing.keys() > _MOVING or not wanted & given:
+    requested_words, reported_words = _name_words(requested), _name_words(reported)
+    missing, extra = requested_words - reported_words, reported_words - requested_words
+    if missing.keys() > _MOVING or not requested_words & reported_words:
         return False
     if missing.keys() <= _MOVING:  # "gemini-flash-latest" is "gemini-2.5-flash-preview-09-2025" today
-        moves = "latest" in wanted
+        moves = "latest" in requested_words
         return all(_EDITION.fullmatch(word) or (moves and word.isdigit()) for word in extra)
     return not extra and all(map(_EDITION.fullmatch, missing))
 
@@ -159,8 +159,8 @@ def _name_words(name: str) -> Counter[str]:
 class ServedModel(msgspec.Struct, frozen=True):
     """The models behind a student's answers, or a judge's judgments, of a task (None: of all).
 
-    ``total`` are the good ones; ``others`` those that another model gave than the requested one, ``several``
-    those of the models that a host serves under the one name, if there are some: by model, most first.
+    ``total`` counts the good ones; ``others`` those of models other than the requested one; ``several``
+    those of each model that a host serves under one name, if there are several: by model, most first.
     """
 
     role: Literal["student", "judge"]
@@ -172,7 +172,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     @property
     def clause(self) -> str:
-        """``6 of 6 answers came from ok``."""
+        """Return ``6 of 6 answers came from ok``."""
         count, models = sum(self.others.values()), _format_model_counts(self.others)
         return f"{count:,} of {self.total:,} {self._what} came from {models}"
 
@@ -188,7 +188,7 @@ class ServedModel(msgspec.Struct, frozen=True):
 
     @property
     def warning(self) -> str:
-        """The note as a warning; empty of a mixture."""
+        """Return the note as a warning; '' for a mixture."""
         if not self.others:
             return ""
         return f"{self.model}: {self.clause}, not from the requested model (docs/gateways.md)"
@@ -199,12 +199,14 @@ class ServedModel(msgspec.Struct, frozen=True):
 
 
 def mark_stand_in_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
-    """Mark the labels of students (see `short_names`) that another model answered for."""
+    """Mark the labels of students (see `short_names`) whose answers came from another model."""
     marked = dict(labels)
-    for one in served:
-        if one.others and one.role == "student":
-            mark = f" (from {join_names(one.others, 1)})"
-            marked[one.model] = labels.get(one.model, one.model).removesuffix(mark) + mark
+    for served_model in served:
+        if served_model.others and served_model.role == "student":
+            mark = f" (from {join_names(served_model.others, 1)})"
+            marked[served_model.model] = (
+                labels.get(served_model.model, served_model.model).removesuffix(mark) + mark
+            )
     return marked
 
 
@@ -216,21 +218,21 @@ def _format_model_counts(models: Mapping[str, int]) -> str:
 def sum_served_models(
     rows: Iterable[tuple[Any, ...]], requested: Mapping[str, Sequence[str]], *, by_task: bool = False
 ) -> Iterator[ServedModel]:
-    """Sum up rows of role, task, model, the model that replies name, how it stands to the requested name
+    """Sum rows of role, task, model, the model that replies name, how it relates to the requested name
     (`Kept.served_as`) and the number of records. ``requested``: the names of each model; default: its own.
-    Only what another model gave, or several did, is returned."""
+    Yield only models that another one, or several, answered for."""
     groups: dict[tuple[Any, ...], tuple[Counter[str], Counter[str]]] = {}
     for role, task, model, reported, served_as, count in rows:
         key = (role, model, task if by_task else None)
-        every, others = groups.setdefault(key, (Counter(), Counter()))
+        counts_by_model, others = groups.setdefault(key, (Counter(), Counter()))
         names = requested.get(model, (model,))
-        every[reported or names[0]] += count
+        counts_by_model[reported or names[0]] += count
         if reported and served_as != "alias" and not any(is_same_model(name, reported) for name in names):
             others[reported] += count
-    for key, (every, others) in groups.items():
-        several = {} if others or len(every) == 1 else dict(every.most_common())
+    for key, (counts_by_model, others) in groups.items():
+        several = {} if others or len(counts_by_model) == 1 else dict(counts_by_model.most_common())
         if others or several:
-            yield ServedModel(*key, every.total(), dict(others.most_common()), several)
+            yield ServedModel(*key, counts_by_model.total(), dict(others.most_common()), several)
 
 
 # --- Benchmark figures that are not comparable with published ones: which, why, and what would change that
@@ -262,9 +264,9 @@ class Incomparable(NamedTuple):
 
     @classmethod
     def of(cls, note: str) -> Incomparable | None:
-        """Read a sentence; None where it says something else."""
-        found = _NOT_COMPARABLE.fullmatch(note)
-        return None if found is None else cls(*found.groups())
+        """Parse a sentence; None where it says something else."""
+        match = _NOT_COMPARABLE.fullmatch(note)
+        return None if match is None else cls(*match.groups())
 
     @property
     def sentence(self) -> str:
@@ -272,13 +274,15 @@ class Incomparable(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """The options or commands that would change it, as far as there are any."""
-        found = (one.expand(way) for says, way in _REMEDIES if (one := re.search(says, self.why)) is not None)
-        return ", ".join(dict.fromkeys(found))
+        """Return the options or commands that would make the figures comparable, if any."""
+        remedies = (
+            match.expand(way) for says, way in _REMEDIES if (match := re.search(says, self.why)) is not None
+        )
+        return ", ".join(dict.fromkeys(remedies))
 
     @property
     def shown_why(self) -> str:
-        """Without the folders of files."""
+        """Return the reason without the folders of files."""
         return re.sub(r"(?<=: )/[^;]*/", "", self.why)
 
 
@@ -315,7 +319,7 @@ GROUP BY ALL HAVING items >= ? ORDER BY name
 
 
 class SampleCopies:
-    """Takes copies out of the table of answers, by the ids of replies, and says what else repeats."""
+    """Removes copies from the table of answers, by the ids of replies, and reports what else repeats."""
 
     def __init__(self, rows: Callable[[str, Sequence[object]], list[tuple[Any, ...]]]) -> None:
         self._rows = rows
@@ -325,16 +329,16 @@ class SampleCopies:
             rows("DELETE FROM response WHERE key IN (SELECT key FROM copied)", ())
 
     def notes(self, *, sampled: bool) -> Iterator[str]:
-        """A sentence on each student with copies, or with answers that repeat each other, where any has
-        several to an item (``sampled``)."""
+        """Yield a sentence on each student with copies, or with answers that repeat each other; the latter
+        only with several answers to an item (``sampled``)."""
         for student, copies in self.by_student.items():
             yield (
                 f"not counted as samples: {pluralize(copies, 'answer')} of {student} from a cache, by the "
                 "ids of their replies; turn caching off at the gateway"
             )
-        found = self._rows(_REPEATED, [FEWEST]) if sampled else []
-        shares = {student: repeated / items for student, _, repeated, items in found}
-        for student, alike, repeated, items in found:
+        repeats = self._rows(_REPEATED, [FEWEST]) if sampled else []
+        shares = {student: repeated / items for student, _, repeated, items in repeats}
+        for student, alike, repeated, items in repeats:
             others = max((share for name, share in shares.items() if name != student), default=1.0)
             if alike >= NEARLY_ALL * items:
                 yield (

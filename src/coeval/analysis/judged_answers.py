@@ -1,7 +1,7 @@
 """A run's answers, each with its item and its judgments, chosen by what they scored.
 
-What is chosen is decided by the reader's views, so it is what counts in the means; the texts are then
-read from the files.
+The reader's views decide what is chosen, so it is what counts in the means; the texts are then read from
+the files.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ Order: TypeAlias = Literal["id", "worst", "disagreement"]
 class AnswerChoice(NamedTuple):
     """Which answers, and in which order.
 
-    ``id`` is that of an item, an answer or a judgment, or an item's as it stood in a file of one's own.
-    ``worst``: by score, unscored ones last.
-    ``disagreement``: those that judges differ most about first, and only those.
+    ``id`` is that of an item, an answer or a judgment, or an item's id in the user's own file. ``worst``:
+    by score, unscored ones last. ``disagreement``: those that judges differ most about first, and only
+    those.
     """
 
     students: tuple[str, ...] = ()
@@ -39,9 +39,9 @@ class JudgedAnswer(msgspec.Struct, frozen=True):
     """One answer to an item; ``answer`` is None while it is missing.
 
     ``score`` is the mean of its judges' scores, 0 to 1, or where there are none the share of its labels
-    that are right. ``disagreement``: the mean over its factors of the highest less the lowest score that
-    judges gave, 0 to 1; None with fewer than two judges. ``comparisons``: those with other answers in which
-    it was shown first.
+    that are right. ``disagreement``: the mean over its factors of the highest minus the lowest score that
+    judges gave, 0 to 1; None with fewer than two judges. ``comparisons``: those with other answers in
+    which it was shown first.
     """
 
     item: Datapoint
@@ -53,7 +53,7 @@ class JudgedAnswer(msgspec.Struct, frozen=True):
 
 
 class ChosenAnswers(NamedTuple):
-    """The chosen answers, of ``found`` that fit the choice but for its ``most``."""
+    """The chosen answers; ``found`` counts all that fit the choice, ignoring its ``most``."""
 
     answers: tuple[JudgedAnswer, ...]
     found: int
@@ -67,6 +67,7 @@ class _AnswerRow(NamedTuple):
 
 
 def read_chosen_answers(reader: RunReader, choice: AnswerChoice) -> ChosenAnswers:
+    """Read the answers of a choice, with their items, judgments and scores."""
     make_answer_score_table(reader)
     chosen = reader.rows(*_choice_query(choice))
     rows = [_AnswerRow(*row[:4]) for row in chosen]
@@ -97,17 +98,17 @@ FROM (
 
 
 def make_answer_score_table(reader: RunReader) -> None:
-    """Make ``answer_score``: of each answer that has any score (``item``, ``model``, ``sample``) the sum of
-    its scores and that of their shares in it, and the mean; NULL where it lacks a factor that is weighed."""
+    """Make the table ``answer_score``: for each answer with a score (``item``, ``model``, ``sample``) the sum
+    of its scores and of their shares, and the mean; NULL where it lacks a weighted factor."""
     grid = read_grid_with_removed(reader)
-    sums, there = grid.sum_scores(), grid.scored
-    answers, first, at = np.unique(grid.answer[there], return_index=True, return_inverse=True)
-    columns = [grid.item, grid.student, np.zeros(len(there), int) if grid.sample is None else grid.sample]
-    figures = [np.bincount(at, column[there], len(answers)) for column in (sums.total, sums.share)]
+    sums, has_score = grid.sum_scores(), grid.scored
+    answers, first, at = np.unique(grid.answer[has_score], return_index=True, return_inverse=True)
+    columns = [grid.item, grid.student, np.zeros(len(has_score), int) if grid.sample is None else grid.sample]
+    figures = [np.bincount(at, column[has_score], len(answers)) for column in (sums.total, sums.share)]
     reader.rows(
         _TABLE,
         [
-            *(column[there][first].tolist() for column in columns),
+            *(column[has_score][first].tolist() for column in columns),
             *(figure.tolist() for figure in figures),
             *(list(grid.items.ids), len(grid.items.ids), list(grid.students), len(grid.students)),
         ],
@@ -163,7 +164,7 @@ def _choice_query(choice: AnswerChoice) -> tuple[str, list[object]]:
 
 
 class _ChosenRecords:
-    """The whole records of the chosen rows, read from a run's files of whichever layout."""
+    """The whole records of the chosen rows, read from a run's files in either layout."""
 
     def __init__(self, reader: RunReader, rows: Sequence[_AnswerRow]) -> None:
         answered = frozenset(row.answer for row in rows if row.answer is not None)
@@ -171,7 +172,9 @@ class _ChosenRecords:
             item.id: item for item in reader.read_records(Datapoint, frozenset(row.item for row in rows))
         }
         self.answers = {answer.id: answer for answer in reader.read_records(Response, answered)}
-        left_out = {(each.task, each.name) for each in reader.left_out if each.kind == "judge"}
+        left_out = {
+            (excluded.task, excluded.name) for excluded in reader.left_out if excluded.kind == "judge"
+        }
         judgments: defaultdict[str, list[Evaluation]] = defaultdict(list)
         for judgment in reader.read_records(Evaluation, answered):
             if (judgment.task_id, judgment.judge_model_id) not in left_out:
@@ -182,6 +185,6 @@ class _ChosenRecords:
                 first = response_id(compared.datapoint_id, compared.first_model_id)
                 self.comparisons[first].append(compared)
         self.judgments = {
-            key: tuple(sorted(found, key=lambda judgment: judgment.judge_model_id))
-            for key, found in judgments.items()
+            key: tuple(sorted(judgments_of_answer, key=lambda judgment: judgment.judge_model_id))
+            for key, judgments_of_answer in judgments.items()
         }

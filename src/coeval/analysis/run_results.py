@@ -1,4 +1,4 @@
-"""What a folder comes to, as its scores are handed on: for Python, for tables, for notebooks."""
+"""Costs, metrics and warnings of a folder, as Python, tables and notebooks show them."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from coeval.models.metering.account_file import read_accounts
 class ModelCost:
     """A model over the life of a folder: requests sent, tokens, and US dollars.
 
-    ``cost_usd`` is that of the answers whose price was known, None while there is none; ``unpriced`` counts
-    the others. ``priced_by`` says whose the price is. ``perhaps_usd`` is what requests may have cost besides,
-    of which nobody can know whether they were billed.
+    ``cost_usd`` covers the answers with a known price, None if there are none; ``unpriced`` counts the
+    others. ``priced_by`` is the source of the price. ``perhaps_usd`` is what requests may have cost in
+    addition, where nobody can know whether they were billed.
     """
 
     model: str
@@ -47,10 +47,9 @@ class ModelCost:
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """What all models of a folder cost together, as far as that is known. ``unknown`` are the models whose
-    price is not; ``untold`` those that have one, and answers all the same whose cost nobody can tell: the
-    host told no tokens of them, or they came before the price was known. ``sources`` are those whose word the
-    prices are."""
+    """The known cost of all models of a folder. ``unknown``: the models without a price; ``untold``: those
+    with a price that have answers of unknown cost, because the host reported no tokens or the price came
+    later. ``sources``: where the prices come from."""
 
     cost_usd: float
     unknown: tuple[str, ...]
@@ -58,16 +57,16 @@ class Bill(msgspec.Struct, frozen=True):
     untold: tuple[str, ...] = ()
 
     def __bool__(self) -> bool:
-        """Whether there is something to say: not where all models are local."""
+        """Check whether there is anything to say: not where all models are local."""
         return self.cost_usd > 0 or self.is_partial
 
     @property
     def is_partial(self) -> bool:
-        """Whether there are answers whose cost is not known."""
+        """Check whether some answers have an unknown cost."""
         return bool(self.unknown or self.untold)
 
     def __str__(self) -> str:
-        """``$1.20``, or ``$1.20, without model-b, whose price is unknown``."""
+        """Return ``$1.20``, or ``$1.20, without model-b, whose price is unknown``."""
         if not self.is_partial:
             return dollars(self.cost_usd)
         whose = [f"{', '.join(self.unknown)}, whose price is unknown"] if self.unknown else []
@@ -78,7 +77,7 @@ class Bill(msgspec.Struct, frozen=True):
 
 
 def uncertain_cost_sentences(costs: Iterable[ModelCost]) -> Iterator[str]:
-    """What requests may have cost of which nobody knows whether they were billed; nothing without these."""
+    """Say what requests that may have been billed may cost; nothing without such requests."""
     if usd := sum(cost.perhaps_usd for cost in costs):
         yield (
             f"Requests that may have been billed cost up to {dollars(usd)} more; "
@@ -87,8 +86,8 @@ def uncertain_cost_sentences(costs: Iterable[ModelCost]) -> Iterator[str]:
 
 
 def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
-    """The models of a ``usage.json`` that were asked, dearest first, ties by name; none where there is no
-    file. Where nobody is ``at_work``, what was set aside for requests may have been billed.
+    """Read the costs of the models that a ``usage.json`` names, dearest first, ties by name; none where there
+    is no file. Unless a process is ``at_work``, money reserved for requests may have been billed.
 
     Raises StoreError: it cannot be read.
     """
@@ -110,14 +109,18 @@ def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, .
 
 
 def sum_costs(costs: Sequence[ModelCost]) -> Bill:
-    """The sum of costs."""
-    known = [cost for cost in costs if cost.cost_usd]
-    sources = (cost.priced_by.partition(":")[0] for cost in known if cost.priced_by is not None)
+    """Sum the costs of all models."""
+    priced = [cost for cost in costs if cost.cost_usd]
+    sources = (cost.priced_by.partition(":")[0] for cost in priced if cost.priced_by is not None)
     return Bill(
-        cost_usd=sum(cost.cost_usd or 0.0 for cost in known),
-        unknown=tuple(dict.fromkeys(one.model for one in costs if one.unpriced and one.priced_by is None)),
+        cost_usd=sum(cost.cost_usd or 0.0 for cost in priced),
+        unknown=tuple(
+            dict.fromkeys(cost.model for cost in costs if cost.unpriced and cost.priced_by is None)
+        ),
         sources=tuple(dict.fromkeys(sources)),
-        untold=tuple(dict.fromkeys(one.model for one in costs if one.unpriced and one.priced_by is not None)),
+        untold=tuple(
+            dict.fromkeys(cost.model for cost in costs if cost.unpriced and cost.priced_by is not None)
+        ),
     )
 
 
@@ -136,9 +139,8 @@ class MetricScore:
     """A metric of a task over the ``samples`` that count, in its ``unit`` (``share``, ``percent`` or
     ``points``), with its 95% interval and standard error over n prompts.
 
-    The task is scored by so many ``expected`` prompts, judgments or scores (which of these, says
-    ``counted``), of which ``failed`` came to nothing. ``not_measured`` counts the failures that left no
-    value, by reason.
+    ``expected`` prompts, judgments or scores (``counted`` says which) make up the task's score; ``failed``
+    of them gave no result. ``not_measured`` counts the failures that left no value, by reason.
     """
 
     model: str
@@ -158,20 +160,20 @@ class MetricScore:
 
 
 def answer_warning_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """What speaks against trusting the scores: missing ones, answers cut off or empty."""
+    """Warn of scores that cannot be trusted: missing ones, answers cut off or empty."""
     yield from missing_sentences(scores)
     overall = [score for score in scores if score.task is None]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
-    for said in (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")):
-        if said:
-            yield said
+    for sentence in (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")):
+        if sentence:
+            yield sentence
 
 
 def answer_note_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """What to know of the answers: of some tasks only, cut off."""
-    for said in (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of")):
-        if said:
-            yield said
+    """Say which students lack tasks, and how many answers are cut off."""
+    for sentence in (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of")):
+        if sentence:
+            yield sentence
 
 
 def _count_cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
@@ -183,26 +185,26 @@ def _count_cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
 
 
 class BoundedScore(NamedTuple):
-    """A student's mean with all that failed or is missing at 0, and at 1."""
+    """A student's mean with all failed or missing scores at 0, and at 1."""
 
     name: str
     least: float
     most: float
 
     def may_fall_behind(self, other: BoundedScore) -> bool:
-        """Whether what is missing might turn their order, and moves more than what is shown hides."""
-        widest = max(one.most - one.least for one in (self, other))
+        """Check whether missing scores could reverse the order of two students, by a visible amount."""
+        widest = max(score.most - score.least for score in (self, other))
         return other.most > self.least and widest >= _SMALLEST_CHANGE
 
     @property
-    def placed(self) -> str:
-        """``ann between 80.0 and 100.0``, or ``ann at 95.0``."""
+    def in_words(self) -> str:
+        """Return ``ann between 80.0 and 100.0``, or ``ann at 95.0``."""
         least, most = format_points(self.least), format_points(self.most)
         return f"{self.name} at {least}" if least == most else f"{self.name} between {least} and {most}"
 
 
 def missing_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
-    """Whose order depends on scores that failed or are missing; ``scores``: best first."""
+    """Say whose order depends on failed or missing scores; ``scores``: best first."""
     order = [
         BoundedScore(score.student, score.least, score.most)
         for score in scores
@@ -213,24 +215,27 @@ def missing_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
 
 
 def missing_label_sentences(place: str, students: Iterable[BoundedScore]) -> Iterator[str]:
-    """Likewise of answers to a label of a task, as ``quiz (colour)``; ``students``: best first."""
+    """Say whose order depends on missing answers to a label of a task, as ``quiz (colour)``; ``students``:
+    best first."""
     return order_change_sentences(list(students), f"who leads in {place}", "answers", "wrong or right")
 
 
 def order_change_sentences(order: Sequence[BoundedScore], lead: str, what: str, ends: str) -> Iterator[str]:
-    """What no interval knows of: the leader and those who might lead, then all others whose places depend on
-    what is missing."""
+    """Say what intervals do not cover: who might lead, and whose ranks might change, if missing scores were
+    known."""
     if not order:
         return
     leader, *others = order
-    reported = f"Failed or missing {what} could change {{}}: counted as {ends}, they put {{}}."
-    if leading := [one for one in others if leader.may_fall_behind(one)]:
-        yield reported.format(lead, _format_bounds((leader, *leading)))
-    pairs = [(one, other) for one, other in combinations(others, 2) if one.may_fall_behind(other)]
-    rest = [one for one in others if any(one in pair for pair in pairs)]
-    if set(rest) - set(leading):  # else all whose places are open are named already
-        names = f"the order of {join_names((one.name for one in rest), _MOST_NAMED)}"
-        yield f"They could also change {names}." if leading else reported.format(names, _format_bounds(rest))
+    template = f"Failed or missing {what} could change {{}}: counted as {ends}, they put {{}}."
+    if leading := [student for student in others if leader.may_fall_behind(student)]:
+        yield template.format(lead, _format_bounds((leader, *leading)))
+    pairs = [(student, other) for student, other in combinations(others, 2) if student.may_fall_behind(other)]
+    movable = [student for student in others if any(student in pair for pair in pairs)]
+    if set(movable) - set(leading):  # else all whose places are open are named already
+        names = f"the order of {join_names((student.name for student in movable), _MOST_NAMED)}"
+        yield (
+            f"They could also change {names}." if leading else template.format(names, _format_bounds(movable))
+        )
 
 
 # Of a score: what moves it by less than a point is lost in every interval.
@@ -240,13 +245,13 @@ _MOST_NAMED, _MOST_PLACED = 4, 2
 
 
 def _format_bounds(students: Sequence[BoundedScore]) -> str:
-    texts = [one.placed for one in students[:_MOST_PLACED]]
+    texts = [student.in_words for student in students[:_MOST_PLACED]]
     return " and ".join(texts) + ("; others could move too" if len(students) > len(texts) else "")
 
 
 def unequally_covered_sentence(scores: Sequence[MeasureRow]) -> str | None:
-    """Which students lack a score in a task in which another student has one; what is removed aside. None
-    where nobody does."""
+    """Name the students without a score in a task where another has one, ignoring removed ones; None if there
+    are none."""
     scores = [score for score in scores if not score.removed]
     scored = {(score.student, score.task) for score in scores if score.task and score.score is not None}
     tasks = {task for _, task in scored}

@@ -1,8 +1,7 @@
-"""What several samples of an answer show: how much a student's answers vary, how often one of k passes, and
-how often all of k do.
+"""Repeated answers: how much a student's answers vary, how often one of k passes, and how often all of k do.
 
-Samples of an item are pooled within it; items are what is random. Figures are of students that gave more than
-one answer to an item.
+Samples of an item are pooled within it; items are the random unit. Figures are of students that gave more
+than one answer to an item.
 """
 
 from __future__ import annotations
@@ -27,10 +26,13 @@ WHOLE = "(whole answer)"
 
 class FactorSamples(Entity, frozen=True):
     """A student's scores in a task over several answers to each item: of one factor or label, or of whole
-    answers. Of k answers drawn without replacement of an item's n, of which c pass, ``pass_at`` (pass@k) is
-    how often one passes, ``1 − C(n − c, k) / C(n, k)`` (Chen and others 2021), ``pass_all`` (pass^k) how
-    often all do, ``C(c, k) / C(n, k)`` (Yao and others 2024): of all samples, and by k. None where scores are
-    not right or wrong."""
+    answers.
+
+    Of k answers drawn without replacement of an item's n, of which c pass, ``pass_at`` (pass@k) is how
+    often one passes, ``1 − C(n − c, k) / C(n, k)`` (Chen and others 2021), ``pass_all`` (pass^k) how often
+    all do, ``C(c, k) / C(n, k)`` (Yao and others 2024): of all samples, and by k. None where scores are
+    not right or wrong.
+    """
 
     mean: Annotated[
         Measured, ShownAs("Mean over items of the mean over their answers (mean@N)", "mean@N", "mean@N")
@@ -53,25 +55,26 @@ class FactorSamples(Entity, frozen=True):
 
 
 def measure_samples(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
-    """Results by student, task and factor, whole answers first; None without several answers."""
+    """Measure repeated answers by student, task and factor, whole answers first; None without several
+    answers."""
     if not reader.has_samples:
         return None
     grid = read_grid_with_removed(reader)
     labels = read_label_grid(reader, grid)
-    found = {
-        (student, grid.tasks[rows.task], rows.factor or WHOLE): one
-        for place, student in enumerate(grid.students)
+    by_key = {
+        (student, grid.tasks[rows.task], rows.factor or WHOLE): measured
+        for student_code, student in enumerate(grid.students)
         if student in grid.samples
-        for rows in (*_read_scored_answers(grid, place), *_read_labelled_answers(labels, place))
-        if (one := _measure_answers(rows, student, grid)) is not None
+        for rows in (*_read_scored_answers(grid, student_code), *_read_labelled_answers(labels, student_code))
+        if (measured := _measure_answers(rows, student, grid)) is not None
     }
-    order = sorted(found, key=lambda key: (key[1], key[2] != WHOLE, key[2], key[0]))
-    return {key: found[key] for key in order} or None
+    order = sorted(by_key, key=lambda key: (key[1], key[2] != WHOLE, key[2], key[0]))
+    return {key: by_key[key] for key in order} or None
 
 
 class _Answers(NamedTuple):
-    """A student's answers in a task, by their items, with the score of each, NaN where it has none: in one
-    factor or label, or as a whole. ``passes``: whether each passes, or does not."""
+    """A student's answers in a task, by item, with the score of each in one factor or label, or as a whole;
+    NaN where it has none. ``passes``: each either passes or fails."""
 
     task: int
     factor: str | None
@@ -82,39 +85,41 @@ class _Answers(NamedTuple):
 
 def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
     for place in range(len(grid.tasks)):
-        mine = grid.select_rows((grid.student == student) & (grid.task == place))
-        answers, first, at = np.unique(mine.answer, return_index=True, return_inverse=True)
-        sums = mine.sum_scores()
+        own = grid.select_rows((grid.student == student) & (grid.task == place))
+        answers, first, at = np.unique(own.answer, return_index=True, return_inverse=True)
+        sums = own.sum_scores()
         with np.errstate(invalid="ignore"):
             totals = (np.bincount(at, column, len(answers)) for column in (sums.total, sums.share))
             whole = np.divide(*totals)
-        yield _Answers(place, None, mine.item[first], whole, passes=False)
-        for factor in np.unique(mine.factor).tolist():
-            rows = mine.select_rows(mine.factor == factor)
+        yield _Answers(place, None, own.item[first], whole, passes=False)
+        for factor in np.unique(own.factor).tolist():
+            rows = own.select_rows(own.factor == factor)
             sums, name = rows.sum_scores(equal_weights=True), grid.factors[factor]
-            sharp = bool(np.isin(rows.values[rows.levels[rows.valid]], (0.0, 1.0)).all())
+            is_binary = bool(np.isin(rows.values[rows.levels[rows.valid]], (0.0, 1.0)).all())
             if rows.checked is not None:
-                sharp = sharp and bool(np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all())
-            passes = sharp and _is_binary(grid, place, name)
+                is_binary = is_binary and bool(
+                    np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all()
+                )
+            passes = is_binary and _is_binary(grid, place, name)
             yield _Answers(place, name, rows.item, sums.total / sums.units, passes)
 
 
 def _read_labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
-    mine = labels.select_rows(labels.student == student)
+    own = labels.select_rows(labels.student == student)
     for place in range(len(labels.tasks)):
         for factor, name in enumerate(labels.factors):
-            rows = mine.select_rows((mine.factor == factor) & (mine.task == place))
+            rows = own.select_rows((own.factor == factor) & (own.task == place))
             if rows.checked is not None:
                 yield _Answers(place, name, rows.item, rows.checked, passes=True)
 
 
 def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples | None:
-    """None where no answer has a score."""
-    there = np.isfinite(answers.score)
-    score = answers.score[there]
+    """Measure how a student's answers vary; None where no answer has a score."""
+    has_score = np.isfinite(answers.score)
+    score = answers.score[has_score]
     if not len(score):
         return None
-    numbers, at = np.unique(answers.item[there], return_inverse=True)
+    numbers, at = np.unique(answers.item[has_score], return_inverse=True)
     columns = (np.ones(len(score)), score > _HALF, score == _HALF, score, score**2)
     n, passed, halves, total, squares = (
         np.bincount(at, column, len(numbers)).astype(np.float64) for column in columns
@@ -123,8 +128,8 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
 
     def mean(values: Floats, enough: NDArray[np.bool_]) -> Measured:
         """Average over items that have enough answers."""
-        of = None if clusters is None else [clusters[enough]]
-        return measured_from_interval(mean_over_strata([values[enough]], clusters=of), None)
+        items_clusters = None if clusters is None else [clusters[enough]]
+        return measured_from_interval(mean_over_strata([values[enough]], clusters=items_clusters), None)
 
     samples, pass_rates, all_rates = grid.samples[student], dict[str, Measured](), dict[str, Measured]()
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
@@ -132,13 +137,13 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
         if (enough := n >= k).any():
             pass_rates[str(k)] = mean(estimate_pass_at(n, passed, halves, k), enough)
             all_rates[str(k)] = mean(estimate_pass_all(n, passed, halves, k), enough)
-    means, several = total / n, n > 1
-    within = (squares - total * means)[several] / (n[several] - 1)
+    means, has_several = total / n, n > 1
+    within = (squares - total * means)[has_several] / (n[has_several] - 1)
     return FactorSamples(
         mean=mean(means, n > 0),
         samples=samples,
         item_se=clustered_standard_error(means, np.arange(len(means)) if clusters is None else clusters),
-        sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if several.any() else None,
+        sample_sd=float(np.sqrt(max(within.mean(), 0.0))) if has_several.any() else None,
         pass_at=list(pass_rates.values())[-1] if pass_rates else None,
         pass_all=list(all_rates.values())[-1] if all_rates else None,
         pass_at_k=pass_rates if answers.passes else None,
@@ -151,7 +156,7 @@ _HALF = 0.5
 
 
 def _is_binary(grid: ScoreGrid, task: int, factor: str) -> bool:
-    """Whether a factor passes or not: a check, or one on a scale of two levels."""
+    """Check whether a factor passes or fails: a check, or one on a scale of two levels."""
     plan = grid.planned.tasks.get(grid.tasks[task]) if grid.planned is not None else None
     if plan is None:
         return False
@@ -160,17 +165,17 @@ def _is_binary(grid: ScoreGrid, task: int, factor: str) -> bool:
 
 def estimate_pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
     """Estimate (unbiased) how often one of k answers passes, item by item: ``1 − C(n − c, k) / C(n, k)``;
-    meaningless where n < k. ``halves``: answers that pass half of the time, as if a coin were thrown."""
+    meaningless where n < k. ``halves``: answers that pass half of the time, as by the toss of a coin."""
     return 1 - estimate_pass_all(n, n - passed - halves, halves, k)
 
 
 def estimate_pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
-    """Estimate (unbiased) how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves``
-    as in `pass_at`."""
-    drawn, every = np.arange(k)[:, None], np.zeros(len(n))
+    """Estimate (unbiased) how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves`` as
+    in `estimate_pass_at`."""
+    drawn, total = np.arange(k)[:, None], np.zeros(len(n))
     for heads in range(int(halves.max(initial=0)) + 1):  # one by one: together they take gigabytes
         # in logarithms, and factor by factor: binomials of 1,000 are beyond floats
         ways = gammaln(halves + 1) - gammaln(heads + 1) - gammaln(halves - heads + 1) - halves * np.log(2)
         with np.errstate(divide="ignore", invalid="ignore"):
-            every += np.exp(ways) * np.prod(np.maximum(passed + heads - drawn, 0) / (n - drawn), axis=0)
-    return every
+            total += np.exp(ways) * np.prod(np.maximum(passed + heads - drawn, 0) / (n - drawn), axis=0)
+    return total

@@ -187,7 +187,7 @@ def _keep_current_labels(
     by_key = {label.key: label for label in recorded}
     for label in needed:
         before = by_key.get(label.key)
-        if before is None or not texts.shows(before):
+        if before is None or not texts.is_current(before):
             yield label
         elif before.drawn is None and label.drawn is not None:
             yield msgspec.structs.replace(before, drawn=label.drawn)

@@ -265,7 +265,7 @@ class ScoreGrid(NamedTuple):
                 self.items.task[items],
                 self.items.teacher[items],
                 {value: number[rows[items[rows]]] for value, rows in self.items.attributes.items()},
-                None if self.items.alike is None else renumber_codes(self.items.alike[items]),
+                None if self.items.alike is None else unique_codes(self.items.alike[items])[1],
             ),
         )
 
@@ -349,11 +349,17 @@ def count_levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     return [names.count_levels(column[column >= 0]) for column in columns]
 
 
-def renumber_codes(codes: Codes) -> Codes:
-    """Renumber codes, 0 and above, without gaps, in order; faster than ``np.unique``, which sorts."""
-    present = np.zeros(int(codes.max(initial=-1)) + 1, bool)
+_SPARSE = 8  # places for each code: with more, sorting the codes costs less than counting
+
+
+def unique_codes(codes: Codes) -> tuple[Codes, Codes]:
+    """Return the distinct codes in order, and each code's place among them: counted, not sorted, if dense."""
+    places = int(codes.max(initial=-1)) + 1
+    if places > _SPARSE * len(codes):
+        return np.unique(codes, return_inverse=True)
+    present = np.zeros(places, bool)
     present[codes] = True
-    return (np.cumsum(present) - 1)[codes]
+    return np.flatnonzero(present), (np.cumsum(present) - 1)[codes]
 
 
 def unscored_levels(shape: tuple[int, int], levels: int) -> NDArray[np.int8]:
@@ -558,7 +564,7 @@ def _read_items(
     }
     ids = columns["id"][kept].tolist()
     alike = reader.item_clusters(ids)
-    clusters = None if alike is None else renumber_codes(alike)
+    clusters = None if alike is None else unique_codes(alike)[1]
     return GridItems(ids, task[kept], teacher[kept], attributes, clusters), number_of
 
 

@@ -41,6 +41,7 @@ from coeval.analysis.measures.score_grid import (
     RowSums,
     ScoreGrid,
     count_levels_by_student,
+    unique_codes,
 )
 from coeval.analysis.panel.mean_squares import (
     JudgeScatter,
@@ -150,10 +151,8 @@ def compute_group_means(
     counts = (group >= 0) & (sums.units > 0)
     most = max(len(cluster), int(cluster.max(initial=0)) + 1)
     own = group[counts].astype(np.int64) * most
-    pairs = np.sort(own + item[counts])  # np.unique by itself hashes, ten times as long
-    pairs = pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]
-    items = np.bincount(pairs // most, minlength=groups)
-    clusters, which = np.unique(own + cluster[item[counts]], return_inverse=True)
+    items = np.bincount(unique_codes(own + item[counts])[0] // most, minlength=groups)
+    clusters, which = unique_codes(own + cluster[item[counts]])
     total = np.bincount(which, sums.total[counts], len(clusters)).astype(np.float64)
     count = np.bincount(which, sums.share[counts], len(clusters)).astype(np.float64)
     group_of_cluster = clusters // most

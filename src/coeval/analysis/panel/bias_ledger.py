@@ -21,7 +21,7 @@ from scipy.special import stdtr, stdtrit
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, LEVEL, Floats
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
-from coeval.analysis.measures.score_grid import Codes, ScoreGrid, renumber_codes
+from coeval.analysis.measures.score_grid import Codes, ScoreGrid, unique_codes
 from coeval.analysis.panel.mean_squares import jackknife_error
 from coeval.core.figures import format_points, score_text
 
@@ -157,7 +157,7 @@ def estimate_severities(grid: ScoreGrid) -> dict[str, Bias]:
         rows = (judges > 1) & valid[:, code]
         own = grid.values[grid.levels[rows, code]]
         others = (total[rows] - own) / (judges[rows] - 1)
-        biases[judge] = _clustered_severity(others - own, renumber_codes(grid.cluster[rows]))
+        biases[judge] = _clustered_severity(others - own, unique_codes(grid.cluster[rows])[1])
     return biases
 
 
@@ -233,14 +233,14 @@ def _estimate_length_contrast(grid: ScoreGrid, lengths: Floats, first: int, seco
     both = grid.valid[:, first] & grid.valid[:, second] & np.isfinite(lengths)
     if not both.any():
         return UNKNOWN, 0
-    answer = renumber_codes(grid.answer[both])
+    answer = unique_codes(grid.answer[both])[1]
     start = np.empty(int(answer.max()) + 1, np.int64)
     start[answer[::-1]] = np.arange(len(answer))[::-1]  # of each answer the first row
     more = grid.values[grid.levels[both, first]] - grid.values[grid.levels[both, second]]
     gaps = np.bincount(answer, more) / np.bincount(answer)
     task, student = grid.task[both][start].astype(np.int64), grid.student[both][start]
-    group = renumber_codes(task * len(grid.students) + student)
-    cluster = renumber_codes(grid.cluster[both][start])
+    group = unique_codes(task * len(grid.students) + student)[1]
+    cluster = unique_codes(grid.cluster[both][start])[1]
     longer = _center_by_group(np.log2(lengths[both][start] + 1), group)
     gaps = _center_by_group(gaps, group)
     both_ways, squares = np.bincount(cluster, longer * gaps), np.bincount(cluster, longer**2)

@@ -35,9 +35,8 @@ _UNSEEN = 1 / 3
 
 
 class LabelledStratum(NamedTuple):
-    """The answers of one stratum, (N,): the ``people``'s values (NaN where none was drawn), those of the
-    judges, and the item (or cluster of near-duplicates) that each answer belongs to. Values run from 0 to
-    1."""
+    """The answers of one stratum, (N,): the ``people``'s values (NaN where none was drawn), the judges', and
+    each answer's item, or cluster of near duplicates. Values run from 0 to 1."""
 
     people: Floats
     judged: Floats
@@ -49,23 +48,22 @@ class LabelledStratum(NamedTuple):
 
 
 class LinearParts(NamedTuple):
-    """An estimate as a line in λ. ``alone`` and ``judged`` are its values ``alone + λ·judged``; the cluster
-    distances ``from_alone`` and ``from_judged`` (G,) add up likewise, and their squares to its variance.
-    ``known`` (G,): the clusters with a label; ``labels`` counts labelled answers, ``means`` those that were
-    estimated."""
+    """An estimate as a line in λ: its value is ``alone + λ·judged``, its variance the sum of squared cluster
+    distances ``from_alone + λ·from_judged`` (G,). ``has_label`` (G,): the clusters with a label;
+    ``labels`` counts labelled answers, ``means`` the means estimated."""
 
     alone: float
     judged: float
     from_alone: Floats
     from_judged: Floats
-    known: NDArray[np.bool_]
+    has_label: NDArray[np.bool_]
     labels: int
     means: int
 
     @property
     def freedom(self) -> int:
-        """Degrees of freedom of the variance, at least 1."""
-        return max(int(self.known.sum()) - self.means, 1)
+        """Return the degrees of freedom of the variance, at least 1."""
+        return max(int(self.has_label.sum()) - self.means, 1)
 
     def at(self, weight: float) -> float:
         return self.alone + weight * self.judged
@@ -75,16 +73,19 @@ class LinearParts(NamedTuple):
         return float(distances @ distances)
 
     def __sub__(self, other: LinearParts) -> LinearParts:
-        """The difference of two students: what they got on one item stays together. Over clusters that both
-        share, only the mean difference is estimated, in place of two means."""
-        both, either = int((self.known & other.known).sum()), int((self.known | other.known).sum())
+        """Subtract another student's estimate, keeping what both got on one item together. Over clusters that
+        both share, only the mean difference is estimated, in place of two means."""
+        both, either = (
+            int((self.has_label & other.has_label).sum()),
+            int((self.has_label | other.has_label).sum()),
+        )
         shared = round(min(self.means, other.means) * both / max(either, 1))
         return LinearParts(
             self.alone - other.alone,
             self.judged - other.judged,
             self.from_alone - other.from_alone,
             self.from_judged - other.from_judged,
-            self.known | other.known,
+            self.has_label | other.has_label,
             self.labels + other.labels,
             self.means + other.means - shared,
         )
@@ -92,7 +93,7 @@ class LinearParts(NamedTuple):
 
 class PoweredMean(NamedTuple):
     """A mean on the human scale, its 95% bounds, the weight λ of the judged scores; and the mean of the
-    ``labels`` by themselves."""
+    ``labels`` alone."""
 
     value: float
     bounds: Bounds
@@ -115,63 +116,64 @@ class PoweredDifference(NamedTuple):
 
     @property
     def member(self) -> FamilyMember:
-        """As one of the comparisons that are tested together."""
+        """Return the difference as a member of a family of tests."""
         numbers = (0.0, self.value, self.value, *self.bounds, self.error, self.degrees, self.p, self.labels)
         return FamilyMember(Difference(*numbers, None, "paired t"))
 
 
 def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
-    """λ of strata that count alike: ``Σ cov_h/n_h / Σ var_h (1/n_h + 1/N_h)``, clipped to 0–1.
+    """Estimate λ over strata that count equally: ``Σ cov_h/n_h / Σ var_h (1/n_h + 1/N_h)``, clipped to 0–1.
 
-    Of one stratum that is ``cov / var / (1 + n/N)``, with the covariance over n labelled answers and the
+    For one stratum that is ``cov / var / (1 + n/N)``, with the covariance over n labelled answers and the
     variance of judged scores over all n + N.
     """
     shared = spread = 0.0
-    for one in strata:
-        known = one.labelled
-        n, others = int(known.sum()), int((~known).sum())
+    for stratum in strata:
+        labelled = stratum.labelled
+        n, others = int(labelled.sum()), int((~labelled).sum())
         if not others:
             return 0.0  # all is labelled: judges add nothing
-        people, judged = one.people[known], one.judged[known]
+        people, judged = stratum.people[labelled], stratum.judged[labelled]
         shared += float((people - people.mean()) @ (judged - judged.mean())) / n / n
-        spread += float(one.judged.var(ddof=1)) * (1 / n + 1 / others)
+        spread += float(stratum.judged.var(ddof=1)) * (1 / n + 1 / others)
     return float(np.clip(shared / spread, 0.0, 1.0)) if spread > 0 else 0.0
 
 
 def estimate_linear_parts(
     strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = False
 ) -> LinearParts:
-    """The mean over strata that count alike, each with two labels or more.
+    """Estimate the mean over strata that count equally, each with two labels or more.
 
-    ``clusters``: how many there are, all of which the strata number below it. ``plain``: distances as
-    ppi-python takes them, without the correction for few labels.
+    ``clusters``: their number over all strata. ``plain``: distances as ppi-python takes them, without the
+    correction for few labels.
     """
     alone = judged = 0.0
     from_alone, from_judged = np.zeros(clusters), np.zeros(clusters)
     labelled = np.zeros(clusters, bool)
-    for one in strata:
-        known = one.labelled
-        n, others = int(known.sum()), int((~known).sum())
-        items = len(np.unique(one.cluster[known]))
+    for stratum in strata:
+        is_labelled = stratum.labelled
+        n, others = int(is_labelled.sum()), int((~is_labelled).sum())
+        items = len(np.unique(stratum.cluster[is_labelled]))
         few = 1.0 if plain else float(np.sqrt(items / max(items - 1, 1)))
         weight = 1 / len(strata)
-        people, own = one.people[known], one.judged[known]
-        rest = one.judged[~known] if others else own
+        people, own = stratum.people[is_labelled], stratum.judged[is_labelled]
+        rest = stratum.judged[~is_labelled] if others else own
         alone += weight * float(people.mean())
         judged += weight * float(rest.mean() - own.mean())
-        at = one.cluster[known]
+        at = stratum.cluster[is_labelled]
         from_alone += np.bincount(at, weight * few * (people - people.mean()) / n, clusters)
         from_judged -= np.bincount(at, weight * few * (own - own.mean()) / n, clusters)
         if others:
             distances = weight * (rest - rest.mean()) / others
-            from_judged += np.bincount(one.cluster[~known], distances, clusters)
+            from_judged += np.bincount(stratum.cluster[~is_labelled], distances, clusters)
         labelled[at] = True
-    labels = sum(int(one.labelled.sum()) for one in strata)
+    labels = sum(int(stratum.labelled.sum()) for stratum in strata)
     return LinearParts(alone, judged, from_alone, from_judged, labelled, labels, len(strata))
 
 
 def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> PoweredMean:
-    """The mean on the human scale; where judged scores would widen it, by the labels alone."""
+    """Estimate the mean on the human scale; from the labels alone where judged scores would widen its
+    interval."""
     parts = estimate_linear_parts(strata, clusters)
     weight = estimate_best_weight(strata)
     alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)
@@ -188,19 +190,19 @@ def _clip_to_scale(value: float) -> float:
 
 
 def _variance_with_weight(parts: LinearParts, weight: float) -> float:
-    """With the degree of freedom that an estimated λ takes."""
+    """Return the variance, with the degree of freedom that an estimated λ takes."""
     lost = parts.freedom / max(parts.freedom - 1, 1) if weight else 1.0
     return parts.variance(weight) * lost
 
 
 def _interval_bounds(value: float, variance: float, freedom: int) -> Bounds:
-    """`mean_bounds` of as many items as there are labels to tell the scatter."""
+    """Return `mean_bounds` of as many items as there are labels to estimate the scatter from."""
     items = freedom + 1
     return mean_bounds(value, [Scatter(items, variance * items * freedom)])
 
 
 def estimate_powered_difference(first: LinearParts, second: LinearParts) -> PoweredDifference:
-    """How much more the first one has. λ is that of the difference, which has the least variance:
+    """Estimate how far the first is ahead of the second. λ is that of the difference with the least variance:
     ``−Σ a·b / Σ b²`` over clusters, with the distances a of the labels and b of the judged scores."""
     parts = first - second
     squares = float(parts.from_judged @ parts.from_judged)
@@ -219,28 +221,28 @@ def estimate_powered_difference(first: LinearParts, second: LinearParts) -> Powe
 
 
 def count_labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int | None:
-    """How many labels of a student make a 95% interval of ± ``half_width``, given how labels and judged
-    scores scatter so far; None: more than there are answers. The interval is that of `powered_mean`, which
-    has a width where all labels are alike."""
+    """Return how many labels of a student make a 95% interval of ± ``half_width``, given how labels and
+    judged scores scatter so far; None: more than there are answers. The interval is that of
+    `estimate_powered_mean`, which has a width where all labels are alike."""
     weight = estimate_best_weight(strata)
     value = spread = imputed = 0.0
     answers = 0
-    for one in strata:
-        known = one.labelled
-        residual = one.people[known] - weight * one.judged[known]
-        value += (float(residual.mean()) + weight * float(one.judged.mean())) / len(strata)
+    for stratum in strata:
+        is_labelled = stratum.labelled
+        residual = stratum.people[is_labelled] - weight * stratum.judged[is_labelled]
+        value += (float(residual.mean()) + weight * float(stratum.judged.mean())) / len(strata)
         spread += float(residual.var(ddof=1)) / len(strata)
-        imputed += weight**2 * float(one.judged.var(ddof=1)) / len(one.judged) / len(strata) ** 2
-        answers += len(one.judged)
+        imputed += weight**2 * float(stratum.judged.var(ddof=1)) / len(stratum.judged) / len(strata) ** 2
+        answers += len(stratum.judged)
     value = _clip_to_scale(value)
 
-    def wide(labels: int) -> bool:
+    def is_too_wide(labels: int) -> bool:
         low, high = _interval_bounds(value, spread / labels + imputed, labels - len(strata))
         return (high - low) / 2 > half_width
 
     least = max(FEWEST_LABELS, 2 * len(strata))
     needed = bisect_left(
-        range(answers + 1), True, lo=min(least, answers + 1), key=lambda labels: not wide(labels)
+        range(answers + 1), True, lo=min(least, answers + 1), key=lambda labels: not is_too_wide(labels)
     )
     return needed if needed <= answers else None
 
@@ -275,7 +277,7 @@ class CalibratedStudent(Entity, frozen=True):
 
 
 class CalibratedPair(Entity, frozen=True):
-    """How much more the first student has than the second."""
+    """How far the first student is ahead of the second."""
 
     judged: Annotated[Measured, ShownAs("Difference by judges", "Judged", "judged", "points")]
     people: Annotated[
@@ -303,8 +305,8 @@ class HumanScale(Record, frozen=True):
 
 
 class LabelledAnswers(NamedTuple):
-    """Answers with a whole judged score, (A,): item, student and task; what people gave (NaN: not drawn, or
-    not in all factors) and what judges gave."""
+    """Answers with a complete judged score, (A,): item, student and task; people's values (NaN: not drawn, or
+    not in all factors) and the judges'."""
 
     item: NDArray[np.int64]
     student: NDArray[np.int64]
@@ -314,21 +316,21 @@ class LabelledAnswers(NamedTuple):
 
 
 def calibrate_human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, HumanScale]:
-    """By scale: that of all judged factors first, where people labelled all of them in all tasks, then each
-    factor's, where there are several."""
-    found = {}
+    """Score students on each human scale: that of all judged factors first, where people labelled all of them
+    in all tasks, then each factor's, where there are several."""
+    scales = {}
     whole = _average_answers(grid, rows, None)
     if np.isfinite(whole.people).any():
         scale = _calibrate_scale(grid, whole)
         if not scale.unlabelled:
-            found[_name_of_whole_scale(grid)] = scale
-    known = np.isfinite(rows.people)
-    names = sorted({grid.factors[at] for at in np.unique(grid.factor[known]).tolist()})
-    for name in names if not found or any(len(design.judged_factors) > 1 for design in grid.designs) else ():
+            scales[_name_of_whole_scale(grid)] = scale
+    has_label = np.isfinite(rows.people)
+    names = sorted({grid.factors[at] for at in np.unique(grid.factor[has_label]).tolist()})
+    for name in names if not scales or any(len(design.judged_factors) > 1 for design in grid.designs) else ():
         answers = _average_answers(grid, rows, [name])
         if np.isfinite(answers.people).any():
-            found[name] = _calibrate_scale(grid, answers)
-    return found
+            scales[name] = _calibrate_scale(grid, answers)
+    return scales
 
 
 def _name_of_whole_scale(grid: ScoreGrid) -> str:
@@ -370,11 +372,23 @@ def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
         ]
         for at, name in enumerate(grid.students)
     }
-    strata = {name: of for name, of in strata.items() if of and all(len(one.judged) > 1 for one in of)}
-    counts = {name: [int(one.labelled.sum()) for one in of] for name, of in strata.items()}
-    students = {name: _calibrate_student(of, counts[name], clusters) for name, of in strata.items()}
+    strata = {
+        name: student_strata
+        for name, student_strata in strata.items()
+        if student_strata and all(len(stratum.judged) > 1 for stratum in student_strata)
+    }
+    counts = {
+        name: [int(stratum.labelled.sum()) for stratum in student_strata]
+        for name, student_strata in strata.items()
+    }
+    students = {
+        name: _calibrate_student(student_strata, counts[name], clusters)
+        for name, student_strata in strata.items()
+    }
     comparable = {
-        name: of for name, of in strata.items() if students[name].weight is not None and len(of) == len(tasks)
+        name: student_strata
+        for name, student_strata in strata.items()
+        if students[name].weight is not None and len(student_strata) == len(tasks)
     }
     labelled, unlabelled = (tuple(grid.tasks[at] for at in some.tolist()) for some in (tasks, others))
     judged = {
@@ -384,31 +398,35 @@ def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     return HumanScale(labelled, unlabelled, students, _calibrate_pairs(comparable, judged, clusters))
 
 
-def _select_stratum(grid: ScoreGrid, answers: LabelledAnswers, mine: NDArray[np.bool_]) -> LabelledStratum:
+def _select_stratum(grid: ScoreGrid, answers: LabelledAnswers, rows: NDArray[np.bool_]) -> LabelledStratum:
     return LabelledStratum(
-        answers.people[mine], answers.judged[mine], grid.items.cluster[answers.item[mine]].astype(np.int64)
+        answers.people[rows], answers.judged[rows], grid.items.cluster[answers.item[rows]].astype(np.int64)
     )
 
 
 def _mean_by_judges(strata: Sequence[LabelledStratum]) -> Measured:
-    clusters = [one.cluster for one in strata]
-    return measured_from_interval(mean_over_strata([one.judged for one in strata], clusters=clusters), None)
+    clusters = [stratum.cluster for stratum in strata]
+    return measured_from_interval(
+        mean_over_strata([stratum.judged for stratum in strata], clusters=clusters), None
+    )
 
 
 def _calibrate_student(
     strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int
 ) -> CalibratedStudent:
-    """Without a figure on the human scale where there are too few ``labels`` of each stratum."""
+    """Score one student; without a figure on the human scale where a stratum has too few ``labels``."""
     if min(labels) < 2 or sum(labels) < FEWEST_LABELS:
-        nothing = Measured(None, None, None, sum(labels), None)
-        return CalibratedStudent(_mean_by_judges(strata), nothing, nothing, None, sum(labels), None)
-    found = estimate_powered_mean(strata, clusters)
+        not_estimated = Measured(None, None, None, sum(labels), None)
+        return CalibratedStudent(
+            _mean_by_judges(strata), not_estimated, not_estimated, None, sum(labels), None
+        )
+    mean = estimate_powered_mean(strata, clusters)
     return CalibratedStudent(
         _mean_by_judges(strata),
-        Measured(found.value, *found.bounds, found.labels, None),
-        Measured(found.alone, *found.alone_bounds, found.labels, None),
-        found.weight,
-        found.labels,
+        Measured(mean.value, *mean.bounds, mean.labels, None),
+        Measured(mean.alone, *mean.alone_bounds, mean.labels, None),
+        mean.weight,
+        mean.labels,
         count_labels_needed(strata, GOAL),
     )
 
@@ -416,13 +434,13 @@ def _calibrate_student(
 def _difference_by_judges(
     grid: ScoreGrid, answers: LabelledAnswers, tasks: Sequence[int], pair: tuple[str, str]
 ) -> Measured:
-    """How much more judges give the first than the second, on the items that both answered."""
+    """Return how far judges put the first ahead of the second, on the items that both answered."""
     items, means = len(grid.items.ids), []
     for name in pair:
-        mine = answers.student == grid.students.index(name)
-        total = np.bincount(answers.item[mine], answers.judged[mine], items)
+        own = answers.student == grid.students.index(name)
+        total = np.bincount(answers.item[own], answers.judged[own], items)
         with np.errstate(invalid="ignore"):
-            means.append(total / np.bincount(answers.item[mine], minlength=items))
+            means.append(total / np.bincount(answers.item[own], minlength=items))
     first, second = means
     strata = []
     for task in tasks:
@@ -432,34 +450,41 @@ def _difference_by_judges(
             strata.append(PairedScores(second[both], first[both], np.ones(len(alike)), alike))
     if not strata:
         return Measured(None, None, None, None, None)
-    found = paired_difference(strata)
-    return Measured(found.difference, found.low, found.high, found.n, None)
+    difference = paired_difference(strata)
+    return Measured(difference.difference, difference.low, difference.high, difference.n, None)
 
 
 def _calibrate_pairs(
-    own: Mapping[str, Sequence[LabelledStratum]], judged: Mapping[tuple[str, str], Measured], clusters: int
+    strata_by_student: Mapping[str, Sequence[LabelledStratum]],
+    judged: Mapping[tuple[str, str], Measured],
+    clusters: int,
 ) -> dict[tuple[str, str], CalibratedPair]:
-    parts = {name: estimate_linear_parts(of, clusters) for name, of in own.items()}
-    found = {(one, other): estimate_powered_difference(parts[one], parts[other]) for one, other in judged}
-    tested = adjust_family([people.member for people in found.values()])
+    parts = {
+        name: estimate_linear_parts(student_strata, clusters)
+        for name, student_strata in strata_by_student.items()
+    }
+    differences = {
+        (first, second): estimate_powered_difference(parts[first], parts[second]) for first, second in judged
+    }
+    tested = adjust_family([people.member for people in differences.values()])
     return {
         pair: CalibratedPair(
             judged[pair], Measured(gap.difference, *gap.ci95_adjusted, gap.n, None), gap.p_adjusted or 0.0
         )
-        for pair, gap in zip(found, tested, strict=True)
+        for pair, gap in zip(differences, tested, strict=True)
     }
 
 
 def find_leaders(scale: HumanScale) -> Iterator[str]:
-    """Name who is significantly ahead of all others that are `compared`; nobody, or one."""
+    """Yield who is significantly ahead of all other `compared_students`: nobody, or one."""
     names = compared_students(scale)
     for name in names:
-        mine = [
-            found.sure and ((found.people.value or 0.0) > 0) == (one == name)
-            for (one, other), found in scale.pairs.items()
-            if name in (one, other)
+        is_ahead = [
+            pair.sure and ((pair.people.value or 0.0) > 0) == (first == name)
+            for (first, second), pair in scale.pairs.items()
+            if name in (first, second)
         ]
-        if mine and all(mine):
+        if is_ahead and all(is_ahead):
             yield name
 
 

@@ -1,9 +1,9 @@
-"""Which answers people are asked to label, and what: one factor of one, without its student and its judges.
+"""Questions for people who label: one factor of one answer, without its student and its judges.
 
 Answers are drawn by chance within strata, the same ones at every start. Every task has one random order of
 its items, and all students' answers to an item are drawn together, since differences between students are
-surest on shared items. So the first labels of a draw are a draw themselves: who stops early has labelled at
-random all the same, and a larger draw begins with the smaller one.
+most precise on shared items. So the first labels of a draw are a draw themselves: who stops early has
+still labelled at random, and a larger draw begins with the smaller one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class JudgedKey(NamedTuple):
 
 
 class DrawnAnswer(NamedTuple):
-    """``drawn`` is None of one that was picked by hand."""
+    """An answer to label; ``drawn`` is None if it was picked by hand."""
 
     key: JudgedKey
     drawn: ByChance | None
@@ -46,19 +46,19 @@ def judged_factors_by_task(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[
 
     Raises UsageError: nobody scores a chosen one, or there are none at all.
     """
-    known = {
+    factors_by_task = {
         task: tuple(sorted(design.judged_factors))
         for task, design in zip(grid.tasks, grid.designs, strict=True)
     }
     chosen = tuple(chosen)
-    every = sorted({factor for factors in known.values() for factor in factors})
-    if not every:
+    all_factors = sorted({factor for factors in factors_by_task.values() for factor in factors})
+    if not all_factors:
         raise UsageError("no judge scores a factor of this run, so there is nothing to label")
-    if unknown := [factor for factor in chosen if factor not in every]:
-        raise UsageError(f"--factor {unknown[0]}: judges score {join_names(every)}")
+    if unknown := [factor for factor in chosen if factor not in all_factors]:
+        raise UsageError(f"--factor {unknown[0]}: judges score {join_names(all_factors)}")
     return {
         task: tuple(factor for factor in factors if not chosen or factor in chosen)
-        for task, factors in known.items()
+        for task, factors in factors_by_task.items()
     }
 
 
@@ -72,13 +72,13 @@ def draw_answers(
     strata: defaultdict[tuple[str, str], dict[str, list[JudgedKey]]] = defaultdict(dict)
     for key in _list_judged_answers(grid, factors):
         strata[key.task, key.student].setdefault(key.item, []).append(key)
-    of_tasks: defaultdict[str, set[str]] = defaultdict(set)
+    items_by_task: defaultdict[str, set[str]] = defaultdict(set)
     for (task, _), by_item in strata.items():
-        of_tasks[task] |= by_item.keys()
-    place = {
+        items_by_task[task] |= by_item.keys()
+    position = {
         item: at
-        for of_task in of_tasks.values()
-        for at, item in enumerate(sorted(of_task, key=lambda item: _hash_name(seed, item)))
+        for task_items in items_by_task.values()
+        for at, item in enumerate(sorted(task_items, key=lambda item: _hash_name(seed, item)))
     }
     one_each = {
         min(keys, key=lambda key: _hash_name(seed, key.answer)): len(keys)
@@ -86,17 +86,18 @@ def draw_answers(
         for keys in items.values()
     }
     order = sorted(
-        one_each, key=lambda key: (place[key.item], _hash_name(seed, key.item), _hash_name(seed, key.answer))
+        one_each,
+        key=lambda key: (position[key.item], _hash_name(seed, key.item), _hash_name(seed, key.answer)),
     )
-    taken = order[:n]
-    counts = Counter((key.task, key.student) for key in taken)
-    found = []
-    for key in taken:
+    drawn = order[:n]
+    counts = Counter((key.task, key.student) for key in drawn)
+    answers = []
+    for key in drawn:
         stratum = key.task, key.student
         items = len(strata[stratum])
         share = counts[stratum] / items / one_each[key]
-        found.append(DrawnAnswer(key, ByChance(share, " × ".join(stratum), seed, items)))
-    return found
+        answers.append(DrawnAnswer(key, ByChance(share, " × ".join(stratum), seed, items)))
+    return answers
 
 
 def pick_answers(
@@ -106,14 +107,14 @@ def pick_answers(
 
     Raises UsageError: no judge scored an answer to one of them.
     """
-    found = [DrawnAnswer(key, None) for key in _list_judged_answers(grid, factors) if key.item in {*items}]
-    if unknown := {*items} - {key.item for key, _ in found}:
+    answers = [DrawnAnswer(key, None) for key in _list_judged_answers(grid, factors) if key.item in {*items}]
+    if unknown := {*items} - {key.item for key, _ in answers}:
         raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
-    return sorted(found, key=lambda one: (one.key.item, _hash_name(0, one.key.answer)))
+    return sorted(answers, key=lambda one: (one.key.item, _hash_name(0, one.key.answer)))
 
 
 def assign_answers(
-    drawn: Sequence[DrawnAnswer], people: Sequence[str], by: str, overlap: float
+    drawn: Sequence[DrawnAnswer], people: Sequence[str], person: str, overlap: float
 ) -> list[DrawnAnswer]:
     """Choose one person's part: the first ``overlap`` of the draw, which all have, and every k-th of the
     rest.
@@ -123,15 +124,17 @@ def assign_answers(
     if not people:
         return list(drawn)
     names = sorted(set(people))
-    if by not in names:
-        raise UsageError(f"--by {by} is not among {join_names(names)}; name the same people at every start")
+    if person not in names:
+        raise UsageError(
+            f"--by {person} is not among {join_names(names)}; name the same people at every start"
+        )
     common = round(overlap * len(drawn))
-    mine = range(common + names.index(by), len(drawn), len(names))
+    mine = range(common + names.index(person), len(drawn), len(names))
     return [*drawn[:common], *(drawn[at] for at in mine)]
 
 
 def _list_judged_answers(grid: ScoreGrid, factors: dict[str, tuple[str, ...]]) -> Iterator[JudgedKey]:
-    """The answers with a judge's score in one of these factors."""
+    """Yield the answers with a judge's score in one of these factors."""
     chosen = np.array([[name in factors[task] for name in grid.factors] for task in grid.tasks], bool)
     rows = grid.valid.any(axis=1) & chosen[grid.task, grid.factor]
     sample = grid.sample if grid.sample is not None else np.zeros(len(grid.item), np.int64)
@@ -148,7 +151,7 @@ def _hash_name(seed: int, name: str) -> str:
 
 
 class LabelTexts(NamedTuple):
-    """``reference`` is empty where the item has none."""
+    """The texts that a person sees; ``reference`` is empty where the item has none."""
 
     prompt: str
     answer: str
@@ -156,7 +159,8 @@ class LabelTexts(NamedTuple):
 
 
 class LabelQuestion(NamedTuple):
-    """``id`` tells nothing of the student; ``label`` is what is kept once a level is given."""
+    """A question to a person. ``id`` does not reveal the student; ``label`` is what is stored once a level is
+    given."""
 
     id: str
     prompt: str
@@ -174,23 +178,21 @@ class LabelQuestion(NamedTuple):
 
 
 def question_id(answer: str, factor: str, judge: str) -> str:
-    """Name a question to a person, so that nobody's sheet is taken for another's; it begins with a letter, so
-    that no spreadsheet takes it for a number."""
+    """Return an id of a question to a person, so that nobody's sheet is mistaken for another's; it begins
+    with a letter, so that no spreadsheet reads it as a number."""
     return f"q{digest('question', answer, factor, judge)}"
 
 
 class ShownTexts:
-    """Prompts, answers, references, criteria and scales of a run, as people are shown them.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Prompts, answers, references, criteria and scales of a run, as people see them. Raises StoreError: a
+    file cannot be read."""
 
     def __init__(self, reader: RunReader, answers: Iterable[str], grid: ScoreGrid) -> None:
-        found = {record.id: record for record in reader.read_records(Response, frozenset(answers))}
-        items = reader.read_texts({record.datapoint_id for record in found.values()})
+        responses = {record.id: record for record in reader.read_records(Response, frozenset(answers))}
+        items = reader.read_texts({record.datapoint_id for record in responses.values()})
         self._shown = {
             key: LabelTexts(item.prompt or "", record.response or "", item.reference_response or "")
-            for key, record in found.items()
+            for key, record in responses.items()
             if (item := items.get(record.datapoint_id)) is not None
         }
         self._criteria = reader.rubrics()
@@ -207,8 +209,8 @@ class ShownTexts:
         design = self._designs.get(task)
         return HIGH_MEDIUM_LOW if design is None else design.scales.get(factor, HIGH_MEDIUM_LOW)
 
-    def fits(self, label: HumanLabel) -> bool:
-        """Whether a label's level is one of its factor's scale."""
+    def has_level_of_scale(self, label: HumanLabel) -> bool:
+        """Check whether a label's level is one of its factor's scale."""
         return self.scale(label.task_id, label.factor).level(label.level) is not None
 
     def hashes(self, answer: str, task: str, factor: str) -> tuple[str, str]:
@@ -221,8 +223,8 @@ class ShownTexts:
         criterion = digest(self.criterion(task, factor), *scale.levels, *values)
         return (digest(*texts) if texts else ""), criterion
 
-    def shows(self, label: HumanLabel) -> bool:
-        """Whether a label is about what is there now."""
+    def is_current(self, label: HumanLabel) -> bool:
+        """Check whether a label is about the texts as they are now."""
         hashes = self.hashes(label.response_id, label.task_id, label.factor)
         return bool(hashes[0]) and hashes == (label.input_hash, label.criterion)
 
@@ -231,7 +233,7 @@ def make_empty_labels(
     texts: ShownTexts, drawn: Sequence[DrawnAnswer], factors: Mapping[str, Sequence[str]], judge: str
 ) -> Iterator[HumanLabel]:
     """Make the labels, still without a level, that a draw asks of a person."""
-    for key, how in drawn:
+    for key, chance in drawn:
         for factor in factors[key.task]:
             shown, criterion = texts.hashes(key.answer, key.task, factor)
             if shown:
@@ -241,7 +243,7 @@ def make_empty_labels(
                     datapoint_id=key.item,
                     response_id=key.answer,
                     factor=factor,
-                    drawn=how,
+                    drawn=chance,
                     input_hash=shown,
                     criterion=criterion,
                 )
@@ -258,7 +260,7 @@ def make_questions(
             shown is None
             or design is None
             or label.factor not in design.judged_factors
-            or not texts.shows(label)
+            or not texts.is_current(label)
         ):
             continue
         yield LabelQuestion(
@@ -272,5 +274,5 @@ def make_questions(
 
 
 def labels_of_person(labels: Labels, judge: str) -> list[HumanLabel]:
-    """Choose a person's labels and what is asked of that person, in the order of the draw."""
+    """Select a person's labels and open questions, in the order of the draw."""
     return [label for label in labels.values() if label.response_id and label.judge_model_id == judge]

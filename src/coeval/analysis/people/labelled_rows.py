@@ -1,4 +1,4 @@
-"""Human labels as rows of the grid of scores, beside what judges gave there."""
+"""Human labels as rows of the score grid, with the judges' scores of the same rows."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EQUAL = 1e-9
 
 
 class LabelledRows(NamedTuple):
-    """Beside the rows of a grid, (C,): the mean of people's labels (NaN: none) and that of judges' scores.
+    """For each row of a grid, (C,): the mean of people's labels (NaN: none) and that of judges' scores.
     ``by_person``: each person's labels alone."""
 
     people: Floats
@@ -37,7 +37,7 @@ class LabelledRows(NamedTuple):
 
 
 class AgainstPeople(Entity, frozen=True):
-    """A judge, or the mean of all, beside people, over answers' factors that both scored."""
+    """A judge, or the mean of all, compared with people, over the answers' factors that both scored."""
 
     bias: Annotated[Measured, ShownAs("Judge less people, mean", "Bias", "bias", "points")]
     spa: Annotated[Measured, ShownAs("Share of equal levels", "Equal", "equal", "share")]
@@ -61,8 +61,8 @@ class AgainstPeople(Entity, frozen=True):
 
 
 def match_labels_to_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> LabelledRows:
-    """Find each label's row; several people's labels of one row are averaged. What the grid has no row for,
-    or no level, is left out."""
+    """Find each label's row; several people's labels of one row are averaged. Labels without a row or level
+    in the grid are left out."""
     labels = list(labels)
     named = {label.datapoint_id for label in labels}
     items = [at for at, name in enumerate(grid.items.ids) if name in named]
@@ -71,14 +71,14 @@ def match_labels_to_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> Label
     for row in np.flatnonzero(np.isin(grid.item, items)).tolist():
         item, student = grid.items.ids[grid.item[row]], grid.students[grid.student[row]]
         row_of[response_id(item, student, int(samples[row])), grid.factors[grid.factor[row]]] = row
-    given: defaultdict[str, dict[int, float]] = defaultdict(dict)
+    values_by_person: defaultdict[str, dict[int, float]] = defaultdict(dict)
     for label in labels:
         if (at := row_of.get((label.response_id, label.factor))) is not None:
             scale = grid.designs[int(grid.task[at])].scales.get(label.factor, HIGH_MEDIUM_LOW)
             if (level := scale.level(label.level)) is not None:
-                given[label.judge_model_id][at] = scale.value(level)
+                values_by_person[label.judge_model_id][at] = scale.value(level)
     by_person = {}
-    for person, values in sorted(given.items()):
+    for person, values in sorted(values_by_person.items()):
         column = np.full(len(grid.item), np.nan)
         column[list(values)] = list(values.values())
         by_person[person] = column
@@ -92,7 +92,7 @@ def _labelled_student(label: HumanLabel) -> str:
 
 
 class SampledRows(NamedTuple):
-    """Rows without those of answers that came after the draw; ``later``: how many items these are to."""
+    """Rows without those of answers that came after the draw; ``later`` counts the items of these."""
 
     rows: LabelledRows
     later: int
@@ -100,10 +100,10 @@ class SampledRows(NamedTuple):
 
 def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel]) -> SampledRows:
     """Leave out a student's answers to items of a task that were not among those drawn from: labels are no
-    sample of them. Items that a student has no answer to are none of these.
+    sample of them. Items without an answer of the student do not count.
 
     Items come in the order of their numbers, those with ids of their own as they are on record. Of several
-    draws the one from the fewest items counts: what it was from, all of them were from.
+    draws the one from the fewest items counts, since all draws included those items.
     """
     fewest: dict[tuple[str, str], int] = {}
     for label in drawn:
@@ -128,12 +128,12 @@ def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[H
 
 
 def _mean_of_columns(columns: Sequence[Floats], rows: int) -> Floats:
-    """Over those that are there, NaN where none is."""
+    """Average the columns row by row, ignoring NaN; NaN where all are."""
     total, count = np.zeros(rows), np.zeros(rows)
     for column in columns:
-        there = np.isfinite(column)
-        total[there] += column[there]
-        count += there
+        has_value = np.isfinite(column)
+        total[has_value] += column[has_value]
+        count += has_value
     with np.errstate(invalid="ignore"):
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
@@ -148,26 +148,31 @@ def _mean_judge_scores(grid: ScoreGrid) -> Floats:
 def compare_judges_with_people(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[str, AgainstPeople]:
-    """By judge, and of the mean over all. Rows are taken twice: a mean between two levels is half of each."""
-    known = np.tile(np.flatnonzero(np.isfinite(rows.people) & np.isfinite(rows.judged)), 2)
-    again = np.arange(len(known)) >= len(known) // 2
-    some, people, values = _select_judge_rows(grid, known), rows.people[known], grid.values
-    columns = {name: some.levels[:, at] for at, name in enumerate(grid.judges)}
-    human = _nearest_levels(some, people, again)
+    """Compare each judge, and the mean of all, with people. Rows are taken twice: a mean between two levels
+    is half of each."""
+    rows_labelled = np.tile(np.flatnonzero(np.isfinite(rows.people) & np.isfinite(rows.judged)), 2)
+    is_second_copy = np.arange(len(rows_labelled)) >= len(rows_labelled) // 2
+    labelled, people, values = (
+        _select_judge_rows(grid, rows_labelled),
+        rows.people[rows_labelled],
+        grid.values,
+    )
+    columns = {name: labelled.levels[:, at] for at, name in enumerate(grid.judges)}
+    human = _nearest_levels(labelled, people, is_second_copy)
     scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()} | {
-        PANEL: rows.judged[known]
+        PANEL: rows.judged[rows_labelled]
     }
-    columns[PANEL] = _nearest_levels(some, rows.judged[known], again)
-    found = {}
+    columns[PANEL] = _nearest_levels(labelled, rows.judged[rows_labelled], is_second_copy)
+    comparisons = {}
     for name, column in columns.items():
-        there = column >= 0
-        if there.any():
-            agreed = _compare_columns(some, (name, column), (PEOPLE, human), reweighting)
-            distances = scored[name][there] - people[there]
-            found[name] = _compare_with_people(
-                some.select_rows(there), agreed, distances, (human[there], column[there])
+        has_level = column >= 0
+        if has_level.any():
+            agreed = _compare_columns(labelled, (name, column), (PEOPLE, human), reweighting)
+            distances = scored[name][has_level] - people[has_level]
+            comparisons[name] = _compare_with_people(
+                labelled.select_rows(has_level), agreed, distances, (human[has_level], column[has_level])
             )
-    return found
+    return comparisons
 
 
 def _compare_with_people(
@@ -201,35 +206,37 @@ def _compare_with_people(
 
 
 def _halve_count(count: np.int64) -> float:
-    """A whole number where it is one."""
+    """Return half a count, as an integer where it is whole."""
     return int(count) // 2 if count % 2 == 0 else int(count) / 2
 
 
 def compare_people_pairwise(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[tuple[str, str], PairAgreement]:
-    """Of every two people, over what both labelled."""
-    found = {}
+    """Compare every two people over what both labelled."""
+    agreements = {}
     names = list(rows.by_person)
-    for at, one in enumerate(names):
-        for other in names[at + 1 :]:
-            both = np.isfinite(rows.by_person[one]) & np.isfinite(rows.by_person[other])
+    for at, first in enumerate(names):
+        for second in names[at + 1 :]:
+            both = np.isfinite(rows.by_person[first]) & np.isfinite(rows.by_person[second])
             if both.any():
-                some = _select_judge_rows(grid, both)
-                columns = [(name, _nearest_levels(some, rows.by_person[name][both])) for name in (one, other)]
-                found[one, other] = _compare_columns(some, columns[0], columns[1], reweighting)
-    return found
+                common = _select_judge_rows(grid, both)
+                columns = [
+                    (name, _nearest_levels(common, rows.by_person[name][both])) for name in (first, second)
+                ]
+                agreements[first, second] = _compare_columns(common, columns[0], columns[1], reweighting)
+    return agreements
 
 
 def _compare_columns(
     grid: ScoreGrid,
-    one: tuple[str, NDArray[np.int8]],
-    other: tuple[str, NDArray[np.int8]],
+    first: tuple[str, NDArray[np.int8]],
+    second: tuple[str, NDArray[np.int8]],
     reweighting: Reweighting,
 ) -> PairAgreement:
-    names = (one[0], other[0])
+    names = (first[0], second[0])
     designs = tuple(design._replace(judges=frozenset(names)) for design in grid.designs)
-    both = grid._replace(levels=np.c_[one[1], other[1]], judges=names, designs=designs)
+    both = grid._replace(levels=np.c_[first[1], second[1]], judges=names, designs=designs)
     [pair] = compare_judge_pairs(both, reweighting)
     return measure_judge_pair(pair)
 
@@ -237,9 +244,9 @@ def _compare_columns(
 def _nearest_levels(
     grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int8]:
-    """The place of the nearest level of each row's scale among all levels; between two, the first of its
-    scale, and the last of the rows ``last_of``."""
-    found = np.full(len(values), UNSCORED, grid.levels.dtype)
+    """Return the index, among all levels, of the nearest level of each row's scale; between two, the first of
+    its scale, or the last for the rows ``last_of``."""
+    nearest = np.full(len(values), UNSCORED, grid.levels.dtype)
     for task, design in enumerate(grid.designs):
         for factor, name in enumerate(grid.factors):
             rows = (grid.task == task) & (grid.factor == factor)
@@ -250,10 +257,10 @@ def _nearest_levels(
                 near = far <= far.min(axis=1, keepdims=True) + _EQUAL
                 first, last = near.argmax(axis=1), len(own) - 1 - near[:, ::-1].argmax(axis=1)
                 level = own[first if last_of is None else np.where(last_of[rows], last, first)]
-                found[rows] = np.abs(level[:, None] - grid.scale).argmin(axis=1)
-    return found
+                nearest[rows] = np.abs(level[:, None] - grid.scale).argmin(axis=1)
+    return nearest
 
 
 def _select_judge_rows(grid: ScoreGrid, rows: NDArray[np.bool_] | NDArray[np.intp]) -> ScoreGrid:
-    """These rows by judges alone."""
+    """Select these rows with judges' scores alone."""
     return grid.select_rows(rows)._replace(checked=None)

@@ -1,4 +1,4 @@
-"""What a run's human labels come to: one part of its measures, and the sentences about it."""
+"""Measures from a run's human labels, and sentences about them."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ from coeval.store.human_labels import HUMAN, count_damaged_labels, read_labels
 
 
 class PeopleMeasures(Record, frozen=True):
-    """Counts are of (answer, factor, person). Only ``labels`` enter estimates: those drawn by chance, about
-    what is there now."""
+    """Measures from human labels; counts are of (answer, factor, person). Only ``labels`` enter estimates:
+    those drawn by chance, of texts that are unchanged."""
 
     labels: Annotated[int, ShownAs("Labels drawn by chance", elsewhere="people")]
     asked: Annotated[int, ShownAs("Drawn by chance, labelled or not", elsewhere="people")]
@@ -62,123 +62,125 @@ class PeopleMeasures(Record, frozen=True):
 
     @property
     def whole(self) -> HumanScale | None:
-        """By all judged factors, else by the one that people labelled."""
+        """Return the scale of all judged factors, else that of the one that people labelled."""
         return next(iter(self.scales.values()), None)
 
     @property
-    def between(self) -> dict[tuple[str, str], PairAgreement]:
-        """``agreement`` by people's names."""
+    def agreement_by_name(self) -> dict[tuple[str, str], PairAgreement]:
+        """Return ``agreement`` by people's names."""
         return {
-            (one.removeprefix(HUMAN), other.removeprefix(HUMAN)): agreed
-            for (one, other), agreed in self.agreement.items()
+            (first.removeprefix(HUMAN), second.removeprefix(HUMAN)): agreement
+            for (first, second), agreement in self.agreement.items()
         }
 
     @property
     def of(self) -> str:
-        """Which scale that is."""
+        """Return the name of the scale that `whole` returns."""
         return next(iter(self.scales), ALL_FACTORS)
 
 
 def measure_people(
     reader: RunReader, grid: ScoreGrid, reweighting: Reweighting | None = None
 ) -> PeopleMeasures | None:
-    """None where nobody has labelled anything.
-
-    Raises StoreError: labels or answers cannot be read.
-    """
-    every = [label for label in read_labels(reader.run.path).values() if label.response_id]
-    given = [label for label in every if label.is_given]
-    if not given:
+    """Measure a run's human labels; None where there are none. Raises StoreError: labels or answers cannot be
+    read."""
+    labels = [label for label in read_labels(reader.run.path).values() if label.response_id]
+    given_labels = [label for label in labels if label.is_given]
+    if not given_labels:
         return None
-    texts = ShownTexts(reader, {label.response_id for label in given}, grid)
-    current = [label for label in given if texts.shows(label)]
-    fitting = [label for label in current if texts.fits(label)]
+    texts = ShownTexts(reader, {label.response_id for label in given_labels}, grid)
+    current = [label for label in given_labels if texts.is_current(label)]
+    fitting = [label for label in current if texts.has_level_of_scale(label)]
     drawn = [label for label in fitting if label.drawn is not None]
     rows, later = exclude_later_answers(grid, match_labels_to_rows(grid, drawn), drawn)
     reweighting = reweighting or Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     return PeopleMeasures(
         labels=len(drawn),
-        asked=sum(label.drawn is not None for label in every),
+        asked=sum(label.drawn is not None for label in labels),
         hand_picked=len(fitting) - len(drawn),
-        stale=len(given) - len(current),
+        stale=len(given_labels) - len(current),
         unfit=len(current) - len(fitting),
         damaged=count_damaged_labels(reader.run.path),
         later=later,
-        people=tuple(sorted({label.person for label in given})),
+        people=tuple(sorted({label.person for label in given_labels})),
         scales=calibrate_human_scales(grid, rows),
         judges=compare_judges_with_people(grid, rows, reweighting),
         agreement=compare_people_pairwise(grid, rows, reweighting),
     )
 
 
-def people_sentences(found: PeopleMeasures) -> Iterator[str]:
-    """Who leads on the human scale, how far judges lean from it, and what is left to label."""
-    scale = found.whole
+def people_sentences(people: PeopleMeasures) -> Iterator[str]:
+    """Say who leads on the human scale, how biased judges are, and what is left to label."""
+    scale = people.whole
     if scale is None:
         yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
         return
-    by = "" if found.of == ALL_FACTORS else f" ({found.of})"
+    by = "" if people.of == ALL_FACTORS else f" ({people.of})"
     among = compared_students(scale)
-    own = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
+    scope = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
     first = list(find_leaders(scale))
     if first:
-        yield f"By people's labels{by}, {first[0]} leads: significantly better than every other student{own}."
+        yield (
+            f"By people's labels{by}, {first[0]} leads: significantly better than every other student{scope}."
+        )
     elif scale.pairs:
-        yield f"By people's labels{by}, no student{own} is significantly ahead of all others."
-    if (panel := found.judges.get(PANEL)) is not None:
+        yield f"By people's labels{by}, no student{scope} is significantly ahead of all others."
+    if (panel := people.judges.get(PANEL)) is not None:
         yield from _panel_bias_sentence(panel)
-    for (one, other), agreed in found.between.items():
+    for (first_person, second_person), agreed in people.agreement_by_name.items():
         if agreed.spa.value is not None and agreed.kappa.value is not None:
             yield (
-                f"{one} and {other} give the same level in {100 * agreed.spa.value:.0f}% of "
+                f"{first_person} and {second_person} give the same level in {100 * agreed.spa.value:.0f}% of "
                 f"{pluralize(agreed.count, 'label')} that both gave ({_kappa_text(agreed.kappa)})."
             )
-    yield from _estimate_limits_sentences(found, scale)
+    yield from _estimate_limits_sentences(people, scale)
 
 
 def labels_needed_sentences(scale: HumanScale) -> Iterator[str]:
-    """How many labels ± 3 points take; nothing where no student has enough to tell."""
-    needed = {name: one.needed for name, one in scale.students.items() if one.weight is not None}
-    known = [count for count in needed.values() if count is not None]
-    if known and len(known) == len(needed):
-        there = sum(scale.students[name].labels for name in needed)
-        yield f"± 3 points for each student takes about {sum(known):,} labelled answers; there are {there:,}."
+    """Say how many labels ± 3 points take; nothing where no student has enough labels to tell."""
+    needed = {name: student.needed for name, student in scale.students.items() if student.weight is not None}
+    counts = [count for count in needed.values() if count is not None]
+    if counts and len(counts) == len(needed):
+        labelled = sum(scale.students[name].labels for name in needed)
+        labels = f"about {sum(counts):,} labelled answers; there are {labelled:,}"
+        yield f"± 3 points for each student takes {labels}."
     elif needed:
         yield "± 3 points for each student takes more labels than the run has answers: add items."
 
 
-def _estimate_limits_sentences(found: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
+def _estimate_limits_sentences(people: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
+    """Say what limits the estimates: missing, stale, damaged and hand-picked labels."""
     if scale.unlabelled:
         yield (
             f"These figures are over {join_names(scale.tasks)}; no labels yet: "
             f"{join_names(scale.unlabelled)}."
         )
     yield from labels_needed_sentences(scale)
-    unknown = [name for name, one in scale.students.items() if one.people.value is None]
+    unknown = [name for name, student in scale.students.items() if student.people.value is None]
     if unknown:
         yield f"{join_names(unknown)}: too few labels for a score on the human scale."
-    if found.labels < found.asked:
+    if people.labels < people.asked:
         yield (
-            f"{found.labels:,} of {found.asked:,} labels that were drawn are given; whoever leaves out hard "
-            "answers on purpose biases the estimate."
+            f"{people.labels:,} of {people.asked:,} labels that were drawn are given; whoever leaves out "
+            "hard answers on purpose biases the estimate."
         )
-    if found.later:
+    if people.later:
         yield (
-            f"{pluralize(found.later, 'item')}, or answers to them, were added after the labels were "
+            f"{pluralize(people.later, 'item')}, or answers to them, were added after the labels were "
             "drawn: figures on the human scale exclude these."
         )
-    if found.stale:
-        yield f"{pluralize(found.stale, 'label')} of texts that have changed since: in no estimate."
-    if found.unfit:
-        yield f"{pluralize(found.unfit, 'label')} with a level that the scale lacks: in no estimate."
-    if found.damaged:
-        yield f"{pluralize(found.damaged, 'line')} of labels.jsonl damaged: in no estimate."
-    if found.hand_picked:
-        yield f"{pluralize(found.hand_picked, 'label')} picked by hand: in no estimate."
+    if people.stale:
+        yield f"{pluralize(people.stale, 'label')} of texts that have changed since: in no estimate."
+    if people.unfit:
+        yield f"{pluralize(people.unfit, 'label')} with a level that the scale lacks: in no estimate."
+    if people.damaged:
+        yield f"{pluralize(people.damaged, 'line')} of labels.jsonl damaged: in no estimate."
+    if people.hand_picked:
+        yield f"{pluralize(people.hand_picked, 'label')} picked by hand: in no estimate."
 
 
 def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
-    """How much more or less than people all judges give, significantly or not."""
+    """Say how much higher or lower than people all judges score, and whether significantly."""
     value, low, high = panel.bias[:3]
     if value is None or low is None or high is None:
         return
@@ -193,7 +195,7 @@ def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
 
 
 def _kappa_text(kappa: Measured) -> str:
-    """``κ 0.52, moderate``"""
+    """Return ``κ 0.52, moderate``."""
     return (
         "κ –"
         if kappa.value is None

@@ -245,7 +245,7 @@ def people_section(people: PeopleMeasures) -> ReportSection:
     ]
     if people.agreement:
         named = TableHeading("people-agreement", "People pairwise", ("Person", "Other"))
-        tables.append(measure_table(named, PairAgreement, people.between))
+        tables.append(measure_table(named, PairAgreement, people.agreement_by_name))
     sentences = [Sentence(escape_line(text), "people") for text in people_sentences(people)]
     return make_section("by-people", "What do people say?", sentences, (), tuple(tables))
 
