@@ -76,7 +76,6 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.base_model or self.model
 
     def __repr__(self) -> str:
-        """Show the model without secrets."""
         settings = msgspec.structs.asdict(self)
         if self.access_key is not None:
             settings["access_key"] = HIDDEN

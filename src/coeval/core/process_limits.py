@@ -40,7 +40,7 @@ def address_space_left() -> int | None:
 
 
 def require_address_space() -> None:
-    """Raise UsageError where the address space is too small to read results."""
+    """Raise UsageError if the address space is too small to read results."""
     left = address_space_left()
     if left is None:
         return

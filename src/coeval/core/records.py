@@ -408,12 +408,10 @@ def model_of(student: str) -> str:
 
 
 def item_prefix(task: str, teacher: str) -> str:
-    """Return the id prefix of a teacher's items of a task."""
     return f"{task}__{teacher}__"
 
 
 def task_prefix(task: str) -> str:
-    """Return the id prefix of a task's records."""
     return f"{task}__"
 
 
@@ -442,7 +440,6 @@ def answer_name(student: str, sample: int) -> str:
 
 
 def student_of(answer: str) -> str:
-    """Return the student of an `answer_name`."""
     return answer.partition(SAMPLE)[0]
 
 

@@ -260,6 +260,7 @@ class Redactor:
         on_redaction: Callable[[], None] = lambda: None,
         names: Iterable[str] = (),
     ) -> None:
+        """Compile the searches: strong secrets are searched for by their traces, short ones as words."""
         self._on_redaction = on_redaction
         self._names = _compile_names(names)
         secret_names = [

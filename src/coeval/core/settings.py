@@ -156,6 +156,8 @@ def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Cal
     """
 
     def decorate(function: Callable[[S], R]) -> Callable[P, R]:
+        """Wrap ``function``, with the record's fields as its signature and in its docstring."""
+
         @wraps(function)
         def with_keywords(*arguments: P.args, **keywords: P.kwargs) -> R:
             return function(record(*arguments, **keywords))

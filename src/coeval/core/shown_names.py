@@ -143,9 +143,9 @@ def _split_name(name: str) -> _NameParts:
         rest = rest[prefix.end() :]
     words: list[tuple[str, bool]] = []
     end = 0
-    for found in _EXTRA.finditer(rest, 1):
-        words += [(rest[end : found.start()], False), (found.group(), True)]
-        end = found.end()
+    for extra_match in _EXTRA.finditer(rest, 1):
+        words += [(rest[end : extra_match.start()], False), (extra_match.group(), True)]
+        end = extra_match.end()
     words.append((rest[end:], False))
     if not any(character.isdigit() for word, extra in words if not extra for character in word):
         words = [
@@ -181,10 +181,11 @@ def short_paths(paths: Iterable[str | Path]) -> dict[str, str]:
     """Name each folder by the shortest end of its path that no other one has, as ``runs/a`` and ``old/a``."""
     parts_by_name = {str(path): Path(path).absolute().parts for path in paths}
     tails = {
-        place: escape_line(_unique_tail(place, [*parts_by_name.values()])) for place in parts_by_name.values()
+        path_parts: escape_line(_unique_tail(path_parts, [*parts_by_name.values()]))
+        for path_parts in parts_by_name.values()
     }
-    apart = _number_duplicates({str(Path(*place)): tail for place, tail in tails.items()})
-    return {name: apart[str(Path(*place))] for name, place in parts_by_name.items()}
+    apart = _number_duplicates({str(Path(*path_parts)): tail for path_parts, tail in tails.items()})
+    return {name: apart[str(Path(*path_parts))] for name, path_parts in parts_by_name.items()}
 
 
 def _unique_tail(parts: tuple[str, ...], places: Sequence[tuple[str, ...]]) -> str:

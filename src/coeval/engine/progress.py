@@ -133,7 +133,6 @@ class Board:
         count.expected += Calls(-calls, -calls)
 
     def count_begun(self, phase: str) -> None:
-        """Count a work as begun."""
         count = self.phases[phase]
         if count.began is None:
             count.began = self.clock()
@@ -169,7 +168,6 @@ class Board:
         self.phases[phase].gaps[gap.kind] += 1
 
     def count_pending(self, phase: str) -> None:
-        """Count a work that waits for a batch job."""
         self.phases[phase].pending += 1
 
     def begin_round(self) -> None:
@@ -324,5 +322,4 @@ class WorkCounts:
         return total_count
 
     def owing_makers(self) -> set[str]:
-        """Return the makers of missing records."""
         return {name for (_, _, name), count in self.by_model.items() if count.owed}

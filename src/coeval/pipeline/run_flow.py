@@ -249,7 +249,7 @@ class RunFlow:
         nodes = list(nodes)
         if "evaluation" in self._phases:
             owed_answers = [node for node in nodes if node.phase == "response_collection" and node.owed]
-            # those that wait for their item may stand once it has come again; later samples are not compared
+            # answers of a regenerated item may turn out to be current; later samples are not compared
             makers = ((node.key, node.maker) for node in owed_answers if not node.waits)
             answers = {key for key, maker in makers if maker is None or not maker.sample}
             self._meetings[item].awaited |= answers - self.missed_keys
@@ -271,8 +271,8 @@ class RunFlow:
             if key in meeting.awaited or key == work.key
             else None
             if key in meeting.lost
-            else stands
-            for key, stands in states
+            else on_record
+            for key, on_record in states
         ]
         if judged is None:
             meeting.lost.add(work.key)

@@ -48,12 +48,11 @@ class Timed(NamedTuple):
     body: dict[str, Any]
     characters: int = 0
 
-    def written(self) -> bytes:
+    def encode_event(self) -> bytes:
         return b"data: %s\n\n" % msgspec.json.encode(self.body)
 
 
 def split_tokens(text: str) -> Iterator[str]:
-    """Split a text into tokens."""
     return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
 
 
@@ -76,7 +75,7 @@ async def _send_paced(
     began, characters, held = loop.time(), 0, b""
     for event in events:
         characters += event.characters
-        held += event.written()
+        held += event.encode_event()
         wait_s = (
             began + characters / (CHARACTERS_PER_TOKEN * tokens_per_s) - loop.time() if tokens_per_s else 0.0
         )
@@ -221,7 +220,6 @@ class ChatBody(msgspec.Struct):
         return bool(self.stream_options and self.stream_options.include_usage)
 
     def request(self) -> Request:
-        """Convert the body to a Request."""
         sampling = {"max_tokens": self.max_completion_tokens or self.max_tokens, "stop": self.stop}
         return Request(
             messages=tuple(

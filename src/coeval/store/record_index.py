@@ -235,7 +235,6 @@ class RecordColumn(Generic[KeyT, EntryT]):
         return True
 
     def put(self, key: KeyT, entry: EntryT, position: int) -> None:
-        """Store the entry of a record that counts."""
         self.positions[key] = position
         self.entries[key] = entry
 
@@ -282,7 +281,6 @@ class Index(Generic[EntryT]):
                 self._files.damage(position)
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
-        """Read the whole record of an id again."""
         return self._files.load(self._column.positions[key], key, kind)
 
 
@@ -324,7 +322,6 @@ class PhaseIndex(Generic[EntryT]):
         return (entry for column in self.columns.values() for entry in column.entries.values())
 
     def place(self, key: str) -> tuple[RecordColumn[int, EntryT], int]:
-        """Return the column and row of a record."""
         item = item_part(key, self._names)
         return self.columns[key[len(item) :]], self._rows[item]
 
@@ -345,7 +342,6 @@ class PhaseIndex(Generic[EntryT]):
         return column.requested_in_vain(row)
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
-        """Read the whole record of an id again."""
         column, row = self.place(key)
         return self.files.load(column.positions[row], key, kind)
 

@@ -133,8 +133,8 @@ def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
     """
     try:
         root = folder.resolve()
-        for place in (folder, *(folder / name for name in below)):
-            for entry in _entries(place):
+        for subfolder in (folder, *(folder / name for name in below)):
+            for entry in _entries(subfolder):
                 _require_inside(entry, root)
     except OSError as error:
         raise store_error("read", folder, error) from error
@@ -305,8 +305,7 @@ class RunDir:
         self.path = Path(path)
 
     def at_absolute_path(self) -> RunDir:
-        """Return the run by its absolute path, which stays valid if the user's code changes the working
-        directory. Messages name the relative one."""
+        """Return the run by its absolute path, which stays valid if the user's code changes directory."""
         return RunDir(self.path.absolute())
 
     def folder(self, phase: str) -> Path:

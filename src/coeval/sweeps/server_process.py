@@ -184,8 +184,9 @@ class ServerProcess:
 
     async def _start_server(self, launch: Launch) -> None:
         """Order the guard to start the server, and record what it started. Raises ServerDown: it cannot."""
-        with suppress(ConnectionError):  # it is gone: its silence says so
-            self._write(msgspec.json.encode(launch) + b"\n")
+        if self._guard.stdin is not None:
+            with suppress(ConnectionError):  # it is gone: its silence says so
+                self._guard.stdin.write(msgspec.json.encode(launch) + b"\n")
         kind, _, rest = (await self._read_guard_line()).partition(" ")
         if kind != "started":
             why = (
@@ -203,10 +204,6 @@ class ServerProcess:
         )
         self.record.write(self._folder)
         self._reported = asyncio.create_task(self._follow_guard())
-
-    def _write(self, data: bytes) -> None:
-        if self._guard.stdin is not None:
-            self._guard.stdin.write(data)
 
     async def _read_guard_line(self) -> str:
         stdout = self._guard.stdout

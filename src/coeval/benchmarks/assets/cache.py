@@ -352,13 +352,10 @@ def _read_pip_error(log: Path) -> str:
     if any("connection broken by" in line for line in lines):
         return "the package index cannot be reached"
     errors = [line.removeprefix("ERROR:").strip() for line in lines if line.startswith("ERROR:")]
-    return _redact_index_urls((errors or [line for line in lines if line] or ["it said nothing"])[-1])
-
-
-def _redact_index_urls(message: str) -> str:
-    """Redact credentials of index URLs: an index may repeat them in its message."""
-    named = f"{os.environ.get('PIP_INDEX_URL', '')} {os.environ.get('PIP_EXTRA_INDEX_URL', '')}"
-    secrets = (secret for url in named.split() for secret in find_url_secrets(url))
+    message = (errors or [line for line in lines if line] or ["it said nothing"])[-1]
+    # An index may repeat the credentials of its URL.
+    urls = f"{os.environ.get('PIP_INDEX_URL', '')} {os.environ.get('PIP_EXTRA_INDEX_URL', '')}"
+    secrets = (secret for url in urls.split() for secret in find_url_secrets(url))
     return Redactor(secrets).redact_message(message)
 
 

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.cli import streams
-from coeval.cli.loop import interruptible, run_async
+from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import INTERRUPTED, Draining
@@ -255,9 +255,9 @@ def with_progress(keys: Keys, work: Callable[[SessionContext], Coroutine[Any, An
     """Do work that asks models, with its progress on the terminal. Ctrl-C before it begins ends it."""
     messages = streams.messages()
     try:
-        with streams.kept_for_results(), Terminal(messages) as terminal:
+        with streams.redirect_user_output(), Terminal(messages) as terminal:
             return run_async(
-                interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
+                run_interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
             )
     except Draining as stopped:
         say(messages, str(stopped))

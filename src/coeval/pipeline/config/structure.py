@@ -15,7 +15,7 @@ from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConf
 from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
 from coeval.simulation.traits import SAMPLING
 
-# What is written where a few words may stand instead.
+# What a key may hold besides a few words.
 _USUAL = {
     "rubric": "a mapping (factor: criterion), ",
     "target_attributes": "a mapping (name: [values]), ",
@@ -46,7 +46,7 @@ _BOUNDS = {
 }
 
 
-# Unknown keys of a file that are held against the known ones, lest each stand for two mistakes.
+# Unknown keys that are compared with known ones, so that a misspelt one is not reported as missing too.
 _MOST_GUESSED = 1_000
 
 # Keys of a task that left, and what to do now.

@@ -255,7 +255,7 @@ class _AnswerTableRows:
                 own = row.item.id if row.item.id is not None else f"{row.place:05d}"
                 self._used.add(own if self._by_id else _squeeze_blanks(row.item.prompt))
         except UsageError:
-            return  # that the table cannot be read is told of its items
+            return  # an unreadable table is reported with its items
 
     def describe_unused_rows(self) -> Iterator[str]:
         """Say which rows are unused, by file and line, once all tasks were matched."""

@@ -22,7 +22,7 @@ from coeval.pipeline.samples import join_passage_keys
 
 Filter: TypeAlias = Literal["invented quote", "copied passage", "answer in question", "duplicate"]
 
-# What a teacher is told beside its reply that was discarded, so that it does not write the same again.
+# Why a reply was discarded, for the next prompt, so that the teacher does not write the same again.
 _HINTS: dict[Filter, str] = {
     "invented quote": "its evidence is not, word for word, in the passages",
     "copied passage": "it copies a sentence of the passages; ask in your own words",

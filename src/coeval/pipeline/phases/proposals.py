@@ -32,7 +32,7 @@ _RESPONSE_KEYS = (
 
 _EVIDENCE_KEYS = ("evidence", "quotes", "quote", "citations", "citation")
 
-# What stands for a prompt: text, an object, or null where one is missing. A number is no question.
+# Types of a prompt: text, an object, or null if it is missing. A number is no question.
 _PROMPTS = (str, dict, type(None))
 
 _NAME_KEYS = ("name", "attribute", "factor", "dimension", "title")

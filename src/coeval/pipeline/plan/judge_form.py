@@ -13,7 +13,7 @@ from coeval.judging.verdict import Levels, parse_level, parse_levels
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.pipeline.prompts import object_schema, render_rubric
 
-# Beyond so many levels a judge is told the range, and the schema lists none.
+# With more levels, prompts name the range and the schema lists none.
 _MOST_LISTED = 20
 # A reason is one sentence; a judge that writes a page is cut.
 MOST_REASON = 2_000

@@ -348,12 +348,12 @@ def earlier_attempts(
 class SourceChange(Enum):
     """How the source of a record differs from the one on disk."""
 
-    UNCHANGED = "stands"
+    UNCHANGED = "unchanged"
     """The source is the one on record."""
-    RECOVERED = "lost"
+    RECOVERED = "recovered"
     """The source was missing or not good, and this run made it. Records count if made from the same
     content."""
-    REPLACED = "redone"
+    REPLACED = "replaced"
     """A good source was made again; what was made from it is to be made again too."""
 
 

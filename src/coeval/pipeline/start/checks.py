@@ -41,7 +41,7 @@ def check_item_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
         if section is None:
             continue
         items = Items.model_validate(section)
-        sound = tuple(filter(is_condition, items.where))  # of what stands in others no column can be told
+        sound = tuple(filter(is_condition, items.where))  # an invalid condition names no column
         items = items.model_copy(update={"where": sound})
         try:
             yield from _check_columns(items, path)
@@ -61,7 +61,7 @@ def check_answer_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
         table = AnswerTable.model_validate(section)
         try:
             for key, wrong, way in _find_unknown_columns(find_answer_source(table), build_answer_map(table)):
-                if key != ("prompt",) or table.id is None:  # the id stands for the prompt then
+                if key != ("prompt",) or table.id is None:  # else the id replaces the prompt
                     key_name = "response" if key[0] == "attributes" else key[0]
                     yield Finding((*path, key_name), "V-33", wrong, way)
         except UsageError as error:

@@ -92,7 +92,7 @@ async def start_run(
         for choice in choices:
             log.info("%s", choice)
         if not options.overwrite:
-            read_recipes(folder)  # where they cannot be read, it is told before anything is asked
+            read_recipes(folder)  # raises, if they are damaged, before any request
         preview = preview_run(config, options, supply)
         preview.refuse_start(options)
         for remark in supply.list_remarks():

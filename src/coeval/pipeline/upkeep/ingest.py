@@ -168,18 +168,18 @@ def import_items(
         if target is not None and not options.dry_run:
             finish_replacing(target.folder)
             stack.enter_context(target.folder.hold_lock())
-            read_origins(target.folder)  # where they cannot be read, it is told before anything is written
-        stands = target is not None and target.path.exists()
+            read_origins(target.folder)  # raises, if they are damaged, before anything is written
+        exists_already = target is not None and target.path.exists()
         harvest = Harvest(options.tables, options.map)
         items = harvest.read_items(options.selection.read_limit)
         head = list(islice(items, 3))
-        ours = options.replace or not stands  # else nothing will be written
+        ours = options.replace or not exists_already  # else nothing will be written
         if ours and not go_on(IngestPreview([mapped.item for mapped in head], harvest.describe_problems())):
             return None
         stream = draw_sample(chain(head, items), options.selection)
         if target is None or options.dry_run:
             return _count_items(stream, harvest, options)
-        return _write_items(stream, harvest, options, target, stands=stands)
+        return _write_items(stream, harvest, options, target, exists_already=exists_already)
 
 
 def _count_items(stream: Iterator[HarvestedItem], harvest: Harvest, options: IngestOptions) -> IngestOutcome:
@@ -202,7 +202,7 @@ def _write_items(
     options: IngestOptions,
     target: IngestTarget,
     *,
-    stands: bool,
+    exists_already: bool,
 ) -> IngestOutcome:
     """Write the items to the target, unless it holds the very same."""
     names = (target.task.name, target.teacher)
@@ -214,7 +214,7 @@ def _write_items(
                 file.write(build_item(mapped.item, prefix, names, mapped.place).line)
             _refuse_flawed(harvest, options, items)
             file.flush()
-            if stands:
+            if exists_already:
                 _refuse_overwriting(target, Path(file.name), options)
                 replaced = move_to_replaced(target.folder, [target.path])
     except _SameAsBefore:

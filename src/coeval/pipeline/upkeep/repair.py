@@ -445,7 +445,9 @@ def _set_aside(folder: RunDir, report: RepairReport) -> Path:
     errors = Appender(folder.errors)
     try:
         for file in touched:
-            errors.append(_make_error_line(file, folder, aside))  # first: a kill leaves no move untold
+            errors.append(
+                _make_error_line(file, folder, aside)
+            )  # first, so that a kill leaves no unlogged move
             _move_away(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()

@@ -60,7 +60,7 @@ _REASON = Factor(0.45, 1.4).span_around(130.0)
 _NEW_FACTORS, _MORE_TEACHERS = Factor(0.7, 1.4).span_around(4.5), 0.4
 # Items whose attributes are drawn to know how long they are in the mean.
 _DRAWN = 12
-# What stands in the place of a text that is not known, which no text of a task holds.
+# Placeholders for unknown texts: private-use characters, which no text of a task holds.
 _MARKS = {"item": "\ue000", "reference": "\ue001", "answer": "\ue002"}
 _STAND_IN = "(proposed 1)"
 
