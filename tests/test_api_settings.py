@@ -20,7 +20,7 @@ from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.task_summary import TaskSummary
 from coeval.benchmarks.task_registry import TASKS
 from coeval.cli.eval_framework.command import make_app
-from coeval.cli.main import with_commands
+from coeval.cli.main import build_app
 from coeval.core.settings import read_settings
 from coeval.engine.progress import Board
 from coeval.sweeps.scheduler import SweepBoard
@@ -67,7 +67,7 @@ def test_every_flag_of_the_commands_is_a_setting_or_known_to_belong_to_the_comma
     import typer.main
 
     evaluating: Any = typer.main.get_command(make_app())
-    sweeping: Any = typer.main.get_command(with_commands())
+    sweeping: Any = typer.main.get_command(build_app())
     of_tasks = {option.parameter for row in TASKS.values() for option in row.options}
     flags = {parameter.name for parameter in evaluating.params} - of_tasks
     assert flags - {"estimate_only", "as_json", "log_level", "version"} == read_settings(

@@ -12,7 +12,7 @@ import pytest
 import typer
 
 from coeval.cli.eval_framework.command import make_app as eval_framework
-from coeval.cli.main import with_commands
+from coeval.cli.main import build_app
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = ("README.md", "Makefile", "docs/**/*.md", "examples/*", "benchmark/*", "Config/*")
@@ -111,7 +111,7 @@ def commands(group: Any, path: str = "") -> dict[str, Any]:
     return found
 
 
-COEVAL: Any = typer.main.get_command(with_commands())
+COEVAL: Any = typer.main.get_command(build_app())
 COMMANDS = commands(COEVAL)
 EVALUATE: Any = typer.main.get_command(eval_framework())
 KNOWN_OPTIONS = options(EVALUATE) | options(COEVAL).union(*map(options, COMMANDS.values()))

@@ -429,7 +429,7 @@ GREEDY = TaskRow(name="greedy", place="tasks:Greedy", options=(MINE,))
 OURS = TaskRow(name="ifeval", place="tasks:Ours")
 """
 TAKEN = {
-    "a flag": ("greedy = tasks:GREEDY", "the option --output-dir, which is there already"),
+    "a flag": ("greedy = tasks:GREEDY", "the option --output-dir, which exists already"),
     "a task": ("ifeval = tasks:OURS", "the name ifeval is taken"),
 }
 

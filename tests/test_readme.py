@@ -17,7 +17,7 @@ import typer
 from cli.terminal import on_terminal
 
 from coeval.cli.eval_framework.command import make_app as eval_framework
-from coeval.cli.main import with_commands
+from coeval.cli.main import build_app
 from coeval.reports.result_tables import Results
 from coeval.sweeps.server_process import find_free_port
 
@@ -140,7 +140,7 @@ def test_a_thousand_reviews_become_a_table_in_three_commands() -> None:
     "words", [words for words in command_lines() if words[0] == "coeval"], ids=lambda words: " ".join(words)
 )
 def test_a_command_of_the_readme_is_understood(words: list[str]) -> None:
-    group: Any = typer.main.get_command(with_commands())
+    group: Any = typer.main.get_command(build_app())
     _, name, *arguments = words
     command = group.commands[name]
     context = command.make_context(name, arguments, parent=group.make_context("coeval", [name]))

@@ -320,4 +320,4 @@ def test_a_single_item_is_one(tmp_path: Path, coeval: Command) -> None:
     for n in range(1, 5):
         for student in ("ann", "ben"):
             run.judged(n, student, "j", {"a": "High" if n == 1 else "Medium"})
-    assert "Of 4 items, there is 1 that all students pass" in coeval("analyze", "--run", run.folder).out
+    assert "Of 4 items, all students pass 1" in coeval("analyze", "--run", run.folder).out

@@ -10,7 +10,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from coeval.analysis.run_results import SIMULATED
-from coeval.cli.views.results_view import render
+from coeval.cli.views.results_view import print_results
 from coeval.core.html_table import MeasureRow
 from coeval.reports.result_tables import Results
 
@@ -20,7 +20,7 @@ LONG = "very-long-student-name-" * 4
 
 def shown(results: Results, width: int) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=False)
-    render(results, console)
+    print_results(results, console)
     assert isinstance(console.file, io.StringIO)
     text = console.file.getvalue()
     assert max(cell_len(line.rstrip()) for line in text.splitlines()) <= width

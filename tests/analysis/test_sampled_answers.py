@@ -20,7 +20,7 @@ from rich.console import Console
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.sampled_answers import estimate_pass_all, estimate_pass_at
-from coeval.cli.views.results_view import render
+from coeval.cli.views.results_view import print_results
 from coeval.core.html_table import MeasureRow
 from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.reports.result_tables import read_results
@@ -141,7 +141,7 @@ def test_the_table_is_there_where_there_are_samples(lab: Lab, coeval: Command) -
         found = read_results(reader)
     for width in (80, 200):
         text = io.StringIO()
-        render(found, Console(width=width, file=text))
+        print_results(found, Console(width=width, file=text))
         table = text.getvalue().partition("Several answers to an item")[2].partition("Scores in points")[0]
         names = {name for one in found.sampled for name in (one.task, one.factor or "(whole answer)")}
         assert all(name in table for name in {"pass@N", "pass^N", "ann", *names})

@@ -29,8 +29,8 @@ from coeval.benchmarks.run.runner import (
 from coeval.benchmarks.run.task_run import RecordCounts
 from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, conclude
 from coeval.benchmarks.task_registry import TASKS
-from coeval.cli.eval_framework.eval_report import over_runs, show
-from coeval.cli.views.results_view import render
+from coeval.cli.eval_framework.eval_report import print_outcome, read_sample_figures
+from coeval.cli.views.results_view import print_results
 from coeval.core.records import Message
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
@@ -106,8 +106,8 @@ async def test_both_programs_tell_cut_answers_in_the_same_words(bench: Bench, wi
         outcome = await bench.run(server.url, "invented", "long", judge=spec("official", server.url))
     student = student_row("stu", None, 0.5, 0.4, 0.6, 200, 200, 0, answers=200, truncated=200)
     benchmark, experiment = Console(width=width, record=True), Console(width=width, record=True)
-    show(outcome, benchmark, benchmark)
-    render(Results((student,), (), False), experiment)
+    print_outcome(outcome, benchmark, benchmark)
+    print_results(Results((student,), (), False), experiment)
     for console, cut, names in (
         (benchmark, "200 of 200 answers to long, 3 of 3 answers to invented", "invented, long"),
         (experiment, "200 of 200 answers of stu", "stu"),
@@ -123,7 +123,7 @@ async def test_a_remark_is_no_reason_and_is_told(bench: Bench) -> None:
     found = summary(bench, "remarked")
     assert (found["comparable"], found["remarks"]) == (True, ["share_good is to be read with care"])
     console = Console(width=80, record=True)
-    show(outcome, console, console)
+    print_outcome(outcome, console, console)
     assert "remarked: share_good is to be read with care\n" in console.export_text()
 
 
@@ -131,7 +131,7 @@ async def test_one_cut_answer_in_a_hundred_is_told_and_no_more(bench: Bench) -> 
     async with fake(reply=cutting(2)) as server:
         outcome = await bench.run(server.url, "long", judge=spec("official", server.url))
     console = Console(width=80, record=True)
-    show(outcome, console, console)
+    print_outcome(outcome, console, console)
     said = console.export_text()
     assert "Cut off at max_tokens: 2 of 200 answers to long." in said
     assert "More than" not in said
@@ -368,13 +368,13 @@ class Samples:
 
 async def test_figures_over_samples(stopping_bench: Bench) -> None:
     outcome = await Samples(["bad", "good", "bad"]).outcome(stopping_bench)
-    spread = over_runs(outcome)["invented"]["share_good"]
+    spread = read_sample_figures(outcome)["invented"]["share_good"]
     assert spread.per_run == pytest.approx((2 / 3, 1, 2 / 3))
     assert (spread.n_runs, spread.unit) == (3, "share")
     assert spread.mean == pytest.approx(7 / 9)
     assert spread.std == pytest.approx(0.19245, abs=1e-5)
     console = Console(width=80, record=True)
-    show(outcome, console, console)
+    print_outcome(outcome, console, console)
     shown = [line.split() for line in console.export_text().splitlines()]
     at = shown.index(["Over", "runs"])
     assert shown[at + 1] == ["task", "metric", "mean", "SEM", "runs", "items"]
@@ -383,7 +383,7 @@ async def test_figures_over_samples(stopping_bench: Bench) -> None:
 
 async def test_a_single_sample_has_no_spread(stopping_bench: Bench) -> None:
     async with fake(reply=says_good) as server:
-        assert over_runs(await stopping_bench.run(server.url)) == {}
+        assert read_sample_figures(await stopping_bench.run(server.url)) == {}
 
 
 async def test_a_sample_that_was_stopped_is_not_among_those_counted(stopping_bench: Bench) -> None:
@@ -392,10 +392,10 @@ async def test_a_sample_that_was_stopped_is_not_among_those_counted(stopping_ben
     left = TaskOutcome(other.label, other.folder, None, left_at=RecordCounts(1, 3, 0, 3))
     (other.folder / "summary.json").unlink()
     stopped = Outcome([kept, left], interrupted=True)
-    spread = over_runs(stopped)["invented"]["share_good"]
+    spread = read_sample_figures(stopped)["invented"]["share_good"]
     assert (spread.per_run, spread.std, spread.n_runs) == ((spread.mean,), None, 1)
     console = Console(width=80, record=True)
-    show(stopped, console, console)
+    print_outcome(stopped, console, console)
     shown = [line.split() for line in console.export_text().splitlines()]
     at = shown.index(["Over", "runs"])
     assert shown[at + 1] == ["task", "metric", "mean", "runs", "items"], "one run has no spread"

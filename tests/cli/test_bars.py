@@ -20,7 +20,7 @@ from rich.console import Console
 
 from coeval.cli import streams
 from coeval.cli.streams import warn_at_length
-from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, bars
+from coeval.cli.views.progress_view import NARROWEST_BAR, WIDEST_BAR, Terminal, draw_bars
 from coeval.core.folding import wrap_lines, wrap_name
 from coeval.engine.progress import Board, Calls, phase_figures
 
@@ -50,7 +50,7 @@ def drawn(board: Board, width: int, height: int = 50) -> list[str]:
     counts = list(board.phases.values())
     console = Console(width=width, height=height, force_terminal=True, color_system=None)
     with console.capture() as capture:
-        console.print(bars(counts, [phase_figures(board, count) for count in counts], width, height))
+        console.print(draw_bars(counts, [phase_figures(board, count) for count in counts], width, height))
     return [line.rstrip() for line in capture.get().splitlines()]
 
 

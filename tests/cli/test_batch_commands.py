@@ -19,7 +19,7 @@ from fakes.openai_batches import OpenAiBatchHost
 from fakes.vertex import fake_vertex, key_file
 from pipeline.batched_lab import KEY, account, judging, sent
 
-from coeval.cli.commands.status import _cancel
+from coeval.cli.commands.status import _cancel_output_jobs
 from coeval.core.errors import UsageError
 from coeval.models.batch.job_list import PendingJob
 from coeval.pricing.pricing_file import read_pricing
@@ -174,7 +174,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
         return 7
 
     monkeypatch.setattr("coeval.cli.commands.status.cancel_jobs", cancelled)
-    assert _cancel(RunDir(tmp_path), None, None) == 7
+    assert _cancel_output_jobs(RunDir(tmp_path), None, None) == 7
     assert RunDir(tmp_path / "ifeval").writer() is None, "afterwards they may"
 
 
@@ -224,7 +224,7 @@ async def test_status_says_when_a_job_was_looked_at(tmp_path: Path) -> None:
         assert (await coeval(*words, "--fetch-batches")).code == 0
         looked = json.loads((await coeval(*words, "--json")).text)
     assert "1:00:0" in old.text, old.text
-    assert "--fetch-batches looks again" in old.text
+    assert "--fetch-batches checks again" in old.text
     assert machine["batches"][0]["look_age_s"] >= 3600
     assert looked["batches"][0]["look_age_s"] < 600
 

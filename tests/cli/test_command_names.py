@@ -12,7 +12,7 @@ import typer
 from cli.invoked import Command
 from pipeline.experiments import Lab, listen, model, task
 
-from coeval.cli.main import COMMANDS, with_commands
+from coeval.cli.main import COMMANDS, build_app
 from coeval.pipeline.config.names import is_valid_model_name
 
 
@@ -60,7 +60,7 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_list_of_commands_says_what_their_help_begins_with() -> None:
-    group: Any = typer.main.get_command(with_commands())
+    group: Any = typer.main.get_command(build_app())
     listed = {name: command.get_short_help_str(200) for name, command in group.commands.items()}
     assert {name: about for name, (_, about) in COMMANDS.items()} == listed | {"wizard": ""}
 
@@ -68,7 +68,7 @@ def test_the_list_of_commands_says_what_their_help_begins_with() -> None:
 def of_one_folder() -> list[str]:
     """Every command that has ``--run``. `ingest` has it for one of three places of what it is about, and
     `view` and `label` go on until they are ended."""
-    group = typer.main.get_command(with_commands())
+    group = typer.main.get_command(build_app())
     with_run = [
         name
         for name, command in group.commands.items()  # type: ignore[attr-defined]
@@ -89,10 +89,10 @@ def test_the_folder_stands_behind_run_or_alone(
     assert alone == by_option
     assert coeval(name, f"--run={finished}") == by_option
     none = coeval(name)
-    assert (none.code, none.err.startswith(f"no folder is given: coeval {name} ")) == (1, True), none.err
+    assert (none.code, none.err.startswith(f"name a folder: coeval {name} ")) == (1, True), none.err
     if name != "compare":
         two = coeval(name, here, "--run", finished)
-        assert (two.code, "was given two: leave out RUN or --run" in two.err) == (1, True)
+        assert (two.code, "not two: leave out RUN or --run" in two.err) == (1, True)
 
 
 @pytest.mark.process

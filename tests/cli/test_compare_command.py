@@ -361,8 +361,8 @@ def test_of_many_the_leader_is_shown_against_each_other(here: Path, coeval: Comm
         for at, name in enumerate(names)
     ]
     shown = coeval("compare", *folders).out
-    titles = [line for line in shown.splitlines() if "the others less" in line]
-    assert titles == ["ifeval: the others less Qwen2.5-72B"]
+    titles = [line for line in shown.splitlines() if "the others −" in line]
+    assert titles == ["ifeval: the others − Qwen2.5-72B"]
     rows = [line.split()[0] for line in shown.splitlines() if line.startswith("model-")]
     assert rows == [f"model-{n}b" for n in range(2, 9)]
     assert shown.count("org/model-2b-Instruct-2501") == 1, "in the key alone"

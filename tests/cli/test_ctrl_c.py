@@ -148,7 +148,7 @@ def test_an_overwrite_that_is_stopped_at_its_start_shows_nothing_of_the_old_run(
         process.send_signal(signal.SIGINT)
         shown = process.stdout.read()
     assert process.returncode == 130
-    assert "Go on with: the same command; no record has changed, only the run's log and account" in shown
+    assert "Continue with: the same command; no record has changed, only the run's log and account" in shown
     assert "overall" not in shown
     assert "--continue" not in shown
     assert slow_lab.meta() == before
@@ -169,7 +169,7 @@ def test_a_second_ctrl_c_ends_at_once_and_says_how_to_go_on(slow_lab: Lab) -> No
         process.send_signal(signal.SIGINT)
         reported, _ = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "Stopped at once; what was finished is on disk, and --continue goes on from there." in reported
+    assert "Stopped at once; what was finished is on disk, and --continue resumes there." in reported
     assert "Traceback" not in reported
     assert slow_lab.meta()["status"] == "interrupted"
 

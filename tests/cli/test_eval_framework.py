@@ -24,8 +24,8 @@ from coeval.benchmarks.run.task_summary import Outcome, TaskOutcome, TaskSummary
 from coeval.cli import streams
 from coeval.cli.eval_framework.command import main
 from coeval.cli.eval_framework.command import make_app as eval_framework
-from coeval.cli.eval_framework.eval_report import show
-from coeval.cli.settings_flags import set_flags
+from coeval.cli.eval_framework.eval_report import print_outcome
+from coeval.cli.settings_flags import read_set_flags
 from coeval.core.errors import UsageError
 from coeval.models.keys import Keys
 from coeval.models.transport.network import SourceFailed
@@ -69,7 +69,7 @@ def requested(*arguments: object, keys: dict[str, str] | None = None) -> EvalSpe
     command = typer.main.get_command(eval_framework())
     context: Any = command.make_context("eval-framework", [str(argument) for argument in arguments])
     found = Keys.load(None, env=keys or {}, cwd=Path.cwd(), home=Path.cwd())
-    return make_evaluation(EvalSettings(**set_flags(context, EvalSettings)), found)
+    return make_evaluation(EvalSettings(**read_set_flags(context, EvalSettings)), found)
 
 
 def test_the_defaults_are_those_of_the_guide() -> None:
@@ -393,7 +393,7 @@ def test_given_responses_are_scored_without_a_model_and_gaps_are_told(
     shown = " ".join(capsys.readouterr().err.split())
     assert "1 missing (add the responses to the file)" in shown
     assert "not used of the file's 3 records: 1 replaced by a later one" in shown
-    assert "1 about no prompt of the task" in shown
+    assert "1 for prompts that the task lacks" in shown
     assert "is asked for" not in shown
     found = json.loads(Path("outputs/ifeval/summary.json").read_text())
     assert found["metrics"]["prompt_level_strict_accuracy"]["value"] == 0.5
@@ -414,7 +414,7 @@ def test_only_responses_that_the_file_lacks_are_to_be_added_to_it(
     summary = msgspec.json.decode(Path("outputs/ifeval/summary.json").read_bytes(), type=TaskSummary)
     summary = msgspec.structs.replace(summary, missing={"missing": 3, "timeout": 2})
     capsys.readouterr()
-    show(Outcome([TaskOutcome("ifeval", tmp_path, summary)]), streams.results(), streams.messages())
+    print_outcome(Outcome([TaskOutcome("ifeval", tmp_path, summary)]), streams.results(), streams.messages())
     shown = capsys.readouterr().err
     assert "1 missing (add the responses to the file), 2 missing, 2 timeout" in shown
     assert "To fill the gaps, run the same command" in shown
@@ -426,7 +426,7 @@ def test_given_responses_beyond_the_first_prompts_are_not_unknown(
     path = given(tmp_path, *({"key": key, "response": "fine"} for key in (0, 1)))
     how = ["--ifeval-input", prompts, "--ifeval-responses", path, "--max-examples", "1"]
     assert run(monkeypatch, *how) == 0
-    assert "about no prompt" not in capsys.readouterr().out
+    assert "for prompts that" not in capsys.readouterr().out
     found = json.loads(Path("outputs/ifeval/summary.json").read_text())
     assert (found["n_expected"], found["complete"], found["given"]["unknown"]) == (1, True, 0)
 

@@ -142,7 +142,7 @@ async def test_finished_tasks_are_shown_and_the_rest_goes_on(tmp_path: Path) -> 
         assert ended.code == 130
         assert "prompt_level_strict_accuracy" in ended.out
         assert "ifbench was stopped: 2 of 4 answers are there" in ended.out
-        assert "Stopped. The same command again goes on from here." in ended.err
+        assert "Stopped. The same command continues from here." in ended.err
         assert "Traceback" not in ended.err
         summary = json.loads((tmp_path / "outputs" / "ifeval" / "summary.json").read_text())
         assert (summary["complete"], summary["n_expected"]) == (True, 2)
@@ -185,7 +185,7 @@ async def test_a_second_ctrl_c_ends_at_once(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         ended = await finish(process)
     assert (ended.code, ended.out) == (130, "")
-    assert "Stopped at once; what was finished is on disk, and the same command goes on" in ended.err
+    assert "Stopped at once; what was finished is on disk, and the same command resumes" in ended.err
     assert "Traceback" not in ended.err
 
 
@@ -222,7 +222,7 @@ async def test_a_run_that_has_only_labels_shows_their_accuracy_and_asks_no_judge
     share = wilson_interval(sum(item["sampled_target_attributes"]["colour"] == "red" for item in items), 8)
     row = next(line.split() for line in ended.out.splitlines() if "label_accuracy quiz/colour" in line)
     assert re.search(r"^coeval-exp +8 scores +0$", ended.out, re.MULTILINE)
-    assert "n: prompts; in a task's own line what it is scored by" in ended.out
+    assert "n: prompts; a task's own line counts what it scores" in ended.out
     assert row[2:] == [*(score_text(share.mean, share.low, share.high) or "").split(), "8"]
 
     said = " ".join((ended.out + ended.err).split())

@@ -19,7 +19,7 @@ from typer.core import TyperGroup
 
 from coeval import load_config, open_run, run
 from coeval.cli.eval_framework.command import make_app
-from coeval.cli.main import with_commands
+from coeval.cli.main import build_app
 
 NOBODY = "http://127.0.0.1:9/v1"
 
@@ -200,7 +200,7 @@ def test_what_a_file_says_moves_no_cursor(tmp_path: Path) -> None:
 
 def commands() -> Iterator[tuple[str, ...]]:
     """The words that call each command that is shown."""
-    whole = typer.main.get_command(with_commands())
+    whole = typer.main.get_command(build_app())
     assert isinstance(whole, TyperGroup)
     for name, command in whole.commands.items():
         if command.hidden:

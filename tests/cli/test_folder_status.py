@@ -238,7 +238,7 @@ def test_a_run_that_was_killed_is_not_called_running(whole: Lab) -> None:
     folder.write_meta(meta)
     with folder.hold_lock():
         assert any(f"running (process {os.getpid()})" in line for line in status(whole))
-    assert "stopped before its end; resume with coeval run" in " ".join(status(whole))
+    assert "stopped before its end; continue with coeval run" in " ".join(status(whole))
 
 
 @pytest.mark.process

@@ -259,4 +259,4 @@ def test_a_budget_that_may_not_suffice_is_to_be_raised_first(here: Path, coeval:
     usage["models"]["ann"]["cost_usd"] = 0.95
     (lab.path / "usage.json").write_text(json.dumps(usage))
     shown = coeval("status", "--run", lab.path).out
-    assert "Raise first what may not suffice: experiment.budget_usd.\nAfter that: coeval run" in shown
+    assert "Raise these limits first: experiment.budget_usd.\nAfter that: coeval run" in shown

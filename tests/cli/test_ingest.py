@@ -358,7 +358,7 @@ def test_the_place_is_named_where_there_are_several(here: Path, lab: Lab, coeval
     ended = coeval("ingest", "qa.csv", "--config", lab.file, "--task", "stry")
     assert "has no such task; did you mean 'story'?" in ended.err
     ended = coeval("ingest", "qa.csv")
-    assert "where to put the items is not said; give --config FILE" in ended.err
+    assert "no target is given; give --config FILE" in ended.err
 
 
 def test_without_a_benchmark_teacher_it_is_told_what_to_add(here: Path, lab: Lab, coeval: Command) -> None:

@@ -52,7 +52,7 @@ def test_rows_that_were_left_out_are_left_out_by_the_file_too(here: Path, coeval
     ("flags", "reported"),
     [
         (("--teacher", "ann"), "--teacher chooses among the benchmark teachers of an experiment"),
-        (("--replace",), "--replace is for items that stand in a run"),
+        (("--replace",), "--replace is for existing items of a run"),
         (("--run", "runs/m"), "--run, --new exclude each other"),
         (("--task", "my task"), "--task 'my task' cannot be the name of a task; my-task can"),
     ],
@@ -222,7 +222,7 @@ NEW = ("--new", "moods.yaml")
         (("--choices", "text", "--label", "mod"), "--label: there is no column mod; did you mean mood?\n"),
         (("--where", "stars=>4"), "'stars=>4' has two signs; is >= meant?"),
         (("--where", "stars = =4"), "'stars = =4' has two signs. There are =, !=, <"),
-        (("--where", "stars > good"), "its `stars` is 5, and what it is held against (good) is no number"),
+        (("--where", "stars > good"), "its `stars` is 5, which cannot be compared with good: no number"),
         (("--prompt", "text", "--prompt", "mood"), "--prompt is given 2 times (text, mood), and takes one"),
         (("--label", "mood", "--label", "text"), "--label is given 2 times (mood, text), and takes one"),
     ],

@@ -391,7 +391,7 @@ async def test_one_that_is_not_there_is_exit_code_2_or_only_told(
     assert "The model `gpt-4.9` does not exist." in done.err.replace("\n", " ")
     assert KEY not in done.out + done.err
     if code:
-        assert done.err.splitlines()[-1] == "1 of 2 models cannot be asked."
+        assert done.err.splitlines()[-1] == "1 of 2 models cannot be reached."
 
 
 @pytest.mark.process

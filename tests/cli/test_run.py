@@ -128,7 +128,7 @@ def test_gaps_are_told_with_their_reason_and_the_command_that_fills_them(lab: La
     assert f"After that: coeval run --config {lab.file} --continue" in ended.err
     status = coeval("status", "--run", lab.path)
     assert status.code == 0
-    way_on = "Raise first what may not suffice: experiment.quota.ann.max_calls.\nAfter that: coeval run "
+    way_on = "Raise these limits first: experiment.quota.ann.max_calls.\nAfter that: coeval run "
     assert way_on in status.out
     assert "exp: incomplete (simulated models)" in status.out
     lab.settings["quota"] = {"ann": {"max_calls": 50}}

@@ -257,7 +257,11 @@ def test_numbers_that_no_score_can_be_are_counted(tmp_path: Path, number: str) -
         ("a.csv", b"item;model;score\n1;m;1.234,5\n", "the score '1.234,5' is no number"),
         ("a.csv", b"item,model,score,sample\n1,m,1,1" + b"0" * 5000, "is not a whole number from 0 to"),
         ("a.csv", b"item,model,score\n1,m,1\n1,m,0\n", "1 of m has a second score"),
-        ("a.csv", b"item,model,score\n1,m,7\n", "say from where to where it can go, such as --scale 1,5"),
+        (
+            "a.csv",
+            b"item,model,score\n1,m,7\n",
+            "the worst and the best possible score, such as --scale 1,5",
+        ),
         ("a.txt", b"", "cannot be imported; supported are"),
     ],
 )
@@ -289,7 +293,7 @@ def test_samples_of_lm_eval_keep_their_filters_and_their_reported_means(tmp_path
     lines = [line(number, kept) for kept in ("strict", "loose") for number in range(12)]
     samples = tmp_path / f"samples_gsm8k_cot_{DATE}.jsonl"
     samples.write_text("\n".join(lines) + "\n")
-    with pytest.raises(UsageError, match="say whose answers these are with --model"):
+    with pytest.raises(UsageError, match="name the model of these answers with --model"):
         import_results(samples, out=tmp_path / "out")
     results = {
         "results": {"gsm8k_cot": {"exact_match,strict": 0.5, "exact_match,loose": 1 / 3}},

@@ -21,8 +21,8 @@ from written_run import Run
 
 from coeval import __version__, import_results, log_results, open_run
 from coeval.core.errors import UsageError
-from coeval.exchange.headlines import Tracking
-from coeval.exchange.trackers import TRACKERS, destinations
+from coeval.exchange.headlines import TrackedFolder
+from coeval.exchange.trackers import TRACKERS, parse_destinations
 
 STUDENTS = {'Qwen/Qwen2.5-72B "x" <b>\u202e|..': "Qwen_Qwen2.5-72B _x_ _b___", "gpt-4o-mini": "gpt-4o-mini"}
 """By what they are called in names of figures."""
@@ -42,10 +42,11 @@ files = [file.path for file in client.list_artifacts(run.info.run_id)]
     "wandb": """
 import os
 from pathlib import Path
-from coeval.exchange.trackers import _history
+from coeval.exchange.trackers import _read_wandb_history
 folders = sorted((Path(os.environ["WANDB_DIR"]) / "wandb").glob("offline-run-*"))
 assert len({folder.name.rpartition("-")[2] for folder in folders}) == 1
-logged = [row for folder in folders for path in folder.glob("*.wandb") for row in _history(path.read_bytes())]
+paths = [path for folder in folders for path in folder.glob("*.wandb")]
+logged = [row for path in paths for row in _read_wandb_history(path.read_bytes())]
 rows = [(row["checkpoint"], *each) for row in logged for each in row.items() if each[0][0] != "_"]
 rows = [row for row in rows if row[1] != "checkpoint"]
 files = sorted({path.name for folder in folders for path in (folder / "files").iterdir()})
@@ -193,7 +194,7 @@ coeval.log_results({str(sweep)!r}, "{tracker}:mine")
     rows, files = logged(tracker, environment)
     assert files == ["curves.html", "figures.json"]
     expected = {
-        (step, name): value for step, row in Tracking(sweep).rows.items() for name, value in row.items()
+        (step, name): value for step, row in TrackedFolder(sweep).rows.items() for name, value in row.items()
     }
     assert {(step, name): value for step, name, value in rows} == expected
     assert len(expected) == 4 * 5
@@ -246,7 +247,7 @@ def test_what_cannot_be_logged_is_refused(
     run: Path, coeval: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(UsageError, match="unknown tracker; there are mlflow, wandb, trackio"):
-        destinations("neptune")
+        parse_destinations("neptune")
     monkeypatch.setattr("coeval.exchange.trackers.find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"pip install 'wandb>="):
         log_results(run, "wandb:mine")
@@ -265,8 +266,8 @@ def test_a_tracker_that_is_away_costs_a_warning(run: Path, tmp_path: Path) -> No
     code = f"""
 import sys
 from pathlib import Path
-from coeval.exchange.trackers import destinations, log_at_end
-log_at_end(Path({str(run)!r}), destinations("mlflow"), lambda said: print("warning:", said))
+from coeval.exchange.trackers import parse_destinations, log_after_command
+log_after_command(Path({str(run)!r}), parse_destinations("mlflow"), lambda said: print("warning:", said))
 """
     ended = python(code, environment)
     assert ended.returncode == 0, ended.stderr
@@ -298,7 +299,7 @@ class Kept:
 import wandb.proto.wandb_internal_pb2 as sent
 sent.Record = Kept
 for path in sorted(Path(os.environ["WANDB_DIR"]).glob("wandb/offline-run-*/*.wandb")):
-    list(trackers._history(path.read_bytes()))
+    list(trackers._read_wandb_history(path.read_bytes()))
 for record in records:
     updates = record.run.config.update if record.WhichOneof("record_type") == "run" else ()
     found |= {item.key or item.nested_key[0]: json.loads(item.value_json) for item in updates}
@@ -415,7 +416,7 @@ def test_after_a_late_checkpoint_the_summary_is_the_highest_steps(sweep: Path, t
     ended = python(PARAMETERS["wandb"] + "print(json.dumps(summary))", environment)
     assert ended.returncode == 0, ended.stderr
     summary = json.loads(ended.stdout.splitlines()[-1])
-    highest = Tracking(sweep).rows[40]
+    highest = TrackedFolder(sweep).rows[40]
     assert {name: summary[name] for name in highest} == highest
 
 
@@ -435,7 +436,7 @@ def test_projects_are_named_as_elsewhere(
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv(variable, "ours")
     installed(given.partition(":")[0])
-    assert [str(one) for one in destinations(given)] == [expected]
+    assert [str(one) for one in parse_destinations(given)] == [expected]
 
 
 def test_wandb_that_is_disabled_gets_nothing(

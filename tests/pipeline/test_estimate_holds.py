@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 from pipeline.experiments import ROLES, Lab, model, quiz, task
 
-from coeval.api import find_keys, load_config
+from coeval.api import load_config, load_keys
 from coeval.engine.progress import Unwatched
 from coeval.engine.session import SessionContext
 from coeval.pipeline.config.schema import Config
@@ -92,7 +92,7 @@ async def estimated(config: Config, samples: int) -> Span:
     config = config.model_copy(update={"experiment": settings})
     prices, preview = PriceBook(), preview_run(config, RunOptions())
     lengths = read_recorded_lengths(config, preview)
-    context = SessionContext(find_keys(), Unwatched(), asyncio.Event())
+    context = SessionContext(load_keys(), Unwatched(), asyncio.Event())
     await sample_for_estimate(config, preview, lengths, prices, context)
     cost = estimate_run(config, preview, EstimateInputs(prices, lengths)).total.cost_usd
     assert cost is not None

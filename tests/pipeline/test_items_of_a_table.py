@@ -250,7 +250,7 @@ def test_all_items_are_those_of_a_table(lab: Lab) -> None:
     assert "V-32  is all, and only a task with `items` has a table whose rows these are" in refused(lab)
     lab.tasks = [sentiment()]
     lab.models = [model("items", "student")]
-    assert "V-32  'items' stands for the teacher of a task with items" in refused(lab)
+    assert "V-32  'items' is the teacher of a task with items" in refused(lab)
 
 
 def test_rows_that_make_no_item_are_told_by_line(lab: Lab) -> None:

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pipeline.experiments import FOLDERS, PHASES, ROLES, Lab, listen, model, quiz, task
 
-from coeval.api import find_keys, load_config, run
+from coeval.api import load_config, load_keys, run
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.schema import PHASES as ALL_PHASES
@@ -472,7 +472,7 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
     try:
         options = options_of(how)
         loaded = read_config(lab.file, start=options).config
-        start = preview_valid_start(loaded, options, find_keys(), prices)
+        start = preview_valid_start(loaded, options, load_keys(), prices)
     except UsageError:
         return None
     lengths = read_recorded_lengths(start.config, start.preview)

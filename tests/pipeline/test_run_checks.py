@@ -13,7 +13,7 @@ import coeval
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
-from coeval.cli.commands.run_command import count_calls
+from coeval.cli.commands.run_command import print_dry_run
 from coeval.core.errors import ConfigError
 from coeval.pipeline.config.load_file import load_config, read_config
 from coeval.pipeline.plan.preview import forecast_start
@@ -299,6 +299,6 @@ def test_an_inherited_file_introduces_no_code(graders: Path, tmp_path: Path) -> 
 def test_a_dry_run_names_the_code(graders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = lab_of(tmp_path, {"long": python("long"), "short": SHORT}, judge=False)
     graders.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{GRADERS}")
-    assert count_calls(load_config(lab.file), RunOptions(), None) == 0
+    assert print_dry_run(load_config(lab.file), RunOptions(), None) == 0
     assert "Runs code: graders.py:long (story, long)" in capsys.readouterr().out
     assert not (tmp_path / "ran").exists()

@@ -14,7 +14,7 @@ from pipeline.experiments import FOLDERS, PHASES, Lab, content, listen, model, t
 from rich.console import Console
 
 from coeval.api import Run, load_config, open_run, run
-from coeval.cli.views.results_view import render
+from coeval.cli.views.results_view import print_results
 from coeval.core.errors import UsageError
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.plan.preview import forecast_start
@@ -89,7 +89,7 @@ def test_example_3_has_one_table_however_it_was_last_started(guide: Path) -> Non
 
 def shown(result: Run) -> str:
     console = Console(file=io.StringIO(), width=100)
-    render(result.results(), console)
+    print_results(result.results(), console)
     return cast("io.StringIO", console.file).getvalue()
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from pipeline.experiments import Lab, listen, model, quiz, task
 
-from coeval.api import find_keys
-from coeval.cli.views.description_view import described_experiment
+from coeval.api import load_keys
+from coeval.cli.views.description_view import preview_experiment
 from coeval.pipeline.config.load_file import load_config
 from coeval.reports.content import Report
 from coeval.reports.description_report import description_report
@@ -18,7 +18,7 @@ from coeval.reports.planned_prompts import count_planned_values
 
 
 def described(lab: Lab) -> Report:
-    return description_report(described_experiment(load_config(lab.file), find_keys(None)))
+    return description_report(preview_experiment(load_config(lab.file), load_keys(None)))
 
 
 def column(report: Report, table: str, name: str) -> list[object]:
@@ -165,6 +165,6 @@ def test_an_item_that_lies_there_is_shown_itself(tmp_path: Path) -> None:
 def test_of_very_many_items_the_first_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("coeval.reports.planned_prompts.MOST_DRAWN", 5)
     lab = Lab(tmp_path, models=[model("ann")], tasks=[task(total=8)])
-    found = described_experiment(load_config(lab.file), find_keys(None))
+    found = preview_experiment(load_config(lab.file), load_keys(None))
     counts = count_planned_values(found.preview.plan.setups[0], found.preview)
     assert max(counts.values()) <= 5

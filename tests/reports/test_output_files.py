@@ -75,11 +75,11 @@ def book(outputs: Path) -> Workbook:
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
     from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.cli.commands.analyze_command import ReportPlaces, show_analysis
+    from coeval.cli.commands.analyze_command import ReportFolders, print_or_write_analysis
 
     out = outputs / "report"
     for folder, name in (("mine", "complete-report"), ("twice", "all")):
-        show_analysis(outputs / folder, name, "excel", ReportPlaces(out), RobustOptions())
+        print_or_write_analysis(outputs / folder, name, "excel", ReportFolders(out), RobustOptions())
 
 
 def test_of_several_samples_all_are_counted(outputs: Path) -> None:

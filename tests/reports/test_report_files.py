@@ -50,7 +50,7 @@ def test_every_picture_is_a_file_for_screens_and_one_for_print(
 def test_what_is_written_needs_a_folder(lab: Lab, tmp_path: Path, coeval: Command) -> None:
     ended = coeval("analyze", "--run", lab.path, "--format", "excel")
     assert (ended.code, ended.out) == (1, "")
-    assert "name a folder for it with --out" in ended.err
+    assert "add --out DIR" in ended.err
     taken = tmp_path / "file"
     taken.touch()
     for flag in ("--out", "--figures"):

@@ -90,7 +90,7 @@ def test_a_signal_to_end_finishes_what_was_asked(
     assert begun.returncode == 130, err
     assert "Traceback" not in err
     assert "not begun when the run was stopped" in err
-    assert "Go on with: coeval run --config e.yaml --continue" in err or "Fill the gaps with" in err
+    assert "Continue with: coeval run --config e.yaml --continue" in err or "Fill the gaps with" in err
     goes_on_as_undisturbed(place, undisturbed)
 
 

@@ -27,7 +27,7 @@ from sweeping import JUDGE, Sweeping, judge_host, needs
 from workers import odd
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.cli.commands.sweep.sweep_report import board_table, settings_of, tell_end
+from coeval.cli.commands.sweep.sweep_report import make_board_table, print_sweep_outcome, read_sweep_settings
 from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.judging_run import SampleConcluded
 from coeval.sweeps.scheduler import SweepBoard
@@ -341,7 +341,7 @@ async def test_ctrl_c_ends_workers_and_keeps_what_is_finished(sweeping: Marked, 
     err = (await process.output()).err
     assert process.wait() == 130, err
     assert ("Interrupted; what" if times == 1 else "Stopped at once; what") in err, err
-    assert "was finished is on disk, and the same command goes on from there" in err
+    assert "was finished is on disk, and the same command resumes there" in err
     none_left(sweeping.mark)
     kept = sweeping.answers(30, "ifeval")
     assert kept
@@ -420,7 +420,7 @@ async def test_a_checkpoint_that_was_not_measured_has_no_point(tmp_path: Path) -
 
 def drawn(board: SweepBoard, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
-    console.print(board_table(board, width - 2, height))
+    console.print(make_board_table(board, width - 2, height))
     shown = console.file
     assert isinstance(shown, io.StringIO)
     return [line.rstrip() for line in shown.getvalue().splitlines()]
@@ -514,7 +514,7 @@ def test_a_job_with_gaps_is_not_done_and_one_cause_is_told_once(tmp_path: Path) 
         board.add_problem(f"step_{step}", "there is no such model", given_up=True)
     out, err = io.StringIO(), io.StringIO()
     sweep = Sweep(evaluation=EvalSpec(output=tmp_path, tasks=()), served_name="x")
-    code = tell_end(board, sweep, Console(file=out, width=200), Console(file=err, width=200))
+    code = print_sweep_outcome(board, sweep, Console(file=out, width=200), Console(file=err, width=200))
     assert code == 3
     assert "1 of 3 jobs done, 1 with gaps" in out.getvalue()
     assert err.getvalue().count("there is no such model") == 1
@@ -579,4 +579,4 @@ def test_the_page_on_sweeps_runs_from_top_to_bottom(tmp_path: Path, environment:
 def test_the_files_of_the_page_are_read(tmp_path: Path) -> None:
     for number, (_, block) in enumerate(blocks("yaml")):
         (tmp_path / f"{number}.yaml").write_text(block, encoding="utf-8")
-        settings_of({}, tmp_path / f"{number}.yaml")
+        read_sweep_settings({}, tmp_path / f"{number}.yaml")

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli.invoked import Command
 
-from coeval.cli.commands.sweep.sweep_report import settings_of
+from coeval.cli.commands.sweep.sweep_report import read_sweep_settings
 from coeval.core.errors import ConfigError
 from coeval.models.keys import Keys
 from coeval.sweeps.sweep_choice import make_sweep_request
@@ -31,18 +31,18 @@ judge_base_url: http://localhost:9000/v1
 timeout: 30
 task_options: {ifeval-input: prompts.jsonl}
 """
-    read = settings_of({}, written(tmp_path, text))
+    read = read_sweep_settings({}, written(tmp_path, text))
     assert read.out == "outputs/run_a"
     assert read.checkpoints == [{"step": 0, "path": "Qwen/Qwen3-4B"}]
     assert read.steps == [120, 240]
     assert (read.tasks, read.gpus, read.timeout) == ({"ifeval": 8, "alpaca-eval": 1}, [0, 1], 30.0)
-    over = settings_of({"gpus": "3", "max_examples": 4}, tmp_path / "sweep.yaml")
+    over = read_sweep_settings({"gpus": "3", "max_examples": 4}, tmp_path / "sweep.yaml")
     assert (over.gpus, over.max_examples, over.tasks) == ("3", 4, read.tasks)
 
 
 def test_credentials_for_servers_are_a_list_with_commas_in_a_file(tmp_path: Path) -> None:
     text = "out: o\ntasks: ifeval\nbase_model: m\ngpus: 0\nserver_env: HF_TOKEN, WANDB_API_KEY\n"
-    settings = settings_of({}, written(tmp_path, text))
+    settings = read_sweep_settings({}, written(tmp_path, text))
     request = make_sweep_request(settings, Keys.load(None, env={}, cwd=tmp_path, home=tmp_path))
     assert request.sweep.server is not None
     assert request.sweep.server.passed == ("HF_TOKEN", "WANDB_API_KEY")
@@ -72,7 +72,7 @@ WATCHED = ("--out", "o", "--tasks", "ifeval", "--checkpoints", ".", "--watch")
 )
 def test_a_mistake_is_told_with_its_line_and_the_way_out(tmp_path: Path, text: str, said: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        settings_of({}, written(tmp_path, text))
+        read_sweep_settings({}, written(tmp_path, text))
     assert said in str(refused.value)
 
 

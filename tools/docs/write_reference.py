@@ -42,7 +42,7 @@ def cli_page() -> str:
         "2 a probed model is unavailable; 3 finished, but with gaps; 4 a comparison failed its threshold; "
         "130 interrupted, with all finished work on disk. Closing the output early (`| head -1`) does not "
         "change the exit code. `--help` or `-h` shows a command's section.\n",
-        _help(typer.main.get_command(cli.with_commands()), "coeval"),
+        _help(typer.main.get_command(cli.build_app()), "coeval"),
     ]
     return "\n".join(parts)
 

@@ -20,15 +20,17 @@ def student_rows(measures: RunMeasures, planned: Planned | None) -> tuple[Measur
     Planned students without an answer are included; removed ones come last."""
     removed = {} if measures.removed is None else measures.removed.students
     expected = (planned and planned.students) or frozenset()
-    if not any(one.counts_by_task for one in (*measures.students.values(), *removed.values())):
+    if not any(student.counts_by_task for student in (*measures.students.values(), *removed.values())):
         return ()
     rows = []
-    for name, one in {**removed, **measures.students}.items():
-        if one.counts_by_task or name in expected:  # else its answers are to no item that is there
-            rows.append(_student_row(planned, name, one, None))
-        for task in one.counts_by_task or ():
+    for name, student in {**removed, **measures.students}.items():
+        if student.counts_by_task or name in expected:  # else its answers are to no item that is there
+            rows.append(_student_row(planned, name, student, None))
+        for task in student.counts_by_task or ():
             is_removed = planned is not None and task not in planned.tasks
-            rows.append(_student_row(planned, name, removed.get(name, one) if is_removed else one, task))
+            rows.append(
+                _student_row(planned, name, removed.get(name, student) if is_removed else student, task)
+            )
     return tuple(sorted(rows, key=_student_sort_key))
 
 

@@ -85,14 +85,14 @@ class _Answers(NamedTuple):
 
 
 def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
-    for place in range(len(grid.tasks)):
-        own = grid.select_rows((grid.student == student) & (grid.task == place))
+    for task_code in range(len(grid.tasks)):
+        own = grid.select_rows((grid.student == student) & (grid.task == task_code))
         answers, first, at = np.unique(own.answer, return_index=True, return_inverse=True)
         sums = own.sum_scores()
         with np.errstate(invalid="ignore"):
             totals = (np.bincount(at, column, len(answers)) for column in (sums.total, sums.share))
             whole = np.divide(*totals)
-        yield _Answers(place, None, own.item[first], whole, passes=False)
+        yield _Answers(task_code, None, own.item[first], whole, passes=False)
         for factor in np.unique(own.factor).tolist():
             rows = own.select_rows(own.factor == factor)
             sums, name = rows.sum_scores(equal_weights=True), grid.factors[factor]
@@ -101,17 +101,17 @@ def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
                 is_binary = is_binary and bool(
                     np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all()
                 )
-            passes = is_binary and _is_binary(grid, place, name)
-            yield _Answers(place, name, rows.item, sums.total / sums.units, passes)
+            passes = is_binary and _is_binary(grid, task_code, name)
+            yield _Answers(task_code, name, rows.item, sums.total / sums.units, passes)
 
 
 def _read_labelled_answers(labels: ScoreGrid, student: int) -> Iterator[_Answers]:
     own = labels.select_rows(labels.student == student)
-    for place in range(len(labels.tasks)):
+    for task_code in range(len(labels.tasks)):
         for factor, name in enumerate(labels.factors):
-            rows = own.select_rows((own.factor == factor) & (own.task == place))
+            rows = own.select_rows((own.factor == factor) & (own.task == task_code))
             if rows.checked is not None:
-                yield _Answers(place, name, rows.item, rows.checked, passes=True)
+                yield _Answers(task_code, name, rows.item, rows.checked, passes=True)
 
 
 def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> FactorSamples | None:

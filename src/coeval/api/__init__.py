@@ -18,9 +18,9 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 from coeval.analysis.readers.run_records import Records
-from coeval.api.given_tables import Rows, with_tables
+from coeval.api.given_tables import Rows, read_with_tables
 from coeval.api.run_handle import Run, compare, gate, open_run
-from coeval.api.stoppable import shown, wait_for
+from coeval.api.stoppable import wait_for, watch_run
 from coeval.core.errors import CoevalError, ConfigError, ModelUnavailable, StoreError, UsageError
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Watcher
@@ -124,36 +124,30 @@ def run(call: RunCall) -> Run:
     interrupt:
         once set, on the loop of the run, does what the first Ctrl-C does.
 
-    Raises
-    ------
-    UsageError
-        the request was wrong.
-    ModelUnavailable
-        a probed model does not answer.
-    StoreError
-        the run folder cannot be read or written.
-    KeyboardInterrupt
-        at a second Ctrl-C; the run can be opened and continued all the same.
+    Raises UsageError: the request was wrong; ModelUnavailable: a probed model does not answer; StoreError:
+    the run folder cannot be read or written; KeyboardInterrupt: at a second Ctrl-C; the run can be opened
+    and continued all the same.
     """
     event = call.interrupt or asyncio.Event()
-    return wait_for(lambda: _run_as_called(call, event), event)
+    return wait_for(lambda: _run_call(call, event), event)
 
 
 @with_keywords_of(RunCall)
 async def arun(call: RunCall) -> Run:
-    """`run` as a coroutine, with the same parameters and errors.
+    """Run an experiment as a coroutine: `run`, with the same parameters and errors.
 
-    Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once, as
-    asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
+    Setting ``interrupt`` ends it within a few seconds, as Ctrl-C ends `run`. Cancelling ends it at once,
+    as asyncio has it: CancelledError is raised, requests on the wire are lost, finished work is on disk.
     """
-    return await _run_as_called(call, call.interrupt or asyncio.Event())
+    return await _run_call(call, call.interrupt or asyncio.Event())
 
 
-async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
+async def _run_call(call: RunCall, event: asyncio.Event) -> Run:
+    """Read the configuration with its tables, and run it with progress."""
     if isinstance(call.only_models, str):
         raise UsageError(f'only_models is a list of names; write only_models=["{call.only_models}"]')
-    if call.changed not in (known := [stance.value for stance in ChangePolicy]):
-        raise UsageError(f'changed="{call.changed}" is unknown; use {", ".join(known)}')
+    if call.changed not in (policies := [stance.value for stance in ChangePolicy]):
+        raise UsageError(f'changed="{call.changed}" is unknown; use {", ".join(policies)}')
     options = RunOptions(
         call.continue_run,
         call.overwrite,
@@ -167,22 +161,21 @@ async def _run_as_called(call: RunCall, event: asyncio.Event) -> Run:
     if call.items is not None or call.answers:
         if isinstance(config, Config):
             raise UsageError("items and answers go with an experiment file or mapping, not with a loaded one")
-        config = read_config(with_tables(config, call.items, call.answers), start=options).config
+        config = read_config(read_with_tables(config, call.items, call.answers), start=options).config
     elif isinstance(config, Config):
         refuse_bad_start(config, options)
     else:
         config = read_config(config, start=options).config
-    async with shown(call.progress, call.watcher, event) as watching:
+    async with watch_run(call.progress, call.watcher, event) as watching:
         return await run_checked(
-            config, options, keys=find_keys(call.keys), watcher=watching, interrupt=event
+            config, options, keys=load_keys(call.keys), watcher=watching, interrupt=event
         )
 
 
 async def run_checked(
     config: Config, options: RunOptions, *, keys: Keys, watcher: Watcher, interrupt: asyncio.Event
 ) -> Run:
-    """Run a configuration that was loaded for a start with these options, and write its report if it asks for
-    one; raises as `run`."""
+    """Run a checked configuration, and write its report if it asks for one; raises as `run`."""
     summary = await _arun(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
     run = Run(run_folder(config).path, summary)
     if config.experiment.report and summary.shows_scores:
@@ -190,8 +183,8 @@ async def run_checked(
     return run
 
 
-def find_keys(path: str | Path | None = None) -> Keys:
-    """The credentials of this process: ``path``, the usual key files, the environment."""
+def load_keys(path: str | Path | None = None) -> Keys:
+    """Load credentials from ``path``, the usual key files and the environment."""
     return Keys.load(
         Path(path) if path is not None else None, env=os.environ, cwd=Path.cwd(), home=Path.home()
     )

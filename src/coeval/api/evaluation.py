@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from coeval.analysis.run_results import ModelCost
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.api.run_handle import Run
-from coeval.api.stoppable import RunView, drawn, wait_for
+from coeval.api.stoppable import RunView, draw_progress, wait_for
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.runner import EndOfAsking, ask_alone, prepare_evaluation
@@ -20,7 +20,7 @@ from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, o
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched, Watcher
-from coeval.exchange.trackers import destinations, log_at_end
+from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.models.pacing.throttle import DEFAULT_INTERVAL_S, read_throttle
 from coeval.pipeline.config.settings_file import check_settings
 
@@ -30,44 +30,44 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EvaluationRun:
-    """What an evaluation came to; its output folder is ``path``."""
+    """The outcome of an evaluation; ``path`` is its output folder."""
 
     path: Path
     outcome: Outcome
 
     @property
     def tasks(self) -> Mapping[str, TaskSummary]:
-        """Summaries of the tasks that were scored: metrics with 95% intervals, n, what failed. By the name of
-        the task, which begins with ``run_<k>`` where there are several samples."""
+        """Return summaries of the scored tasks: metrics with 95% intervals, n, failures. Keys are task names,
+        which begin with ``run_<k>`` for several samples."""
         return {task.label: task.summary for task in self.outcome.tasks if task.summary is not None}
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is missing, in words; the same call again asks for it."""
+        """Say what is missing; the same call again requests it."""
         return self.outcome.gaps
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 3 with gaps, 130 interrupted."""
+        """Return 0 if complete, 3 with gaps, 130 if interrupted."""
         return self.outcome.exit_code
 
     @property
     def costs(self) -> Sequence[ModelCost]:
-        """What each model was sent over the life of the folder, and what that cost."""
+        """Return requests and cost by model, over the life of the folder."""
         return self.outcome.costs
 
     @property
     def run(self) -> Run:
-        """The output folder, opened for reading: ``table("scores")``, ``measures()``."""
+        """Open the output folder for reading: ``table("scores")``, ``measures()``."""
         return Run(self.path)
 
     def results(self) -> Results:
-        """The metrics of all tasks in the folder over their samples, those of earlier calls included."""
+        """Return the metrics of all tasks in the folder over their samples, earlier calls included."""
         return self.run.results()
 
     def __repr__(self) -> str:
-        lacking = f", gaps={len(self.gaps)}" if self.gaps else ""
-        return f"EvaluationRun({str(self.path)!r}, {', '.join(self.tasks)}{lacking})"
+        gaps = f", gaps={len(self.gaps)}" if self.gaps else ""
+        return f"EvaluationRun({str(self.path)!r}, {', '.join(self.tasks)}{gaps})"
 
     def _repr_html_(self) -> str:
         rows = [
@@ -80,7 +80,7 @@ class EvaluationRun:
 
 
 class Evaluate(EvalSettings, frozen=True, kw_only=True):
-    """The keywords of `evaluate`: all settings, and how it is watched and stopped."""
+    """The keywords of `evaluate`: all settings, and how to watch and stop it."""
 
     progress: bool | None = None
     watcher: Watcher | None = None
@@ -91,38 +91,31 @@ class Evaluate(EvalSettings, frozen=True, kw_only=True):
 def evaluate(requested: Evaluate) -> EvaluationRun:
     """Score a model on published benchmarks, as ``eval-framework`` does: ask it, judge its answers, score.
 
-    The same call again asks only for what is missing. It works in notebooks, beside a loop that is running
-    already. Ctrl-C ends it as it ends `coeval.run`: finished work is on disk, and the rest is a gap.
+    The same call again requests only what is missing. It works in notebooks, beside a running loop. Ctrl-C
+    ends it as it ends `coeval.run`: finished work is on disk, and what is missing is a gap.
 
-    ``progress``: show it as it goes; None: in a notebook only, unless there is a ``watcher``, which is told
-    what happens (see `coeval.Watcher`). Setting ``interrupt``, on the loop of the evaluation, does what the
-    first Ctrl-C does.
+    ``progress``: show it; None: only in a notebook without a ``watcher`` (see `coeval.Watcher`). Setting
+    ``interrupt``, on the loop of the evaluation, acts like the first Ctrl-C.
 
-    Raises
-    ------
-    UsageError
-        the request was wrong, or another process is at work in the folder.
-    ModelUnavailable
-        a probed model does not answer.
-    StoreError
-        the output folder cannot be read or written.
+    Raises UsageError: the request was wrong, or another process is at work in the folder; ModelUnavailable:
+    a probed model does not answer; StoreError: the output folder cannot be read or written.
     """
     settings = check_settings(requested)
-    keys = find_keys(settings.keys)
+    keys = load_keys(settings.keys)
     throttle = read_throttle(os.environ, default_s=DEFAULT_INTERVAL_S)
-    evaluation, log_to = make_evaluation(settings, keys), destinations(settings.log_to)
+    evaluation, log_to = make_evaluation(settings, keys), parse_destinations(settings.log_to)
     event = requested.interrupt or asyncio.Event()
     view = RunView(requested.watcher or Unwatched(), event)
-    if said := describe_idle_options(settings, {task.name for task in evaluation.tasks}):
-        view.warn(said)
+    if sentence := describe_idle_options(settings, {task.name for task in evaluation.tasks}):
+        view.warn(sentence)
     prepared = prepare_evaluation(evaluation, view)
 
-    async def ask() -> EndOfAsking:
-        async with drawn(view, requested.progress, watched=requested.watcher is not None):
+    async def ask_model() -> EndOfAsking:
+        async with draw_progress(view, requested.progress, watched=requested.watcher is not None):
             return await ask_alone(prepared, keys, view, event, throttle)
 
     with open_output_folder(prepared):
-        outcome = conclude(prepared, wait_for(ask, event))
+        outcome = conclude(prepared, wait_for(ask_model, event))
     if outcome.tasks and not outcome.interrupted:
-        log_at_end(evaluation.output, log_to, view.warn)
+        log_after_command(evaluation.output, log_to, view.warn)
     return EvaluationRun(evaluation.output, outcome)

@@ -1,7 +1,7 @@
 """Items and answers given from Python: frames of pandas, polars or Arrow, and lists of rows.
 
-Each is written as JSON lines into the run's folder, ``given/``, where `coeval run --continue` finds it again.
-No library of frames is imported: a frame is told by what it can do.
+Each is written as JSON lines into the run's folder, ``given/``, where `coeval run --continue` finds it
+again. Frames are recognised by their methods, so no library of frames is imported.
 """
 
 from __future__ import annotations
@@ -31,107 +31,108 @@ _ENCODER = msgspec.json.Encoder(
 )
 
 
-def with_tables(
+def read_with_tables(
     source: Mapping[str, Any] | str | Path,
     items: Rows | Mapping[str, Rows] | None,
     answers: Mapping[str, Rows | Mapping[str, str]] | None,
 ) -> Document:
-    """Read an experiment, with tables given from Python in the place of files.
+    """Read an experiment, with tables from Python instead of files.
 
-    ``items`` are those of the only task, or by task; ``answers`` by student: rows, or a mapping from prompt
-    to answer. Raises ConfigError, UsageError: the experiment cannot be read, or a table lacks a column.
+    ``items`` are those of the only task, or by task; ``answers`` by student: rows, or a mapping from
+    prompt to answer. Raises ConfigError, UsageError: the experiment cannot be read, or a table lacks a
+    column.
     """
     document = document_from_mapping(source) if isinstance(source, Mapping) else read_document(Path(source))
-    folder = _folder(document.data)
-    for task, rows in _by_task(document.data, items).items():
-        section = _entry(document.data, "tasks", task)
-        if section is None:
+    folder = _given_folder(document.data)
+    for task, rows in _split_by_task(document.data, items).items():
+        task_entry = _find_entry(document.data, "tasks", task)
+        if task_entry is None:
             raise UsageError(f"items: no task is named {task}")
-        columns, path = _written(folder / f"{task}.items.jsonl", rows)
-        found = _part(section, "items", task)
-        found |= {**guess_columns(columns), **_id_column(columns), **found, "path": path}
-        _need(found, "prompt", f"items of {task}", (columns, USUAL["prompt"]))
-    for student, given in (answers or {}).items():
-        rows = given
-        if isinstance(given, Mapping):
-            rows = [{"prompt": prompt, "response": answer} for prompt, answer in given.items()]
-        name = in_file_name(_usable(student, is_student=True))
-        columns, path = _written(folder / f"{name}.answers.jsonl", rows)
-        entry = _entry(document.data, "students", student)
+        columns, path = _write_rows(folder / f"{task}.items.jsonl", rows)
+        item_section = _get_mapping(task_entry, "items", task)
+        item_section |= {**guess_columns(columns), **_map_id_column(columns), **item_section, "path": path}
+        _require_column(item_section, "prompt", f"items of {task}", columns, USUAL["prompt"])
+    for student, rows in (answers or {}).items():
+        if isinstance(rows, Mapping):
+            rows = [{"prompt": prompt, "response": answer} for prompt, answer in rows.items()]
+        name = in_file_name(_check_name(student, is_student=True))
+        columns, path = _write_rows(folder / f"{name}.answers.jsonl", rows)
+        entry = _find_entry(document.data, "students", student)
         if entry is None:
             document.data.setdefault("students", []).append(entry := {"name": student})
-        found = _part(entry, "responses", student)
-        if not found.keys() & {"id", "prompt"}:
+        section = _get_mapping(entry, "responses", student)
+        if not section.keys() & {"id", "prompt"}:
             prompt = guess_columns(columns).get("prompt")
-            found |= _id_column(columns) or ({"prompt": prompt} if prompt is not None else {})
+            section |= _map_id_column(columns) or ({"prompt": prompt} if prompt is not None else {})
         answer = next((name for name in _RESPONSES if name in columns), None)
-        found |= {**({"response": answer} if answer is not None else {}), **found, "path": path}
-        _need(found, "response", f"answers of {student}", (columns, _RESPONSES))
+        section |= {**({"response": answer} if answer is not None else {}), **section, "path": path}
+        _require_column(section, "response", f"answers of {student}", columns, _RESPONSES)
     return document
 
 
-def _need(found: Mapping[str, Any], key: str, what: str, names: tuple[Iterable[str], Iterable[str]]) -> None:
-    if key not in found:
-        columns, usual = names
+def _require_column(
+    section: Mapping[str, Any], key: str, label: str, columns: Iterable[str], usual: Iterable[str]
+) -> None:
+    if key not in section:
         raise UsageError(
-            f"{what}: which column is the {key}? There are {join_names(columns, 30)}, and none is called "
+            f"{label}: which column is the {key}? There are {join_names(columns, 30)}, and none is called "
             f"{join_names(usual, 10)}; name it in the experiment"
         )
 
 
-def _usable(name: str, *, is_student: bool = False) -> str:
-    """A name of a task or student, which names a file too."""
+def _check_name(name: str, *, is_student: bool = False) -> str:
+    """Return the name of a task or student if it can name a file too; else raise UsageError."""
     if (problem := find_name_problem(name, is_model=is_student)) is not None:
         raise UsageError(problem)
     return name
 
 
-def _folder(data: Mapping[str, Any]) -> Path:
+def _given_folder(data: Mapping[str, Any]) -> Path:
     experiment = data.get("experiment")
-    given = experiment if isinstance(experiment, Mapping) else {}
-    storage, name = given.get("storage_folder"), given.get("id")
+    experiment = experiment if isinstance(experiment, Mapping) else {}
+    storage, name = experiment.get("storage_folder"), experiment.get("id")
     if not isinstance(storage, str) or not isinstance(name, str):
         raise UsageError("items and answers are kept with the run: experiment needs id and storage_folder")
-    return Path(storage).expanduser() / _usable(name) / "given"
+    return Path(storage).expanduser() / _check_name(name) / "given"
 
 
-def _entry(data: Mapping[str, Any], section: str, name: str) -> dict[str, Any] | None:
-    """The task or student of a name; raises UsageError where the section is no list of such."""
+def _find_entry(data: Mapping[str, Any], section: str, name: str) -> dict[str, Any] | None:
+    """Return the task or student of a name, None if absent; raises UsageError if the section is no list."""
     entries = data.get(section, [])
     if not isinstance(entries, list):
         raise UsageError(f"{section} is no list")
-    return next((each for each in entries if isinstance(each, dict) and each.get("name") == name), None)
+    return next((entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name), None)
 
 
-def _part(entry: dict[str, Any], key: str, name: str) -> dict[str, Any]:
-    found = entry.setdefault(key, {})
-    if not isinstance(found, dict):
+def _get_mapping(entry: dict[str, Any], key: str, name: str) -> dict[str, Any]:
+    section = entry.setdefault(key, {})
+    if not isinstance(section, dict):
         raise UsageError(f"{key} of {name} is no mapping")
-    return found
+    return section
 
 
-def _by_task(data: Mapping[str, Any], items: Rows | Mapping[str, Rows] | None) -> Mapping[str, Rows]:
+def _split_by_task(data: Mapping[str, Any], items: Rows | Mapping[str, Rows] | None) -> Mapping[str, Rows]:
     if items is None or isinstance(items, Mapping):
-        return {_usable(task): rows for task, rows in (items or {}).items()}
+        return {_check_name(task): rows for task, rows in (items or {}).items()}
     tasks = data.get("tasks")
-    names = [each.get("name") for each in tasks if isinstance(each, dict)] if isinstance(tasks, list) else []
+    names = [task.get("name") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
     if len(names) != 1:
-        there = join_names(map(str, names)) or "none"
-        raise UsageError(f"items: give them by task, {{task: rows}}; there are {there}")
-    return {_usable(str(names[0])): items}
+        tasks_text = join_names(map(str, names)) or "none"
+        raise UsageError(f"items: give them by task, {{task: rows}}; there are {tasks_text}")
+    return {_check_name(str(names[0])): items}
 
 
-def _id_column(columns: Iterable[str]) -> dict[str, str]:
+def _map_id_column(columns: Iterable[str]) -> dict[str, str]:
     return {"id": "id"} if "id" in columns else {}
 
 
-def _written(path: Path, rows: Rows) -> tuple[list[str], str]:
-    """Write rows as JSON lines; their columns, and the path."""
-    records = _records(rows)
+def _write_rows(path: Path, rows: Rows) -> tuple[list[str], str]:
+    """Write rows as JSON lines unless the file has them already; return their columns and the path."""
+    records = _list_records(rows)
     columns = list(dict.fromkeys(name for record in records for name in record))
     if not columns:
         raise UsageError(f"{path.stem}: there are no rows")
-    plain = [{name: _plain(value) for name, value in record.items()} for record in records]
+    plain = [{name: _replace_missing(value) for name, value in record.items()} for record in records]
     whole = {name for name in columns if all(_is_whole(record.get(name)) for record in plain)}
     lines = (
         _ENCODER.encode(
@@ -148,27 +149,27 @@ def _written(path: Path, rows: Rows) -> tuple[list[str], str]:
     return columns, str(path)
 
 
-def _records(rows: Rows) -> list[dict[str, Any]]:
+def _list_records(rows: Rows) -> list[dict[str, Any]]:
     if hasattr(rows, "iter_rows"):  # polars
-        found = list(rows.iter_rows(named=True))
+        records = list(rows.iter_rows(named=True))
     elif hasattr(rows, "to_pylist"):  # Arrow
-        found = rows.to_pylist()
+        records = rows.to_pylist()
     elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):  # pandas
-        found = rows.to_dict("records")
+        records = rows.to_dict("records")
     else:
-        found = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, str | bytes) else [rows]
-    if not all(isinstance(record, Mapping) for record in found):
+        records = list(rows) if isinstance(rows, Iterable) and not isinstance(rows, str | bytes) else [rows]
+    if not all(isinstance(record, Mapping) for record in records):
         raise UsageError("items and answers are frames, or lists of mappings from column to value")
-    return [{str(name): value for name, value in record.items()} for record in found]
+    return [{str(name): value for name, value in record.items()} for record in records]
 
 
 def _is_whole(value: Any) -> bool:
-    """Whether a value is missing or a whole number: pandas makes floats of whole numbers where one is
-    missing, and a label 1 would be 1.0."""
+    """Check whether a value is missing or a whole number: pandas turns a column of whole numbers with a gap
+    into floats, and a label 1 would become 1.0."""
     return value is None or type(value) is int or (isinstance(value, float) and value.is_integer())
 
 
-def _plain(value: Any) -> Any:
-    """None in the place of a value that is missing: not a number, not a time, or pandas's own."""
+def _replace_missing(value: Any) -> Any:
+    """Return None for NaN, NaT and pandas's NA, else the value."""
     missing = type(value).__name__ in ("NAType", "NaTType") or (isinstance(value, float) and value != value)
     return None if missing else value

@@ -36,17 +36,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Run:
-    """A run on disk, finished or not.
-
-    ``summary`` says what the call that returned it did; None when it was only opened.
-    """
+    """A run on disk, finished or not. ``summary`` is that of the call that ran it; None if only opened."""
 
     path: Path
     summary: RunSummary | None = None
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 3 with gaps, 130 interrupted."""
+        """Return 0 if complete, 3 with gaps, 130 if interrupted."""
         return self.summary.exit_code if self.summary else 0
 
     @overload
@@ -60,12 +57,10 @@ class Run:
     @overload
     def records(self, phase: Phase) -> Records[Record]: ...
     def records(self, phase: Phase | Literal["pairs"]) -> Records[Any]:
-        """The records of a phase 3–5: items, answers or judgments; ``pairs``: comparisons of answers.
+        """Return the records of a phase 3–5: items, answers or judgments; ``pairs``: comparisons of answers.
 
-        Raises
-        ------
-        UsageError
-            the phase keeps no records, or the folder is one of ``eval-framework``, which knows no phases.
+        Raises UsageError: the phase keeps no records, or the folder is one of ``eval-framework``, which
+        knows no phases.
         """
         if phase not in RECORD_KINDS:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(RECORD_KINDS)}")
@@ -74,25 +69,25 @@ class Run:
         return Records(RunDir(self.path), phase)
 
     def results(self) -> Results:
-        """Student scores per task and overall with 95% intervals, and label accuracies; of an output folder
-        of ``eval-framework``, the metrics of its tasks.
+        """Return student scores per task and overall with 95% intervals, and label accuracies; of an output
+        folder of ``eval-framework``, the metrics of its tasks.
 
-        What the run's ``config.yaml`` no longer names is marked ``removed``, or ``left_out`` of the means;
-        items ``beyond_total`` are in none either.
+        Students and tasks that ``config.yaml`` no longer names are marked ``removed``, or ``left_out`` of
+        the means; items ``beyond_total`` are in no mean either.
         """
         require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
         from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
 
         with open_folder_reader(self.path, is_look=True) as (reader, notes):
-            found = read_results(reader, notes)
-        missing, mixed = self._standing()
-        return msgspec.structs.replace(found, missing=missing, notes=(*found.notes, *mixed))
+            results = read_results(reader, notes)
+        missing, mixed = self._describe_status()
+        return msgspec.structs.replace(results, missing=missing, notes=(*results.notes, *mixed))
 
     def measures(self) -> dict[str, Any]:
-        """All measures of the folder, the content of ``measures.json`` (docs/measures.md): of students,
-        teachers and judges, and of how far judges agree; of an output folder of ``eval-framework``, its
-        metrics."""
+        """Compute all measures of the folder, the content of ``measures.json`` (docs/measures.md): of
+        students, teachers and judges, and agreement between judges; of an output folder of
+        ``eval-framework``, its metrics."""
         require_address_space()
         from coeval.analysis.measures.compute import compute_measures
         from coeval.analysis.measures.run_measures import measures_to_json
@@ -102,15 +97,10 @@ class Run:
             return measures_to_json(compute_measures(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:
-        """Write the run's report as a page that opens without a network, ``report.html``, with
-        ``measures.json`` beside it, into ``out`` (default: the run's own folder). The path of the page.
+        """Write the report as a page that opens without a network, ``report.html``, with ``measures.json``
+        beside it, into ``out`` (default: the run's folder). Return the path of the page.
 
-        Raises
-        ------
-        UsageError
-            the folder is no run.
-        StoreError
-            it cannot be read, or the page not be written.
+        Raises UsageError: the folder is no run; StoreError: it cannot be read, or the page not be written.
         """
         require_address_space()
         from coeval.reports.site.report_file import PAGE, write_report
@@ -120,17 +110,14 @@ class Run:
         return folder / PAGE
 
     def table(self, name: str) -> DuckDBPyRelation:
-        """What results are made of, as a relation of DuckDB: ``items`` (or ``datapoints``), ``answers`` (or
-        ``responses``), ``judgments`` (or ``evaluations``), ``scores`` or ``labels``, with the columns that
-        `coeval.analysis.load` names.
+        """Return a table behind the results, as a relation of DuckDB: ``items`` (or ``datapoints``),
+        ``answers`` (or ``responses``), ``judgments`` (or ``evaluations``), ``scores`` or ``labels``, with
+        the columns that `coeval.analysis.load` names.
 
-        ``.df()``, ``.pl()`` and ``.arrow()`` make a table of pandas, polars or Arrow, where these are
-        installed; ``.filter(…)``, ``.aggregate(…)`` and ``.fetchall()`` need nothing more.
+        ``.df()``, ``.pl()`` and ``.arrow()`` convert it to pandas, polars or Arrow, if installed;
+        ``.filter(…)``, ``.aggregate(…)`` and ``.fetchall()`` need nothing more.
 
-        Raises
-        ------
-        UsageError
-            there is no such table.
+        Raises UsageError: there is no such table.
         """
         require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
@@ -152,42 +139,40 @@ class Run:
         from coeval.reports.drawn_pictures import draw_figure
         from coeval.reports.folder_report import open_folder_report
 
-        with open_folder_report(self.path) as found:
-            return draw_figure(found.report, name)
+        with open_folder_report(self.path) as source:
+            return draw_figure(source.report, name)
 
-    def _standing(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """What of the plan is not there, and what there is of another configuration: as ``coeval results``
-        tells it, or after a run as that run did."""
+    def _describe_status(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """Return what of the plan is missing, and which records are of another configuration: as ``coeval
+        results`` reports it, or as the run that this call made did."""
         if self.summary is None:
-            found = find_missing_records(RunDir(self.path))
-            return found.sentences, found.notes
-        return tuple(_missing(self.summary)), (self.summary.mixed,) if self.summary.mixed else ()
+            missing = find_missing_records(RunDir(self.path))
+            return missing.sentences, missing.notes
+        return tuple(_describe_missing(self.summary)), (self.summary.mixed,) if self.summary.mixed else ()
 
     def __repr__(self) -> str:
         return f"Run({str(self.path)!r}{f', {self.summary!r}' if self.summary else ''})"
 
     def _repr_html_(self) -> str:
-        """What was done, or of a run that was only opened, where it stands; and its scores, unless they take
-        more than a moment."""
+        """Show the summary, or the status of an opened run; and its scores unless they take long."""
         if self.summary is not None:
-            reported = html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
+            head = html_table("Run", ("folder",), [(self.path,)]) + self.summary._repr_html_()
         else:
             status, updated = "unknown", ""
             with suppress(FileNotFoundError, StoreError):
                 meta = RunDir(self.path).read_meta()
                 status, updated = meta.status, meta.updated_at
-            reported = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
+            head = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
         if self.summary is not None and not self.summary.shows_scores:
-            return reported + html_lines(["Its scores are partial: .results() shows them."])
-        if self._bytes() > _MOMENT:
-            return reported + html_lines(["Its scores take some time: .results() shows them."])
+            return head + html_lines(["Its scores are partial: .results() shows them."])
+        if self._record_bytes() > _MOMENT:
+            return head + html_lines(["Its scores take some time: .results() shows them."])
         try:
-            return reported + self.results()._repr_html_()
+            return head + self.results()._repr_html_()
         except CoevalError as error:
-            return reported + html_lines([str(error)])
+            return head + html_lines([str(error)])
 
-    def _bytes(self) -> int:
-        """Of its records."""
+    def _record_bytes(self) -> int:
         return sum(path.stat().st_size for path in self.path.glob("**/*.jsonl"))
 
 
@@ -195,25 +180,21 @@ class Run:
 _MOMENT = 32 << 20
 
 
-def _missing(summary: RunSummary) -> Iterator[str]:
+def _describe_missing(summary: RunSummary) -> Iterator[str]:
     if not summary.begun:
         yield "the run was stopped before it began; what is here was here before"
     counts = {phase: outcome.missing for phase, outcome in summary.phases.items()}
     if counts["attribute_mapping"] or counts["rubric_mapping"]:
         yield "phases 1–2 are not finished"
-    if said := describe_missing_records(counts):
-        yield said
+    if sentence := describe_missing_records(counts):
+        yield sentence
 
 
 def open_run(path: str | Path) -> Run:
-    """A run folder for reading, or an output folder of ``eval-framework``.
+    """Open a run folder, or an output folder of ``eval-framework``, for reading.
 
-    Raises
-    ------
-    UsageError
-        it is none; the message says what it is, and names runs close by.
-    StoreError
-        it holds links that lead out of it, or pipes and the like.
+    Raises UsageError: it is neither; the message says what it is, and names runs close by; StoreError: it
+    holds links that lead out of it, or pipes and the like.
     """
     return Run(require_results(Path(path)))
 
@@ -222,30 +203,26 @@ def open_run(path: str | Path) -> Run:
 
 
 def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -> ComparisonReport:
-    """Whether one is better than another on the same items, and how sure that is: docs/compare.md.
+    """Compare students, or folders, on the same items, with intervals: docs/compare.md.
 
-    No model is called. Nothing is written but, of a run that is not finished, that it was looked at.
+    No model is called. Nothing is written except, in an unfinished run, that it was looked at.
 
     Parameters
     ----------
     folders:
-        runs or output folders of ``eval-framework``, opened or as paths. Of a single one, its students are
-        compared; of several, each is held against the others.
+        runs or output folders of ``eval-framework``, opened or as paths. A single one: its students are
+        compared; several: each is compared with the others.
     students:
-        of one folder, these students of it, two at least; of several, the student of each, or one for all.
+        of one folder, at least two of its students; of several, the student of each, or one for all.
 
-    Raises
-    ------
-    UsageError
-        a folder is none of ours, there are no two to compare, or nothing that both have scores of.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: a folder holds no results, there are no two to compare, or they share no scored items;
+    StoreError: a file cannot be read at all.
     """
     require_address_space()
     from coeval.analysis.comparison.comparisons import compare_sides
     from coeval.reports.compared_sides import open_sides
 
-    with open_sides(_paths(folders), students) as (groups, notes):
+    with open_sides(_folder_paths(folders), students) as (groups, notes):
         return compare_sides(groups, notes)
 
 
@@ -255,28 +232,24 @@ def gate(
     policy: Mapping[str, Any] | str | Path,
     students: Sequence[str] | None = None,
 ) -> GateReport:
-    """Whether each candidate may take the place of the base: docs/gate.md.
+    """Decide whether each candidate may replace the base: docs/gate.md.
 
-    No model is called; looks at runs that are not finished are recorded, as by `compare`. ``.verdict`` is GO
-    only where every critical task is shown to lose no more than the policy allows; ``.exit_code`` is what
-    ``coeval gate`` ends with.
+    No model is called; looks at unfinished runs are recorded, as by `compare`. ``.verdict`` is GO only if
+    every critical task is shown to lose no more than the policy allows; ``.exit_code`` is that of ``coeval
+    gate``.
 
     Parameters
     ----------
     base, candidates:
-        runs or output folders of ``eval-framework``, opened or as paths; of a single run, ``students`` names
+        runs or output folders of ``eval-framework``, opened or as paths; for a single run, ``students`` names
         the base first.
     policy:
         a policy file, or a mapping with its keys: ``max_drop``, ``min_items``, ``tasks``.
     students:
-        as `compare` takes them.
+        as for `compare`.
 
-    Raises
-    ------
-    UsageError
-        the policy is none, or there is no candidate; and as `compare`.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: the policy is invalid, or there is no candidate; and as `compare`; StoreError: a file
+    cannot be read at all.
     """
     require_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
@@ -290,10 +263,10 @@ def gate(
         raise UsageError("the policy lacks max_drop: the points of a hundred that a task may lose")
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
-    with open_sides(_paths((base, *candidates)), students) as (groups, notes):
+    with open_sides(_folder_paths((base, *candidates)), students) as (groups, notes):
         rules = GatePolicy(**values)
         return gate_sides(groups, rules, (*rules.small_drop_warnings(), *notes))
 
 
-def _paths(folders: Sequence[Run | str | Path]) -> list[str | Path]:
-    return [one.path if isinstance(one, Run) else one for one in folders]
+def _folder_paths(folders: Sequence[Run | str | Path]) -> list[str | Path]:
+    return [folder.path if isinstance(folder, Run) else folder for folder in folders]

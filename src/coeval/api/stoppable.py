@@ -1,4 +1,4 @@
-"""Waiting for a run without a loop of one's own: in a script, or in a notebook, where one runs already."""
+"""Runs a coroutine from a script, or from a notebook beside its running loop, and shows its progress."""
 
 from __future__ import annotations
 
@@ -35,22 +35,22 @@ _MOST_MESSAGES = 5
 
 
 @asynccontextmanager
-async def shown(
+async def watch_run(
     progress: bool | None, watcher: Watcher | None, interrupt: asyncio.Event
 ) -> AsyncIterator[Watcher]:
-    """A watcher for a run, which passes on to ``watcher`` what it is told, and draws it where that is wanted.
+    """Enter a watcher for a run that forwards to ``watcher``, and draws progress.
 
-    ``progress`` None: in a notebook, unless there is a ``watcher``; True: elsewhere as lines on stderr.
+    ``progress`` None: only in a notebook without a ``watcher``; True: elsewhere too, as lines on stderr.
     """
     view = RunView(watcher or Unwatched(), interrupt)
-    async with drawn(view, progress, watched=watcher is not None):
+    async with draw_progress(view, progress, watched=watcher is not None):
         yield view
 
 
 @asynccontextmanager
-async def drawn(view: View[Any], progress: bool | None, *, watched: bool) -> AsyncIterator[None]:
-    """Meanwhile, draw a view where that is wanted; it is ``watched`` by somebody's own watcher too."""
-    screen = _screen(progress, watched=watched)
+async def draw_progress(view: View[Any], progress: bool | None, *, watched: bool) -> AsyncIterator[None]:
+    """Draw a view while entered, unless ``progress`` forbids it. ``watched``: the user has an own watcher."""
+    screen = _choose_screen(progress, watched=watched)
     if screen is None:
         yield
         return
@@ -67,25 +67,25 @@ BoardT = TypeVar("BoardT")
 
 
 class View(ABC, Generic[BoardT]):
-    """A watcher that remembers what there is to be seen, and passes on what it is told to one ``beside``."""
+    """A watcher that keeps messages and counts for display, and forwards them to ``watcher``."""
 
-    def __init__(self, beside: Any, interrupt: asyncio.Event) -> None:
-        self._beside = beside
+    def __init__(self, watcher: Any, interrupt: asyncio.Event) -> None:
+        self._watcher = watcher
         self._interrupt = interrupt
         self._messages: list[str] = []
         self.board: BoardT | None = None
 
     def note(self, message: str) -> None:
         self._messages.append(escape_line(message))
-        self._beside.note(message)
+        self._watcher.note(message)
 
     def warn(self, message: str) -> None:
         self._messages.append(f"warning: {escape_line(message)}")
-        self._beside.warn(message)
+        self._watcher.warn(message)
 
     def begin(self, board: BoardT) -> None:
         self.board = board
-        self._beside.begin(board)
+        self._watcher.begin(board)
 
     @property
     def messages(self) -> list[str]:
@@ -93,15 +93,15 @@ class View(ABC, Generic[BoardT]):
 
     @abstractmethod
     def sentences(self) -> list[str]:
-        """What there is to be said of it as it goes, a line each."""
+        """Return the current progress, a line each."""
 
     def html(self) -> str:
-        """The latest messages, and what is below them."""
+        """Return the latest messages, and the progress below them."""
         return html_lines([*self.messages[-_MOST_MESSAGES:], *self.sentences()])
 
 
 class RunView(View[Board]):
-    """A `Watcher` of a run or an evaluation: a line, and a bar, for each phase that has anything planned."""
+    """A `Watcher` of a run or an evaluation: a line, or a bar, for each phase with planned work."""
 
     def sentences(self) -> list[str]:
         return [phase_sentence(board, count) for board, count in self._counts()]
@@ -125,7 +125,7 @@ async def _keep_drawing(view: View[Any], screen: _Notebook | _Lines) -> None:
         await asyncio.sleep(screen.interval_s)
 
 
-def _screen(progress: bool | None, *, watched: bool) -> _Notebook | _Lines | None:
+def _choose_screen(progress: bool | None, *, watched: bool) -> _Notebook | _Lines | None:
     if progress is False or (progress is None and watched):
         return None
     if _in_notebook():
@@ -134,7 +134,7 @@ def _screen(progress: bool | None, *, watched: bool) -> _Notebook | _Lines | Non
 
 
 def _in_notebook() -> bool:
-    """Whether somebody looks on through Jupyter; IPython is loaded there before any cell."""
+    """Check whether Jupyter runs this process; it loads IPython before any cell."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return getattr(shell, "kernel", None) is not None
@@ -162,7 +162,7 @@ class _Notebook:
 
 
 class _Lines:
-    """New messages, and what is new in the counts, as lines."""
+    """Prints new messages and changed counts as lines on stderr."""
 
     interval_s = 5.0
 
@@ -180,16 +180,12 @@ T = TypeVar("T")
 
 
 def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Event) -> T:
-    """Do the work on a loop in a thread of its own, and answer Ctrl-C (in a notebook: Stop) while waiting.
+    """Run a coroutine on a loop in its own thread, and handle Ctrl-C (in a notebook: Stop) while waiting.
 
-    The first one sets ``interrupt``; what the work makes of that is returned. A second one cancels the work.
+    The first one sets ``interrupt``, and the work's own result is returned. A second one cancels the work.
 
-    Raises
-    ------
-    UsageError
-        this process may hold too few files open.
-    KeyboardInterrupt
-        at the second Ctrl-C, when the work has ended.
+    Raises UsageError: this process may open too few files; KeyboardInterrupt: at the second Ctrl-C, once the
+    work has ended.
     """
     raise_file_limit()
     running: Future[tuple[asyncio.AbstractEventLoop, asyncio.Task[Any] | None]] = Future()
@@ -198,15 +194,15 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
         running.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await work()
 
-    def stop(*, again: bool = True) -> None:
-        """Ask the work to end; where that was asked before, end it now."""
+    def stop(*, at_once: bool = True) -> None:
+        """Set ``interrupt``; if it is set already, cancel the work."""
         loop, task = running.result()
-        ends = task.cancel if again and task is not None and interrupt.is_set() else interrupt.set
+        action = task.cancel if at_once and task is not None and interrupt.is_set() else interrupt.set
         with suppress(RuntimeError):  # the loop is closed: all is done
-            loop.call_soon_threadsafe(ends)
+            loop.call_soon_threadsafe(action)
 
     context = copy_context()
-    with _answered(stop), ThreadPoolExecutor(1, thread_name_prefix="coeval") as executor:
+    with _handle_ctrl_c(stop), ThreadPoolExecutor(1, thread_name_prefix="coeval") as executor:
         done = executor.submit(context.run, asyncio.run, stoppable())
         try:
             return done.result()
@@ -214,24 +210,24 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
             raise KeyboardInterrupt from None
         finally:
             if not done.done():  # an exception from elsewhere ends the waiting, so it ends the work too
-                stop(again=False)
+                stop(at_once=False)
 
 
 @contextmanager
-def _answered(answer: Callable[[], None]) -> Iterator[None]:
-    """Have Ctrl-C answered while this is entered, before whoever else wants to know of it."""
-    before = signal.getsignal(signal.SIGINT)
-    if not callable(before) or threading.current_thread() is not threading.main_thread():
+def _handle_ctrl_c(stop: Callable[[], None]) -> Iterator[None]:
+    """Call ``stop`` at Ctrl-C while entered, before any other handler of the process."""
+    previous = signal.getsignal(signal.SIGINT)
+    if not callable(previous) or threading.current_thread() is not threading.main_thread():
         yield  # ignored, or no affair of this thread
         return
 
     def handle(number: int, frame: FrameType | None) -> None:
-        answer()
-        if before is not signal.default_int_handler:  # which would raise here, where nothing may be lost
-            before(number, frame)
+        stop()
+        if previous is not signal.default_int_handler:  # which would raise here, where nothing may be lost
+            previous(number, frame)
 
     signal.signal(signal.SIGINT, handle)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        signal.signal(signal.SIGINT, previous)

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.api import find_keys
-from coeval.api.stoppable import View, drawn, wait_for
+from coeval.api import load_keys
+from coeval.api.stoppable import View, draw_progress, wait_for
 from coeval.core.errors import UNAVAILABLE, ModelUnavailable
 from coeval.core.html_table import html_lines
 from coeval.core.process_limits import require_address_space
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched
-from coeval.exchange.trackers import destinations, log_at_end
+from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import check_settings
 from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import JobPlan, sweep_folder
@@ -30,30 +30,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SweepRun:
-    """What a sweep came to; its output folder is ``path``, and ``board`` has the counts of this call."""
+    """The outcome of a sweep; ``path`` is its output folder, ``board`` has the counts of this call."""
 
     path: Path
     board: SweepBoard
 
     @property
     def gaps(self) -> tuple[str, ...]:
-        """What is missing, in words; the same call again tries it."""
+        """Say what is missing; the same call again tries it."""
         return self.board.gaps
 
     @property
     def exit_code(self) -> int:
-        """0 all there, 3 with gaps or failed jobs, 130 interrupted."""
+        """Return 0 if complete, 3 with gaps or failed jobs, 130 if interrupted."""
         return self.board.exit_code
 
     def results(self) -> list[TaskAggregate]:
-        """The tasks of each checkpoint over their samples, by step: ``mean``, ``ci95``, ``std``, ``sem``,
-        ``n_runs``, ``n_items`` and ``unit`` of the headline ``metric``, and all others in ``metrics``. Empty
-        where nothing is scored."""
+        """Return the tasks of each checkpoint over their samples, by step; empty if nothing is scored.
+
+        Each has ``mean``, ``ci95``, ``std``, ``sem``, ``n_runs``, ``n_items`` and ``unit`` of the headline
+        ``metric``, and all others in ``metrics``.
+        """
         require_address_space()
         from coeval.analysis.training.aggregate import aggregate_all_checkpoints
 
-        found = aggregate_all_checkpoints(self.path, JobPlan.read(sweep_folder(self.path)).samples)
-        return [row for checkpoint in found for row in checkpoint.tasks.values()]
+        checkpoints = aggregate_all_checkpoints(self.path, JobPlan.read(sweep_folder(self.path)).samples)
+        return [row for checkpoint in checkpoints for row in checkpoint.tasks.values()]
 
     def __repr__(self) -> str:
         return f"SweepRun({str(self.path)!r}, {self.board.describe_counts()})"
@@ -63,14 +65,14 @@ class SweepRun:
 
 
 class SweepRunView(View[SweepBoard]):
-    """A `SweepWatcher`: a line of counts."""
+    """A `SweepWatcher` that shows one line of counts."""
 
     def sentences(self) -> list[str]:
         return [] if self.board is None else [self.board.describe_counts()]
 
 
 class SweepCall(SweepSettings, frozen=True, kw_only=True):
-    """The keywords of `sweep`: all settings, and how it is watched and stopped."""
+    """The keywords of `sweep`: all settings, and how to watch and stop it."""
 
     progress: bool | None = None
     watcher: SweepWatcher | None = None
@@ -80,37 +82,34 @@ class SweepCall(SweepSettings, frozen=True, kw_only=True):
 @with_keywords_of(SweepCall)
 def sweep(requested: SweepCall) -> SweepRun:
     """Evaluate the checkpoints of a training run, as ``coeval sweep`` does: serve each, ask it every task,
-    judge, put the samples together.
+    judge, and aggregate the samples.
 
-    The same call again does only what is missing. It works in notebooks, beside a loop that is running
-    already. Ctrl-C ends it as it ends `coeval.run`: finished work is on disk, and the rest is a gap.
+    The same call again does only what is missing. It works in notebooks, beside a running loop. Ctrl-C
+    ends it as it ends `coeval.run`: finished work is on disk, and what is missing is a gap.
 
-    ``progress``: show it as it goes; None: in a notebook only, unless there is a ``watcher``, which is told
-    what happens and gets the `SweepBoard`. Setting ``interrupt``, on the loop of the sweep, does what the
-    first Ctrl-C does.
+    ``progress``: show it; None: only in a notebook without a ``watcher``. The ``watcher`` receives
+    messages and the `SweepBoard`. Setting ``interrupt``, on the loop of the sweep, acts like the first
+    Ctrl-C.
 
-    Raises
-    ------
-    UsageError
-        the request was wrong, or another process is at work in the folder.
-    ModelUnavailable
-        no server came up.
-    StoreError
-        the output folder cannot be read or written.
+    Raises UsageError: the request was wrong, or another process is at work in the folder; ModelUnavailable:
+    no server came up; StoreError: the output folder cannot be read or written.
     """
     settings = check_settings(requested)
-    chosen, log_to = make_sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
+    chosen, log_to = (
+        make_sweep_request(settings, load_keys(settings.keys)),
+        parse_destinations(settings.log_to),
+    )
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)
     checkpoints = find_sweep_checkpoints(chosen, view.warn)
     with open_sweep(chosen, checkpoints, view) as sweeping:
         board = sweeping.board
 
-        async def work() -> None:
-            async with drawn(view, requested.progress, watched=requested.watcher is not None):
+        async def run_jobs() -> None:
+            async with draw_progress(view, requested.progress, watched=requested.watcher is not None):
                 await sweeping.run(event)
 
-        wait_for(work, event)
+        wait_for(run_jobs, event)
         if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
         if has_results(chosen, board):
@@ -119,27 +118,23 @@ def sweep(requested: SweepCall) -> SweepRun:
                 from coeval.reports.training_files import aggregate_sweep
 
                 aggregate_sweep(chosen.sweep.out, chosen.plan.samples)
-            log_at_end(chosen.sweep.out, log_to, view.warn)
+            log_after_command(chosen.sweep.out, log_to, view.warn)
     return SweepRun(chosen.sweep.out, board)
 
 
 def compare_sweeps(
     *folders: SweepRun | str | Path, tasks: Sequence[str] | None = None, steps: Collection[int] | None = None
 ) -> SweepComparison:
-    """Which checkpoint to ship, of which training run; runs compared at equal steps: docs/training-runs.md.
+    """Compare training runs at equal steps, and say which checkpoint to ship: docs/training-runs.md.
 
-    No model is called, and nothing is written. ``tasks`` and ``steps``: of these only.
+    No model is called, and nothing is written. ``tasks`` and ``steps`` limit the comparison.
 
-    Raises
-    ------
-    UsageError
-        there are no two sweeps, one holds no results, or they share no task that was scored alike.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: there are no two sweeps, one holds no results, or they share no task that was scored
+    alike; StoreError: a file cannot be read at all.
     """
     require_address_space()
     from coeval.analysis.training.sweep_comparison import compare_sweeps as compared
     from coeval.analysis.training.sweep_comparison import read_sweeps
 
-    paths = [one.path if isinstance(one, SweepRun) else Path(one) for one in folders]
+    paths = [folder.path if isinstance(folder, SweepRun) else Path(folder) for folder in folders]
     return compared(read_sweeps(paths, tasks, steps))

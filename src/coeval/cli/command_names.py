@@ -1,5 +1,6 @@
-"""Commands by name; for a misspelt one, those that this version has are suggested. What is typed wrongly is
-told without what looks like a key.
+"""Commands by name, with suggestions for misspelt ones, and options that several commands share.
+
+Messages about wrong arguments are redacted: a key may have been typed in the place of a name.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from coeval.cli.ending import without_keys
+from coeval.cli.ending import redact_keys
 from coeval.core.errors import UsageError
 from coeval.core.options import ProbeMode
 from coeval.core.plain import escape_lines
@@ -33,25 +34,23 @@ LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
 @contextmanager
-def telling_no_key() -> Iterator[None]:
-    """What the argument parser says of the words it was given loses what looks like a key."""
+def redact_parser_errors() -> Iterator[None]:
+    """Redact keys in the argument parser's messages while entered."""
     try:
         yield
     except TyperException as error:
-        said = error.message.replace("Value error, ", "")
-        error.message = escape_lines(without_keys(said))
+        error.message = escape_lines(redact_keys(error.message.replace("Value error, ", "")))
         raise
 
 
 def _refuse_bare_word(path: str, command: Command, words: Sequence[str]) -> None:
-    """Where the one option that a command cannot do without is lacking, and a word stands in its place, say
-    how that is written."""
+    """Raise UsageError if a bare word is in the place of the only required option."""
     if any(parameter.param_type_name == "argument" for parameter in command.params):
         return
-    needed = [parameter.opts[0] for parameter in command.params if parameter.required]
-    if len(needed) != 1 or not words or words[0].startswith("-"):
+    required = [parameter.opts[0] for parameter in command.params if parameter.required]
+    if len(required) != 1 or not words or words[0].startswith("-"):
         return
-    [option] = needed
+    [option] = required
     if not any(word == option or word.startswith(f"{option}=") for word in words):
         raise UsageError(f"{option} is missing; did you mean {path} {option} {quote(words[0])}?")
 
@@ -61,7 +60,7 @@ def _show_traces(level: LogLevel | None) -> None:
         logging.getLogger("coeval").setLevel(level)
 
 
-def _bare(
+def _empty_command(
     log_level: Annotated[
         LogLevel | None, typer.Option(hidden=True, expose_value=False, callback=_show_traces)
     ] = None,
@@ -70,87 +69,81 @@ def _bare(
 
 
 @cache
-def _log_level() -> Parameter:
-    """``--log-level``, which the message of a bug of ours recommends: for commands that write no log, whose
-    help leaves it out."""
+def _log_level_option() -> Parameter:
+    """Make a hidden ``--log-level`` for commands without a log: messages about internal errors name it."""
     app = typer.Typer(add_completion=False)
-    app.command()(_bare)
+    app.command()(_empty_command)
     [option] = typer.main.get_command(app).params
     return option
 
 
 class Commands(TyperGroup):
-    """A group that leaves hidden commands, which are understood only to say what to use instead, out of
-    its suggestions, and knows the commands of its own groups (``list`` for ``datasets list``)."""
+    """A group that suggests similar commands, subcommands included (``list`` for ``datasets list``). Hidden
+    commands, which only say what to use instead, are never suggested."""
 
     def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
         command = super().get_command(ctx, cmd_name)
         if command is None or command.hidden or isinstance(command, TyperGroup):
             return command
         if not any("--log-level" in parameter.opts for parameter in command.params):
-            command.params.append(_log_level())
+            command.params.append(_log_level_option())
         return command
 
     def make_context(self, *arguments: Any, **more: Any) -> Context:
-        with telling_no_key():
+        with redact_parser_errors():
             return super().make_context(*arguments, **more)
 
     def invoke(self, ctx: Context) -> Any:
-        with telling_no_key():
+        with redact_parser_errors():
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Context, args: list[str]) -> tuple[str | None, Command | None, list[str]]:
-        """
-        Raises UsageError: there is no such command, or it is given a value without its option.
-        """
+        """Find the command; raises UsageError if there is none, or if a value lacks its option."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             more = f"{ctx.command_path} --help lists them"
-            raise UsageError(f"there is no command {args[0]}; {self._hint(args[0])} ({more})")
-        name, command, rest = super().resolve_command(ctx, args)
+            raise UsageError(f"there is no command {args[0]}; {self._suggest(args[0])} ({more})")
+        name, command, words = super().resolve_command(ctx, args)
         if name is not None and command is not None:
-            _refuse_bare_word(f"{ctx.command_path} {name}", command, rest)
-        return name, command, rest
+            _refuse_bare_word(f"{ctx.command_path} {name}", command, words)
+        return name, command, words
 
-    def _hint(self, name: str) -> str:
-        known = dict(self._known())
-        if near := get_close_matches(name, known, n=1):
-            return f"did you mean {known[near[0]]}?"
-        return f"there are {', '.join(path for word, path in known.items() if word == path)}"
+    def _suggest(self, name: str) -> str:
+        paths = dict(self._command_paths())
+        if near := get_close_matches(name, paths, n=1):
+            return f"did you mean {paths[near[0]]}?"
+        return f"there are {', '.join(path for word, path in paths.items() if word == path)}"
 
-    def _known(self) -> Iterator[tuple[str, str]]:
-        """Each word that names a command, with the command in full; those of this group win."""
-        shown = {name: command for name, command in self.commands.items() if not command.hidden}
-        for name, command in shown.items():
+    def _command_paths(self) -> Iterator[tuple[str, str]]:
+        """Yield each word that names a command, with the full command; this group's own commands win."""
+        visible = {name: command for name, command in self.commands.items() if not command.hidden}
+        for name, command in visible.items():
             if isinstance(command, TyperGroup):
-                yield from ((below, f"{name} {below}") for below in command.commands if below not in shown)
-        yield from ((name, name) for name in shown)
+                yield from ((below, f"{name} {below}") for below in command.commands if below not in visible)
+        yield from ((name, name) for name in visible)
 
 
 # --- Options that several commands share
 
 RunWord = Annotated[
-    Path | None,
-    typer.Argument(metavar="RUN", help="The run folder, or --run. Example: ./runs/quickstart"),
+    Path | None, typer.Argument(metavar="RUN", help="The run folder, or --run. Example: ./runs/quickstart")
 ]
 RunFolder = Annotated[Path | None, typer.Option("--run", help="The same as RUN.")]
-"""A command that is about one folder takes both, so that nobody has to remember which: see `the_folder`."""
+"""Commands about one folder take both, so that nobody has to remember which: see `require_folder`."""
 
 
-def the_folder(word: Path | None, run: Path | None, command: str) -> Path:
-    """Return the one folder that a command was given, as a word or by ``--run``.
-
-    Raises UsageError: there is none, or there are two.
-    """
+def require_folder(word: Path | None, run: Path | None, command: str) -> Path:
+    """Return the one folder given to a command, as a word or by ``--run``. Raises UsageError: none is given,
+    or two are."""
     if word is not None and run is not None and word != run:
-        raise UsageError(f"coeval {command} is about one folder, and was given two: leave out RUN or --run")
+        raise UsageError(f"coeval {command} takes one folder, not two: leave out RUN or --run")
     folder = run or word
     if folder is None:
-        raise UsageError(f"no folder is given: coeval {command} RUN, such as ./runs/quickstart")
+        raise UsageError(f"name a folder: coeval {command} RUN, such as ./runs/quickstart")
     return folder
 
 
-def names_in(text: str | None) -> tuple[str, ...]:
-    """The names of a list with commas; none where there is no list."""
+def split_names(text: str | None) -> tuple[str, ...]:
+    """Split a list at its commas; None is the empty list."""
     return tuple(name.strip() for name in (text or "").split(",") if name.strip())
 
 
@@ -189,6 +182,5 @@ Port = Annotated[
 ]
 OpenIt = Annotated[bool, typer.Option("--open", help="Open the page in a browser.")]
 NoToken = Annotated[
-    bool,
-    typer.Option("--no-token", help="Let every user of this machine in, without a token."),
+    bool, typer.Option("--no-token", help="Let every user of this machine in, without a token.")
 ]

@@ -1,4 +1,4 @@
-"""The one place where an error becomes a message and an exit code, for every command there is."""
+"""The one place where an error becomes a message and an exit code, for every command."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from coeval.core.plain import cut_middle, escape_line, escape_lines
 
 
 class WarningHandler(logging.Handler):
-    """Python's way out for records that no handler takes, in the form of all other warnings."""
+    """Prints log records that no other handler takes, in the form of all other warnings."""
 
     def emit(self, record: logging.LogRecord) -> None:
         from coeval.cli import streams  # here, because most commands have nothing to warn of
@@ -46,66 +46,63 @@ ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
 def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
-    """Run a command line, whose words messages use; always raises SystemExit.
-
-    Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
-    threshold, 130 interrupted.
-    """
+    """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
+    wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
+    interrupted."""
     _open_streams()
     show_log_warnings()
     end = SystemExit(0)
     try:
-        _run(command_line, face)
+        _run_catching(command_line, face)
     except SystemExit as raised:
         end = raised
-    if (unwritten := _empty_streams()) is not None and not end.code:
-        end = SystemExit(_tell_system_error(unwritten))
+    if (unwritten := _flush_streams()) is not None and not end.code:
+        end = SystemExit(_print_system_error(unwritten))
     raise end
 
 
-def _run(command_line: Callable[[], object], face: Frontend) -> None:
+def _run_catching(command_line: Callable[[], object], face: Frontend) -> None:
+    """Run the command line, and turn whatever ends it into SystemExit with our exit code."""
     try:
         with messages_for(face):
             command_line()
     except SystemExit as end:
-        if (interruption := _interruption(end)) is not None:
-            raise SystemExit(_tell_interruption(interruption)) from None
+        if (interruption := _find_interruption(end)) is not None:
+            raise SystemExit(_print_interruption(interruption)) from None
         if isinstance(end.__context__, BrokenPipeError):  # of which Typer has made an exit code as well
             raise SystemExit(0) from None
-        if (culprit := _foreign(end)) is not None:  # its code 0 would pass for success
+        if (culprit := _find_foreign_module(end)) is not None:  # its code 0 would pass for success
             message = f"{culprit} ended the command ({describe_error(end)}); correct or remove that package"
-            raise SystemExit(_tell(UsageError(message), 1)) from None
+            raise SystemExit(_print_message(UsageError(message), 1)) from None
         # Usage errors are 2 to the argument parser; here 2 means that a model, or a server, is unavailable.
         by_command = type(end.__context__).__name__ == "Exit"
         raise SystemExit(1 if end.code == 2 and not by_command else end.code) from None
     except KeyboardInterrupt as interruption:
-        raise SystemExit(_tell_interruption(interruption)) from None
+        raise SystemExit(_print_interruption(interruption)) from None
     except BaseException as error:  # noqa: BLE001  the other of the two: the process
-        raise SystemExit(_tell_failure(error)) from None
+        raise SystemExit(_print_failure(error)) from None
 
 
-def _tell_failure(error: BaseException) -> int:
-    """Print what ended the command; return its exit code."""
-    of_ctrl_c = isinstance(error.__cause__, KeyboardInterrupt) and not isinstance(error, CoevalError)
-    if was_interrupted() or of_ctrl_c:
-        return _tell_interruption(KeyboardInterrupt())  # of which a library made another exception
+def _print_failure(error: BaseException) -> int:
+    """Print the error that ended the command; return its exit code."""
+    caused_by_ctrl_c = isinstance(error.__cause__, KeyboardInterrupt) and not isinstance(error, CoevalError)
+    if was_interrupted() or caused_by_ctrl_c:
+        return _print_interruption(KeyboardInterrupt())  # of which a library made another exception
     match error:
         case CoevalError():
-            return _tell(error, UNAVAILABLE if isinstance(error, ModelUnavailable) else 1)
+            return _print_message(error, UNAVAILABLE if isinstance(error, ModelUnavailable) else 1)
         case OSError():  # the files of a run raise StoreError: this is the terminal's, or a pipe's
-            return _tell_system_error(error)
+            return _print_system_error(error)
         case MemoryError():
             print("out of memory; give this process more (ulimit -v)", file=sys.stderr)
             return 1
         case _:
-            return _tell(error, 1, prefix="internal error: ")
+            return _print_message(error, 1, prefix="internal error: ")
 
 
 def _open_streams() -> None:
-    """Have all three standard streams, and let none of them fail at a character it cannot show.
-
-    A daemon may start us without them; the event loop would take their numbers for its own.
-    """
+    """Ensure that all three standard streams are open, and that none fails at a character it cannot show. A
+    daemon may start us without them; the event loop would take their numbers for its own."""
     for number in range(3):
         try:
             os.fstat(number)
@@ -116,29 +113,29 @@ def _open_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _empty_streams() -> OSError | None:
-    """Write what is left to say; return why that failed, unless nobody reads it (`coeval.cli.streams`)."""
+def _flush_streams() -> OSError | None:
+    """Flush both output streams; return why that failed, None if only the reader is gone."""
     failure = None
     for stream in (sys.stdout, sys.stderr):
         try:
             if stream is not None:  # it may have been closed before we began
                 stream.flush()
         except OSError as error:
-            from coeval.cli.streams import let_go  # here, because most commands end without
+            from coeval.cli.streams import discard_stream  # here, because most commands end without
 
-            let_go(stream)
+            discard_stream(stream)
             failure = failure if isinstance(error, BrokenPipeError) else error
     return failure
 
 
-def _interruption(end: SystemExit) -> KeyboardInterrupt | None:
-    """The Ctrl-C of which Typer has made an exit code."""
+def _find_interruption(end: SystemExit) -> KeyboardInterrupt | None:
+    """Return the KeyboardInterrupt that Typer turned into an exit code, if any."""
     cause = end.__context__.__cause__ if end.__context__ is not None else None
     return cause if isinstance(cause, KeyboardInterrupt) else None
 
 
-def _foreign(end: SystemExit) -> str | None:
-    """The module that raised it, None where that is ours or the argument parser."""
+def _find_foreign_module(end: SystemExit) -> str | None:
+    """Return the module that raised SystemExit, None if it is ours or the argument parser."""
     raised = end.__traceback__
     while raised is not None and raised.tb_next is not None:
         raised = raised.tb_next
@@ -146,43 +143,42 @@ def _foreign(end: SystemExit) -> str | None:
     return module if module and module.partition(".")[0] not in _MAY_EXIT else None
 
 
-def _tell_interruption(interruption: KeyboardInterrupt) -> int:
-    """What was interrupted, if it says more than that."""
+def _print_interruption(interruption: KeyboardInterrupt) -> int:
+    """Print the interruption's own message, or that finished work is saved."""
     _print_error(str(interruption) or ALL_SAVED)
     return INTERRUPTED
 
 
-def _tell(error: BaseException, code: int, prefix: str = "") -> int:
-    """One message without a traceback; ``--log-level DEBUG`` shows where it comes from."""
+def _print_message(error: BaseException, code: int, prefix: str = "") -> int:
+    """Print one message without a traceback; ``--log-level DEBUG`` shows the traceback."""
     if logging.getLogger("coeval").isEnabledFor(logging.DEBUG):
         trace = "".join(traceback.format_exception(error))
-        print(escape_lines(without_keys(trace)), file=sys.stderr)
+        print(escape_lines(redact_keys(trace)), file=sys.stderr)
     else:
-        text = escape_lines(without_keys(str(error))) or type(error).__name__
+        text = escape_lines(redact_keys(str(error))) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
         _print_error(f"{prefix}{text}{hint}")
     return code
 
 
-def _tell_system_error(error: OSError) -> int:
-    """What the system refused, and of which file if it says so."""
+def _print_system_error(error: OSError) -> int:
+    """Print what the system refused, and for which file if it says so."""
     named = ""
     if isinstance(error.filename, str):
-        named = f" {cut_middle(escape_line(without_keys(error.filename)), _LONGEST_NAME)}"
+        named = f" {cut_middle(escape_line(redact_keys(error.filename)), _LONGEST_NAME)}"
     print(f"cannot write or read{named}: {escape_lines(error.strerror or str(error))}", file=sys.stderr)
     return 1
 
 
-def without_keys(text: str) -> str:
-    """A message without what looks like a key: one may have been given in the place of a name, a file or a
-    flag."""
+def redact_keys(text: str) -> str:
+    """Redact what looks like a key: one may have been typed in the place of a name, a file or a flag."""
     from coeval.core.redaction import Redactor  # here, because most commands end without
 
     return Redactor().redact_message(text)
 
 
 def _print_error(text: str) -> None:
-    """A message on standard error; on a terminal it is folded between words."""
+    """Print on standard error; on a terminal, folded between words."""
     if sys.stderr.isatty():
         from coeval.core.folding import wrap_lines  # here, because most commands end without
 

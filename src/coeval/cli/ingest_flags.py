@@ -27,67 +27,53 @@ class IngestGroup(StrEnum):
 _INTO, _COLUMNS, _ROWS, _SOURCE = IngestGroup
 
 
+def _column(text: str, metavar: str = "COLUMN") -> Setting:
+    return Setting(text, _COLUMNS, metavar=metavar, repeated=True)
+
+
 class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
-    """What the flags say; of a column there may be one (`one`)."""
+    """The flags of `coeval ingest`; ``single_value`` reads those that accept one column."""
 
     config: Annotated[Path | None, Setting("Experiment file whose run gets the items.", _INTO)] = None
-    run: Annotated[Path | None, Setting("Run folder that gets them.", _INTO)] = None
+    run: Annotated[Path | None, Setting("Run folder to import into.", _INTO)] = None
     new: Annotated[
         Path | None,
         Setting("Write an experiment file that takes its items from SOURCE.", _INTO, metavar="FILE"),
     ] = None
-    task: Annotated[_Text, Setting("Which task, where there are several.", _INTO)] = None
-    teacher: Annotated[_Text, Setting("Which benchmark teacher, where there are several.", _INTO)] = None
+    task: Annotated[_Text, Setting("The task, if there are several.", _INTO)] = None
+    teacher: Annotated[_Text, Setting("The benchmark teacher, if there are several.", _INTO)] = None
     replace: Annotated[bool, Setting("Replace existing items, which move to replaced/.", _INTO)] = False
     yes: Annotated[bool, Setting("Do not ask.", _INTO, flags=("--yes", "-y"))] = False
     dry_run: Annotated[bool, Setting("Read and check all, write nothing.", _INTO)] = False
     prompt: Annotated[
         _Texts,
-        Setting(
+        _column(
             "The prompt for students. Also a template of columns: --prompt '{title}\\n\\n{body}'. Parts: "
-            "options.A, choices[0].",
-            _COLUMNS,
-            metavar="COLUMN",
-            repeated=True,
+            "options.A, choices[0]."
         ),
     ] = ()
-    reference: Annotated[
-        _Texts, Setting("Reference answer, shown to judges.", _COLUMNS, metavar="COLUMN", repeated=True)
-    ] = ()
-    label: Annotated[
-        _Texts,
-        Setting("The right answer, compared without a judge.", _COLUMNS, metavar="COLUMN", repeated=True),
-    ] = ()
+    reference: Annotated[_Texts, _column("Reference answer, shown to judges.")] = ()
+    label: Annotated[_Texts, _column("The right answer, compared without a judge.")] = ()
     attribute: Annotated[
         _Texts,
-        Setting(
-            "An attribute of the items; may be repeated. Example: --attribute level=difficulty",
-            _COLUMNS,
-            metavar="NAME=COLUMN",
-            repeated=True,
+        _column(
+            "An attribute of the items; may be repeated. Example: --attribute level=difficulty", "NAME=COLUMN"
         ),
     ] = ()
     response: Annotated[
         _Texts,
-        Setting(
+        _column(
             "Column of a student's existing answers, for --new; repeatable. Example: --response "
             "prod-v7=answer",
-            _COLUMNS,
-            metavar="STUDENT=COLUMN",
-            repeated=True,
+            "STUDENT=COLUMN",
         ),
     ] = ()
-    id: Annotated[
-        _Texts, Setting("Ids; else rows are numbered.", _COLUMNS, metavar="COLUMN", repeated=True)
-    ] = ()
+    id: Annotated[_Texts, _column("Ids; else rows are numbered.")] = ()
     choices: Annotated[
         _Texts,
-        Setting(
+        _column(
             "Choices, put below the prompt as A, B, C …; --reference names the right one, and an attribute "
-            "or label of the same column is its letter.",
-            _COLUMNS,
-            metavar="COLUMN",
-            repeated=True,
+            "or label of the same column is its letter."
         ),
     ] = ()
     where: Annotated[
@@ -112,18 +98,18 @@ class IngestFlags(msgspec.Struct, frozen=True, kw_only=True):
     ] = None
     subset: Annotated[_Text, Setting("Subset of a Hub data set.", _SOURCE)] = None
     split: Annotated[_Text, Setting("Split of a data set. Example: --split test", _SOURCE)] = None
-    encoding: Annotated[_Text, Setting("Of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
-    delimiter: Annotated[_Text, Setting("Of CSV, where it is unusual.", _SOURCE, metavar="CHARACTER")] = None
-    license: Annotated[_Text, Setting("Kept with the items' source.", _SOURCE)] = None
+    encoding: Annotated[_Text, Setting("Encoding of text that is not UTF-8. Example: cp1252", _SOURCE)] = None
+    delimiter: Annotated[_Text, Setting("Delimiter of CSV, if unusual.", _SOURCE, metavar="CHARACTER")] = None
+    license: Annotated[_Text, Setting("License to record with the items.", _SOURCE)] = None
 
-    def one(self, name: str) -> str | None:
-        """The one value of a flag; raises UsageError where there are two, of which one would be lost."""
-        given: Sequence[str] = getattr(self, name)
-        if len(given) > 1:
+    def single_value(self, name: str) -> str | None:
+        """Return the one value of a flag, None if unset; raises UsageError if there are two."""
+        values: Sequence[str] = getattr(self, name)
+        if len(values) > 1:
             raise UsageError(
-                f"--{name} is given {len(given)} times ({', '.join(given)}), and takes one column"
+                f"--{name} is given {len(values)} times ({', '.join(values)}), and takes one column"
             )
-        return given[0] if given else None
+        return values[0] if values else None
 
 
 # --- `coeval init`
@@ -151,6 +137,8 @@ _ALL, _TABLE, _STUDENT, _ANSWERS, _SWEEP = InitGroup
 
 
 class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
+    """The flags of `coeval init`; `INIT_GROUPS` says which kinds read which."""
+
     model: Annotated[
         _Texts,
         Setting(
@@ -176,12 +164,12 @@ class InitFlags(msgspec.Struct, frozen=True, kw_only=True):
             metavar="COLUMN",
         ),
     ] = None
-    encoding: Annotated[_Text, Setting("Of text that is not UTF-8, such as cp1252.", _TABLE)] = None
+    encoding: Annotated[_Text, Setting("Encoding of text that is not UTF-8, such as cp1252.", _TABLE)] = None
     skip_bad: Annotated[bool, Setting("Leave out rows that make no item.", _TABLE)] = False
     items: Annotated[
         _Text, Setting("Table of the items. Default for answers: the same table.", _STUDENT, metavar="FILE")
     ] = None
-    student: Annotated[_Text, Setting("Its name.", _STUDENT, metavar="NAME")] = None
+    student: Annotated[_Text, Setting("Name of the student.", _STUDENT, metavar="NAME")] = None
     response: Annotated[_Text, Setting("Column of the answers.", _ANSWERS, metavar="COLUMN")] = None
     answers_prompt: Annotated[
         _Text,

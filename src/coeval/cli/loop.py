@@ -1,4 +1,4 @@
-"""The one event loop of a command: how it is started, and how Ctrl-C ends it."""
+"""Starts the one event loop of a command, and ends it at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ T = TypeVar("T")
 
 # Comes each second from the soft limit of CPU time on (`ulimit -St`); the hard one ends the process.
 _OUT_OF_TIME = [signal.SIGXCPU] if sys.platform != "win32" else []
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *_OUT_OF_TIME)
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, *_OUT_OF_TIME)
 
 
-_held: list[int] = []
+_held_signals: list[int] = []
 
 
-def _hold(number: int, _: FrameType | None) -> None:
-    """Keep a Ctrl-C until the loop is closed: an exception would leave it half closed."""
-    _held.append(number)
+def _hold_ctrl_c(number: int, _: FrameType | None) -> None:
+    """Remember a Ctrl-C until the loop is closed: an exception would leave it half closed."""
+    _held_signals.append(number)
 
 
-async def interruptible(
+async def run_interruptible(
     begin: Callable[[asyncio.Event], Coroutine[Any, Any, T]], note: Callable[[str], None]
 ) -> T:
-    """Wait for what ``begin`` starts. Ctrl-C sets its event; a second one ends it at once."""
+    """Await what ``begin`` starts. A first Ctrl-C sets its event, a second one cancels it."""
     interrupt = asyncio.Event()
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
@@ -46,8 +46,8 @@ async def interruptible(
         interrupt.set()
 
     # What is ignored stays so, as nohup has it.
-    answered = [number for number in _ENDING if signal.getsignal(number) is not signal.SIG_IGN]
-    for number in answered:
+    handled = [number for number in _STOP_SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
         loop.add_signal_handler(number, stop)
     try:
         return await begin(interrupt)
@@ -55,20 +55,20 @@ async def interruptible(
         if not interrupt.is_set():  # nobody stopped it: an exit in foreign code has ended the loop
             raise
         raise KeyboardInterrupt(
-            f"Stopped at once; what was finished is on disk, and {CONTINUE} goes on from there."
+            f"Stopped at once; what was finished is on disk, and {CONTINUE} resumes there."
         ) from None
     finally:
-        for number in answered:  # uvloop would leave handlers that do nothing, and results may take a while
+        for number in handled:  # uvloop would leave handlers that do nothing, and results may take a while
             loop.remove_signal_handler(number)
-        if signal.SIGINT in answered:
-            signal.signal(signal.SIGINT, _hold)
+        if signal.SIGINT in handled:
+            signal.signal(signal.SIGINT, _hold_ctrl_c)
         for number in _OUT_OF_TIME:  # what is left to do is to show what there is
             signal.signal(number, signal.SIG_IGN)
 
 
 def run_async(work: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine as this process's only business: on uvloop where there is one, and with the
-    garbage collector off what start-up made (a fifth of all CPU at a thousand requests in flight)."""
+    """Run a coroutine as the only work of this process, on uvloop if installed, with the garbage collector
+    skipping what start-up made (a fifth of all CPU at a thousand requests in flight)."""
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
         if on_ctrl_c is interrupt_command:  # asyncio ends a loop well on Python's own handler alone
@@ -86,6 +86,6 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         work.close()  # it was never begun where somebody stopped us before that
         if signal.getsignal(signal.SIGINT) is not on_ctrl_c:
             signal.signal(signal.SIGINT, on_ctrl_c)
-        if _held:
-            _held.clear()
+        if _held_signals:
+            _held_signals.clear()
             raise KeyboardInterrupt

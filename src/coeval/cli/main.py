@@ -71,7 +71,7 @@ def _options(
     pass
 
 
-def _without_commands() -> typer.Typer:
+def _empty_app() -> typer.Typer:
     app = typer.Typer(
         name="coeval",
         cls=Commands,
@@ -87,12 +87,10 @@ def _without_commands() -> typer.Typer:
     return app
 
 
-def with_commands(*names: str) -> typer.Typer:
-    """The command line with these commands, by default all.
-
-    Raises UsageError: there is too little address space to load one.
-    """
-    app = _without_commands()
+def build_app(*names: str) -> typer.Typer:
+    """Build the command line with these commands, by default all. Raises UsageError: there is too little
+    address space to load one."""
+    app = _empty_app()
     for name in names or COMMANDS:
         if name in _READERS:
             require_address_space()
@@ -108,18 +106,18 @@ def with_commands(*names: str) -> typer.Typer:
     return app
 
 
-def _for(words: list[str]) -> typer.Typer:
-    """The command line for these words. The list of commands loads none of them, a command itself alone, and
-    a word that is no command all, to suggest one."""
+def _app_for(words: list[str]) -> typer.Typer:
+    """Build the command line for these words. The list of commands loads no command, a command only its own
+    module, an unknown word all of them, to suggest one."""
     if not words or words[0] in ("-h", "--help", "--version"):
-        app = _without_commands()
+        app = _empty_app()
         for name, (_, about) in COMMANDS.items():
             app.command(name, help=about, hidden=name == _HIDDEN)(lambda: None)
         return app
-    return with_commands(*(words[:1] if words[0] in COMMANDS else ()))
+    return build_app(*(words[:1] if words[0] in COMMANDS else ()))
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its
-    threshold or a gate said NO-GO, 130 interrupted."""
-    run_to_exit(lambda: _for(sys.argv[1:])(prog_name="coeval"), Frontend.COEVAL)  # however it was started
+    """Run ``coeval``. Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a
+    comparison failed its threshold or a gate said NO-GO, 130 interrupted."""
+    run_to_exit(lambda: _app_for(sys.argv[1:])(prog_name="coeval"), Frontend.COEVAL)  # however it was started

@@ -1,4 +1,4 @@
-"""The flags of a command, made from a record of settings and from the options of tasks; help in groups."""
+"""Makes a command's flags from a record of settings and from task options, with help in groups."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import typer
 from typer.core import TyperCommand
 
 from coeval.benchmarks.task_registry import TASKS, TaskOption
-from coeval.cli.command_names import Commands, telling_no_key
+from coeval.cli.command_names import Commands, redact_parser_errors
 from coeval.core.errors import UsageError
 from coeval.core.settings import Declared, Setting, list_by_group, read_settings, strip_range
 
@@ -23,32 +23,32 @@ OTHERS = "Options"
 
 
 class GroupedHelp:
-    """Shows the options of a command in sections: by their group, and the rest last."""
+    """Lists the options of a command in sections: by their group, ungrouped ones last."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
         parameters: list[Any] = self.get_params(ctx)  # type: ignore[attr-defined]
         for parameter in parameters:
-            shown = parameter.get_help_record(ctx)
-            if shown is not None:
-                rest = "Arguments" if parameter.param_type_name == "argument" else OTHERS
-                group = getattr(parameter, "rich_help_panel", None) or rest
-                sections.setdefault(group, []).append(shown)
+            help_row = parameter.get_help_record(ctx)
+            if help_row is not None:
+                default_group = "Arguments" if parameter.param_type_name == "argument" else OTHERS
+                group = getattr(parameter, "rich_help_panel", None) or default_group
+                sections.setdefault(group, []).append(help_row)
         for title, rows in sections.items():
             with formatter.section(title):
                 formatter.write_dl(rows)
 
 
 class GroupedCommand(GroupedHelp, TyperCommand):
-    """A command of its own."""
+    """A command with grouped help."""
 
     def make_context(self, *arguments: Any, **more: Any) -> Any:
-        with telling_no_key():
+        with redact_parser_errors():
             return super().make_context(*arguments, **more)
 
 
 class GroupedCommands(GroupedHelp, Commands):
-    """A group that is a command too."""
+    """A group that is itself a command."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         super().format_options(ctx, formatter)
@@ -58,48 +58,51 @@ class GroupedCommands(GroupedHelp, Commands):
 def with_settings(
     record: type[msgspec.Struct], *, of_tasks: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Make a command whose ``**`` stands for the flags of all fields of ``record``, in the order of their
-    groups. With ``of_tasks`` the options of all tasks stand in the place of ``--task-option``.
+    """Return a decorator that replaces a command's ``**`` by flags for all fields of ``record``, by group.
+    With ``of_tasks`` the options of all tasks replace ``--task-option``. Raises UsageError: another
+    package's benchmark cannot be used, or brings an option that exists already."""
 
-    Raises UsageError: another package's benchmark cannot be used, or brings an option that is there already.
-    """
-
-    def made(command: Callable[..., None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        """Give the command a signature with all flags, which Typer reads."""
         signature = inspect.signature(command, eval_str=True)
         own = [part for part in signature.parameters.values() if part.kind is not Parameter.VAR_KEYWORD]
-        shown = [field for field in list_by_group(record) if not field.setting.only_key]
-        made_of = [_parameter(field) for field in shown if not (of_tasks and field.name == "task_options")]
-        only_here = [part.replace(kind=Parameter.KEYWORD_ONLY) for part in own]
-        parameters = {part.name: part for part in (*made_of, *only_here)}
-        for task, option in _options() if of_tasks else ():
+        fields = [field for field in list_by_group(record) if not field.setting.only_key]
+        from_record = [
+            _make_parameter(field) for field in fields if not (of_tasks and field.name == "task_options")
+        ]
+        keyword_only = [part.replace(kind=Parameter.KEYWORD_ONLY) for part in own]
+        parameters = {part.name: part for part in (*from_record, *keyword_only)}
+        for task, option in _list_task_options() if of_tasks else ():
             if option.parameter in parameters:
                 raise UsageError(
-                    f"the task {task} brings the option {option.flag}, which is there already; rename it in "
+                    f"the task {task} brings the option {option.flag}, which exists already; rename it in "
                     f"the package of {TASKS[task].place}, or remove that package"
                 )
-            parameters[option.parameter] = _parameter_of_task(task, option)
+            parameters[option.parameter] = _make_task_parameter(task, option)
 
         @wraps(command)
-        def with_all(**flags: Any) -> None:
+        def call(**flags: Any) -> None:
             command(**flags)
 
-        read_by_typer: Any = with_all
+        read_by_typer: Any = call
         read_by_typer.__signature__ = signature.replace(parameters=list(parameters.values()))
-        return with_all
+        return call
 
-    return made
+    return decorate
 
 
-def set_flags(context: typer.Context, record: type[msgspec.Struct]) -> dict[str, Any]:
+def read_set_flags(context: typer.Context, record: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the settings that the user gave as flags, by the record's names."""
     values: Mapping[str, Any] = {
         name: value for name, value in context.params.items() if _is_given(context, name)
     }
-    found = {name: value for name, value in values.items() if name in read_settings(record)}
+    settings = {name: value for name, value in values.items() if name in read_settings(record)}
     of_tasks = {
-        option.name: values[option.parameter] for _, option in _options() if option.parameter in values
+        option.name: values[option.parameter]
+        for _, option in _list_task_options()
+        if option.parameter in values
     }
-    return found | ({"task_options": of_tasks} if of_tasks else {})
+    return settings | ({"task_options": of_tasks} if of_tasks else {})
 
 
 def _is_given(context: typer.Context, name: str) -> bool:
@@ -107,26 +110,27 @@ def _is_given(context: typer.Context, name: str) -> bool:
     return source is not None and source.name != "DEFAULT"
 
 
-def _options() -> Iterator[tuple[str, TaskOption]]:
+def _list_task_options() -> Iterator[tuple[str, TaskOption]]:
     return ((task, option) for task, row in TASKS.items() for option in row.options)
 
 
-def _parameter(field: Declared) -> Parameter:
-    kind, setting = _kind(field), field.setting
+def _make_parameter(field: Declared) -> Parameter:
+    """Make a Typer parameter of a setting, with its bounds, help and default."""
+    kind, setting = _flag_type(field), field.setting
     bounds = field.bounds if kind in (int, float) else msgspec.Meta()
     default = None if isinstance(field.default, tuple) else field.default
     names = field.flags
     if kind is bool and default:
         names = ("/".join((names[0], names[0].replace("--", "--" + "no-", 1))),)
-    usual = None if setting.usual is None else f"{setting.usual}"
+    default_text = None if setting.usual is None else f"{setting.usual}"
     option = typer.Option(
         *names,
         help=setting.help.format(tasks=", ".join(TASKS)) if "{tasks}" in setting.help else setting.help,
         metavar=setting.metavar,
         min=bounds.ge,
         max=bounds.le,
-        parser=partial(_number_or_word, field.words) if field.words else None,
-        show_default=setting.shown or usual or (default is not None and default is not False),
+        parser=partial(_parse_number_or_word, field.words) if field.words else None,
+        show_default=setting.shown or default_text or (default is not None and default is not False),
         rich_help_panel=setting.group,
     )
     return Parameter(
@@ -137,8 +141,8 @@ def _parameter(field: Declared) -> Parameter:
     )
 
 
-def _kind(field: Declared) -> Any:
-    """The type of a flag: text with commas may stand for any list, and for a mapping."""
+def _flag_type(field: Declared) -> Any:
+    """Return the type of a flag: text with commas may be any list, and a mapping."""
     kinds = [strip_range(kind) for kind in field.kinds]
     if field.words:
         return int
@@ -151,15 +155,15 @@ def _kind(field: Declared) -> Any:
     return kind
 
 
-def _number_or_word(words: Collection[str], text: str) -> int | str:
+def _parse_number_or_word(words: Collection[str], text: str) -> int | str:
     try:
         return text if text in words else int(text)
     except ValueError:
         raise typer.BadParameter(f"{text!r} is no whole number and not {' or '.join(words)}") from None
 
 
-def _parameter_of_task(task: str, option: TaskOption) -> Parameter:
-    said = Setting(
+def _make_task_parameter(task: str, option: TaskOption) -> Parameter:
+    setting = Setting(
         option.help, f"Options of {task}", option.shown_default, None, option.metavar, (option.flag,)
     )
-    return _parameter(Declared(option.parameter, option.default, said, (option.kind,)))
+    return _make_parameter(Declared(option.parameter, option.default, setting, (option.kind,)))

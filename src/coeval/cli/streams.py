@@ -1,7 +1,7 @@
-"""The two streams of a command: results on standard output, all that is said meanwhile on standard error.
+"""The two streams of a command: results on standard output, messages on standard error.
 
-So ``coeval run … > table.txt`` leaves nothing but the table in the file, and ``2> /dev/null`` nothing but
-the table on the terminal.
+So ``coeval run … > table.txt`` puts only the table into the file, and ``2> /dev/null`` only the table on
+the terminal.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ UNBOUNDED = 100_000
 
 
 def results() -> Console:
-    """Standard output."""
-    return _console(stderr=False)
+    """Return a console on standard output, for results."""
+    return _make_console(stderr=False)
 
 
 def messages() -> Console:
-    """Standard error: progress, notes, warnings, the way on."""
-    return _console(stderr=True)
+    """Return a console on standard error, for progress, notes, warnings and hints."""
+    return _make_console(stderr=True)
 
 
-def _console(*, stderr: bool) -> Console:
-    """Names and model output are shown as they are: never as markup or emoji codes."""
+def _make_console(*, stderr: bool) -> Console:
+    """Make a console that shows names and model output literally, never as markup or emoji codes."""
     console = _PipedConsole(stderr=stderr, highlight=False, markup=False, emoji=False)
     if not console.file.isatty():
         console.width = UNBOUNDED
@@ -44,39 +44,37 @@ def _console(*, stderr: bool) -> Console:
 
 
 class _PipedConsole(Console):
-    """Whoever reads may stop when he has enough (``| head``): that is no error. What is left to say goes
-    nowhere, and the command ends as its work did."""
+    """A console whose reader may stop early (``| head``): later output is discarded, and is no error."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
-        let_go(self.file)
+        discard_stream(self.file)
 
 
-def let_go(stream: IO[str]) -> None:
-    """Lead a stream that nobody reads any more to nowhere, with what it still holds."""
-    nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, stream.fileno())
-    os.close(nowhere)
+def discard_stream(stream: IO[str]) -> None:
+    """Redirect a stream that nobody reads any more, with what it still buffers, to the null device."""
+    devnull = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(devnull, stream.fileno())
+    os.close(devnull)
 
 
 @contextmanager
-def kept_for_results() -> Iterator[None]:
-    """Context: what code of the user's, and what it starts, prints to standard output goes to standard
-    error."""
+def redirect_user_output() -> Iterator[None]:
+    """Send what the user's code and its subprocesses print to standard error while entered."""
     with ExitStack() as stack:
         if sys.stdout is not None and sys.stderr is not None:  # else these numbers are some other file's
             with suppress(BrokenPipeError):  # what is printed next says so
                 sys.stdout.flush()
-            ours = os.dup(1)
-            stack.callback(os.close, ours)
+            saved_stdout = os.dup(1)
+            stack.callback(os.close, saved_stdout)
             os.dup2(2, 1)
-            stack.callback(os.dup2, ours, 1)
+            stack.callback(os.dup2, saved_stdout, 1)
         stack.enter_context(redirect_stdout(sys.stderr))
         yield
 
 
 class _Escaping(RenderHook):
-    """Escapes what cannot be shown in all that is printed, whoever forgot to: see `coeval.core.plain`."""
+    """Escapes unprintable characters in everything that is printed: see `coeval.core.plain`."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
         return [_Escaped(renderable) for renderable in renderables]
@@ -100,13 +98,13 @@ _WARNING = "warning: "
 
 
 def say(console: Console, sentence: str, style: str = "") -> None:
-    """Print it, folded between words where the console is narrower."""
+    """Print a sentence, folded between words if the console is narrower."""
     for line in wrap_lines(escape_line(sentence), console.width):
         console.print(Text(line, style=style), soft_wrap=True)
 
 
 def warn(console: Console, sentence: str) -> None:
-    """Print it as the warning that it is: told by its first word, in a terminal by its colour too."""
+    """Print a warning: marked by its first word, on a terminal also by colour."""
     first, *others = wrap_lines(_WARNING + escape_line(sentence), console.width)
     console.print(
         Text(_WARNING, style="bold yellow") + Text(first[cell_len(_WARNING) :], style="yellow"),
@@ -117,8 +115,7 @@ def warn(console: Console, sentence: str) -> None:
 
 
 def warn_at_length(console: Console, text: str) -> None:
-    """`warn` of a text of several lines: those after the first stand below it, set in, so that none of them
-    passes for a line of ours."""
+    """Print a warning of several lines, all but the first indented so that none looks like a line of ours."""
     first, *others = text.split("\n")
     warn(console, first)
     for line in others:

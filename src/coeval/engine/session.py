@@ -94,7 +94,7 @@ async def report_troubled_hosts(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
 ) -> AsyncIterator[None]:
-    """Report, while entered, hosts that only fail (see `Http.troubles`) and a throttle that is not shared; on
+    """Report, while entered, hosts that only fail (see `Http.describe_outages`) and an unshared throttle; on
     exit, hosts that repeated a credential, whose answers were redacted, and replies of odd shapes."""
     telling = asyncio.create_task(_report_troubles(http, note, clock, sleep), name="waits")
     try:

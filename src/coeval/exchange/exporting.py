@@ -37,27 +37,22 @@ from coeval.store.jsonl import store_error, write_bytes_atomic, write_lines
 from coeval.store.output_folder import is_sweep, list_sweep_steps, require_results
 from coeval.store.rundir import utc_now
 
-_Place: TypeAlias = tuple[str, str, int, str]
+_AnswerKey: TypeAlias = tuple[str, str, int, str]
 """Task, item, sample and model."""
 
 
-class GivenScore(NamedTuple):
-    """A score from 0 to 1, or in the metric's unit; ``judge`` None where rules gave it, ``value`` None where
-    it failed."""
+class ExportedScore(NamedTuple):
+    """A score from 0 to 1 or in the metric's unit; ``judge`` None: by rules; ``value`` None: it failed."""
 
     judge: str | None
     metric: str
     value: float | None
 
-    @property
-    def name(self) -> str:
-        return self.metric if self.judge is None else f"{self.judge}/{self.metric}"
 
-
-class AnswerOut(NamedTuple):
+class ExportedAnswer(NamedTuple):
     """An answer with all its scores. ``own_id`` is the item's id in the user's table, or its number;
-    ``source`` the passage of a document that it was made from; ``text`` None where it failed, and ``error``
-    why."""
+    ``source`` the passage of a document that it was made from; ``text`` None if the answer failed,
+    ``error`` why."""
 
     task: str
     model: str
@@ -74,15 +69,17 @@ class AnswerOut(NamedTuple):
     cost_usd: float | None
     latency_s: float | None
     attributes: dict[str, str]
-    scores: tuple[GivenScore, ...]
+    scores: tuple[ExportedScore, ...]
 
 
-class FigureOut(NamedTuple):
-    """A mean with its 95% interval over n items. ``judges`` gave the scores; ``recipes`` has a hash of model,
-    settings and prompt for each of them, or several with commas; ``failed`` counts the answers and judgments
-    (of a benchmark, samples) that came to nothing, ``missing`` the single scores that are possible and not
-    there; both None where nobody counts them. ``unit`` is ``share`` (0 to 1),
-    ``percent`` or ``points`` (1 to 10)."""
+class ExportedFigure(NamedTuple):
+    """A mean with its 95% interval over n items.
+
+    ``judges`` gave the scores; ``recipes`` hold a hash of model, settings and prompt for each of them,
+    several joined by commas. ``failed`` counts answers and judgments (of a benchmark, samples) without a
+    result, ``missing`` the single scores that are possible but absent; both None if not counted. ``unit``
+    is ``share`` (0 to 1), ``percent`` or ``points`` (1 to 10).
+    """
 
     task: str
     model: str
@@ -107,33 +104,31 @@ class Export:
         self.notes = notes
         make_item_tables(reader)
 
-    def figures(self, *, overall: bool = False, parts: bool = False) -> list[FigureOut]:
-        """Each student's mean, or strength by comparisons, in each task, and ``overall`` (task "") too; or
-        each metric of a benchmark. ``parts``: also its mean by factor and by judge."""
-        judges, recipes = self._judges(), self._recipes()
-        found = [*_figures(read_results(self._reader, self.notes), judges)]
-        found += _parts(self._reader, judges) if parts else ()
+    def figures(self, *, overall: bool = False, parts: bool = False) -> list[ExportedFigure]:
+        """Return each student's mean or strength by task, or each metric of a benchmark. ``overall``: also
+        over all tasks (task ""); ``parts``: also by factor and by judge."""
+        judges, recipes = self._judges_by_student(), self._judge_recipes()
+        figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
+        figures += self._further_figures(judges, parts=parts)
         return [
-            each._replace(
-                recipes=tuple(recipes.get((each.task, each.model, judge), "") for judge in each.judges)
+            figure._replace(
+                recipes=tuple(recipes.get((figure.task, figure.model, judge), "") for judge in figure.judges)
             )
-            for each in (*found, *_strengths(self._reader))
-            if each.task or overall
+            for figure in figures
+            if figure.task or overall
         ]
 
-    def answers(self) -> Iterator[AnswerOut]:
-        """All answers, by task and item; labels that match and comparisons are scores too.
-
-        Raises UsageError: nothing is scored yet.
-        """
-        scores: defaultdict[_Place, list[GivenScore]] = defaultdict(list)
-        for task, item, sample, model, *score in self._reader.rows(
+    def answers(self) -> Iterator[ExportedAnswer]:
+        """Yield all answers, by task and item; label matches and comparisons count as scores. Raises
+        UsageError: nothing is scored yet."""
+        scores: defaultdict[_AnswerKey, list[ExportedScore]] = defaultdict(list)
+        for task, item, sample, model, *fields in self._reader.rows(
             "SELECT task, item, sample, model, judge, metric, CASE WHEN NOT failed THEN value END "
             "FROM scores ORDER BY ALL"
         ):
-            scores[task, item, sample, model].append(GivenScore(*score))
-        for place, given in _of_run(self._reader):
-            scores[place].append(given)
+            scores[task, item, sample, model].append(ExportedScore(*fields))
+        for key, score in self._further_scores():
+            scores[key].append(score)
         if not scores:
             raise UsageError(f"{self._reader.folder} has no scores yet")
         items = self._reader.items()
@@ -141,7 +136,7 @@ class Export:
             if (detail := items.read_item(item, task)) is None:
                 continue
             for answer in detail.answers:
-                yield AnswerOut(
+                yield ExportedAnswer(
                     task=task,
                     model=answer.student,
                     item=item,
@@ -161,163 +156,171 @@ class Export:
                 )
 
     def parameters(self) -> dict[str, str]:
-        """Say by name what the figures come from: who answered, judged and was asked what, how often, and
-        with which sampling; ``items`` is a hash of them."""
+        """Return settings by name for a tracker: models, judges, tasks, samples, sampling, a hash of the
+        items."""
         texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
-        found = {"coeval_version": __version__, "items": digest(canonical_json(texts))}
+        parameters = {"coeval_version": __version__, "items": digest(canonical_json(texts))}
         for name, column in _PARAMETERS.items():
             values = self._reader.rows(f"SELECT DISTINCT {column} AS part FROM scores ORDER BY part")  # noqa: S608
-            found[name] = ", ".join(str(value) for (value,) in values if value is not None)
-        found["samples"] = found["samples"].rpartition(", ")[2]
+            parameters[name] = ", ".join(str(value) for (value,) in values if value is not None)
+        parameters["samples"] = parameters["samples"].rpartition(", ")[2]
         sent: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        for parts in _setups(self._reader):
+        for parts in self._model_settings():
             for key, value in parts.items():
                 name = key.removeprefix("parameters.").partition(" (")[0]  # "temperature (student)"
                 if key.startswith("parameters.") and name != "model":
                     sent[name][value] = None
-        found |= {name: ", ".join(sorted(values)) for name, values in sent.items()}
-        return {name: value for name, value in found.items() if value}
+        parameters |= {name: ", ".join(sorted(values)) for name, values in sent.items()}
+        return {name: value for name, value in parameters.items() if value}
 
     def judged_by(self) -> dict[str, str]:
-        """The recipe of each judge in each task: another one gives other scores."""
-        found: defaultdict[str, set[str]] = defaultdict(set)
-        for (task, _, judge), recipe in self._recipes().items():
-            found[f"{task}/{judge}"] |= {recipe} if task else set()
-        return {place: ",".join(sorted(recipes)) for place, recipes in found.items() if recipes}
+        """Return the recipe of each ``task/judge``: other recipes start a new tracked run."""
+        recipes_of: defaultdict[str, set[str]] = defaultdict(set)
+        for (task, _, judge), recipe in self._judge_recipes().items():
+            if task:
+                recipes_of[f"{task}/{judge}"].add(recipe)
+        return {name: ",".join(sorted(recipes)) for name, recipes in recipes_of.items()}
 
-    def _recipes(self) -> dict[tuple[str, str, str], str]:
-        """The recipes of each judge of a model in a task, and in all (task "")."""
-        texts = _recipe_texts(self._reader)
-        found: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    def _judge_recipes(self) -> dict[tuple[str, str, str], str]:
+        """Return judges' recipes by task ("" for all), model and judge; several joined by commas."""
+        texts = self._recipe_texts()
+        recipes_of: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
         for task, model, judge, method in self._reader.rows("SELECT task, model, judge, method FROM methods"):
-            for of in (task, ""):
-                found[of, model, judge].add(texts.get(method, ""))
-        return {place: ",".join(sorted(filter(None, recipes))) for place, recipes in found.items()}
+            for name in (task, ""):
+                recipes_of[name, model, judge].add(texts.get(method, ""))
+        return {key: ",".join(sorted(filter(None, recipes))) for key, recipes in recipes_of.items()}
 
-    def _judges(self) -> dict[tuple[str, str], tuple[str, ...]]:
-        """The judges of a model in a task, and in all (task "")."""
-        found: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    def _further_figures(
+        self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
+    ) -> Iterable[ExportedFigure]:
+        """Return the figures that only runs have."""
+        del judges, parts
+        return ()
+
+    def _further_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
+        """Return the scores that only runs have."""
+        return ()
+
+    def _model_settings(self) -> Iterable[dict[str, str]]:
+        return ()
+
+    def _recipe_texts(self) -> dict[int, str]:
+        """Return judges' recipes by the hash that readers keep of them."""
+        return dict(self._reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+
+    def _judges_by_student(self) -> dict[tuple[str, str], tuple[str, ...]]:
+        """Return the judges of each (task or "" for all, model)."""
+        judges_of: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for task, model, judge in self._reader.rows(
             "SELECT DISTINCT task, model, judge FROM scores WHERE judge IS NOT NULL"
         ):
-            for of in (task, ""):
-                found[of, model].add(judge)
-        return {place: tuple(sorted(judges)) for place, judges in found.items()}
+            for name in (task, ""):
+                judges_of[name, model].add(judge)
+        return {key: tuple(sorted(judges)) for key, judges in judges_of.items()}
+
+
+class _RunExport(Export):
+    """A run opened for export: it also has parts of scores, labels, comparisons and settings."""
+
+    def __init__(self, reader: RunReader, notes: tuple[str, ...]) -> None:
+        super().__init__(reader, notes)
+        self._run_reader = reader
+
+    def _further_figures(
+        self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
+    ) -> Iterable[ExportedFigure]:
+        if parts:
+            yield from _part_figures(self._run_reader, judges)
+        yield from _strength_figures(self._run_reader)
+
+    def _further_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
+        return _label_and_pair_scores(self._run_reader)
+
+    def _model_settings(self) -> Iterable[dict[str, str]]:
+        return read_recipes(self._run_reader.run).values()
+
+    def _recipe_texts(self) -> dict[int, str]:
+        lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
+        return dict(self._run_reader.query_lines("evaluation", {"recipe": "VARCHAR"}, lines))
+
+
+@singledispatch
+def _make_export(reader: Reader, notes: tuple[str, ...]) -> Export:
+    return Export(reader, notes)
+
+
+@_make_export.register
+def _(reader: RunReader, notes: tuple[str, ...]) -> Export:
+    return _RunExport(reader, notes)
 
 
 @contextmanager
-def export_of(folder: Path) -> Iterator[Export]:
+def open_export(folder: Path) -> Iterator[Export]:
     """Open a folder. Raises UsageError: it holds no results; StoreError: a file cannot be read."""
     with open_folder_reader(require_results(folder), is_look=True) as (reader, notes):
-        yield Export(reader, tuple(notes))
+        yield _make_export(reader, tuple(notes))
 
 
-def folders_to_export(folder: Path) -> dict[str, Path]:
-    """The folder itself under the name "", or each checkpoint of a sweep under its own."""
+def list_export_folders(folder: Path) -> dict[str, Path]:
+    """Return the folder itself under the name "", or a sweep's checkpoints by name."""
     if is_sweep(folder):
         return {step.name: step for step in list_sweep_steps(folder) or sorted(folder.glob("step_*/"))}
     return {"": folder}
 
 
-@singledispatch
-def _parts(reader: Reader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:  # noqa: ARG001
-    """A student's means by factor and by judge, which only runs have."""
-    yield from ()
+def _part_figures(
+    reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]
+) -> Iterator[ExportedFigure]:
+    """Yield each student's means by factor and by judge."""
+    kinds: tuple[By, By] = ("factor", "judge")
+    for part in (part for kind in kinds for part in break_down_scores(reader, kind).scores):
+        names = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
+        yield _share_figure(part.task, f"{part.by} {part.part}", part.score, part, names)
 
 
-@_parts.register
-def _(reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
-    made_of: tuple[By, By] = ("factor", "judge")
-    for part in (part for by in made_of for part in break_down_scores(reader, by).scores):
-        of = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())
-        yield _share(part.task, f"{part.by} {part.part}", part.score, part, of)
+def _share_figure(
+    task: str | None, metric: str, value: float | None, row: MeasureRow, judges: tuple[str, ...] = ()
+) -> ExportedFigure:
+    counts = (row.n, row.get("failed"), row.missing, "share", judges)
+    return ExportedFigure(task or "", row.student, metric, value, row.low, row.high, None, *counts)
 
 
-def _share(
-    task: str | None,
-    metric: str,
-    value: float | None,
-    of: MeasureRow,
-    judges: tuple[str, ...] = (),
-) -> FigureOut:
-    counts = (of.n, of.get("failed"), of.missing, "share", judges)
-    return FigureOut(task or "", of.student, metric, value, of.low, of.high, None, *counts)
-
-
-@singledispatch
-def _of_run(reader: Reader) -> Iterator[tuple[_Place, GivenScore]]:  # noqa: ARG001
-    """What only runs have: labels that match, and comparisons, each as a score of both its answers."""
-    yield from ()
-
-
-@_of_run.register
-def _(reader: RunReader) -> Iterator[tuple[_Place, GivenScore]]:
-    for *place, attribute, match in reader.rows(
+def _label_and_pair_scores(reader: RunReader) -> Iterator[tuple[_AnswerKey, ExportedScore]]:
+    """Yield label matches as scores, and comparisons as a score of both their answers."""
+    for task, item, sample, model, attribute, match in reader.rows(
         "SELECT task, item, sample, model, attribute, match FROM labels ORDER BY ALL"
     ):
-        task, item, sample, model = place
-        yield (
-            (task, item, sample, model),
-            GivenScore(None, f"label {attribute}", None if match is None else float(match)),
-        )
+        value = None if match is None else float(match)
+        yield (task, item, sample, model), ExportedScore(None, f"label {attribute}", value)
     for pair in read_planned_pairs(reader):
         part = pair.part
         students = part.first_model_id, part.second_model_id
-        for student, other, shown in zip(students, students[::-1], ("first", "second"), strict=True):
-            given = GivenScore(
-                part.judge_model_id, f"against {other}, shown {shown}", pair.win_share(student)
+        for student, other, order in zip(students, students[::-1], ("first", "second"), strict=True):
+            score = ExportedScore(
+                part.judge_model_id, f"against {other}, shown {order}", pair.win_share(student)
             )
-            yield (part.task_id, part.datapoint_id, 0, student), given
+            yield (part.task_id, part.datapoint_id, 0, student), score
 
 
 _PARAMETERS = {"models": "model", "judges": "judge", "tasks": "task", "samples": "sample + 1"}
 """What to read of the scores, by the name of the parameter."""
 
 
-@singledispatch
-def _setups(reader: Reader) -> list[dict[str, str]]:  # noqa: ARG001
-    """The settings of all models, as the recipes of a run have them."""
-    return []
-
-
-@_setups.register
-def _(reader: RunReader) -> list[dict[str, str]]:
-    return list(read_recipes(reader.run).values())
-
-
-@singledispatch
-def _recipe_texts(reader: Reader) -> dict[int, str]:
-    """The recipes of judges by the hash that the readers keep of them."""
-    return dict(reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
-
-
-@_recipe_texts.register
-def _(reader: RunReader) -> dict[int, str]:
-    lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
-    return dict(reader.query_lines("evaluation", {"recipe": "VARCHAR"}, lines))
-
-
-@singledispatch
-def _strengths(reader: Reader) -> Iterator[FigureOut]:  # noqa: ARG001
-    """What they come to for each student."""
-    yield from ()
-
-
-@_strengths.register
-def _(reader: RunReader) -> Iterator[FigureOut]:
+def _strength_figures(reader: RunReader) -> Iterator[ExportedFigure]:
+    """Yield each student's strength by comparisons, in each task and overall (task "")."""
     if (measured := compute_pair_measures(read_pair_comparisons(reader))) is None:
         return
-    found: defaultdict[tuple[str, str], list[PlannedPair]] = defaultdict(list)
+    pairs_of: defaultdict[tuple[str, str], list[PlannedPair]] = defaultdict(list)
     for pair in read_planned_pairs(reader):
         for student in (pair.part.first_model_id, pair.part.second_model_id):
-            found[pair.part.task_id, student].append(pair)
-            found["", student].append(pair)
-    tasks = sorted({task for task, _ in found if task})
+            pairs_of[pair.part.task_id, student].append(pair)
+            pairs_of["", student].append(pair)
+    tasks = sorted({task for task, _ in pairs_of if task})
     for name, compared in measured.students.items():
         by_task = compared.by_task or dict.fromkeys(tasks, compared.strength)
         for task, strength in {"": compared.strength, **by_task}.items():
-            pairs = found[task, name]
-            yield FigureOut(
+            pairs = pairs_of[task, name]
+            yield ExportedFigure(
                 task=task,
                 model=name,
                 metric="pairwise strength",
@@ -333,20 +336,23 @@ def _(reader: RunReader) -> Iterator[FigureOut]:
             )
 
 
-def _figures(found: Results, judges: dict[tuple[str, str], tuple[str, ...]]) -> Iterator[FigureOut]:
-    for score in (score for score in found.students if not score.removed):
-        by = judges.get((score.task or "", score.student), ())
-        yield _share(score.task, "score", score.score, score, by)
-    for label in (label for label in found.labels if not label.removed):
-        yield _share(label.task, f"accuracy of {label.attribute}", label.accuracy, label)
-    for metric in found.metrics:
-        same: dict[str, Any] = {name: getattr(metric, name, None) for name in FigureOut._fields[:-1]}
-        yield FigureOut(**same | {"judges": judges.get((metric.task, metric.model), ())})
+def _mean_figures(
+    scores: Results, judges: dict[tuple[str, str], tuple[str, ...]]
+) -> Iterator[ExportedFigure]:
+    """Yield means of students, label accuracies and a benchmark's metrics; removed models are skipped."""
+    for score in (score for score in scores.students if not score.removed):
+        names = judges.get((score.task or "", score.student), ())
+        yield _share_figure(score.task, "score", score.score, score, names)
+    for label in (label for label in scores.labels if not label.removed):
+        yield _share_figure(label.task, f"accuracy of {label.attribute}", label.accuracy, label)
+    for metric in scores.metrics:
+        same: dict[str, Any] = {name: getattr(metric, name, None) for name in ExportedFigure._fields[:-1]}
+        yield ExportedFigure(**same | {"judges": judges.get((metric.task, metric.model), ())})
 
 
 # --- Tables
 
-_ANSWER = tuple(name for name in AnswerOut._fields if name not in ("attributes", "scores"))
+_ANSWER = tuple(name for name in ExportedAnswer._fields if name not in ("attributes", "scores"))
 _TYPES = {
     "sample": "INTEGER",
     "input_tokens": "BIGINT",
@@ -358,26 +364,26 @@ _TYPES = {
 _NUMBERS = ("cost_usd", "latency_s", "value", "low", "high", "standard_error")
 
 
-def _scores(found: Export) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Names of columns, and rows; an item's attributes are columns ``attribute_NAME``."""
-    answers = list(found.answers())
+def _score_table(export: Export) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Return column names and a row per score; an item's attributes are columns ``attribute_NAME``."""
+    answers = list(export.answers())
     attributes = sorted({name for answer in answers for name in answer.attributes})
     rows = [
         (*answer[: len(_ANSWER)], *map(answer.attributes.get, attributes), *score)
         for answer in answers
-        for score in answer.scores or (GivenScore(None, "", None),)
+        for score in answer.scores or (ExportedScore(None, "", None),)
     ]
-    return [*_ANSWER, *(f"attribute_{name}" for name in attributes), *GivenScore._fields], rows
+    return [*_ANSWER, *(f"attribute_{name}" for name in attributes), *ExportedScore._fields], rows
 
 
-def _figures_out(found: Export) -> Iterator[tuple[Any, ...]]:
-    for figure in found.figures(overall=True, parts=True):
+def _figure_rows(export: Export) -> Iterator[tuple[Any, ...]]:
+    for figure in export.figures(overall=True, parts=True):
         yield tuple(", ".join(filter(None, cell)) if isinstance(cell, tuple) else cell for cell in figure)
 
 
-def _write_tables(found: Export, out: Path, suffix: str) -> list[Path]:
+def _write_tables(export: Export, out: Path, suffix: str) -> list[Path]:
     """Write tables of scores and figures; an empty cell of CSV is a missing value."""
-    tables = {"scores": _scores(found), "figures": (FigureOut._fields, list(_figures_out(found)))}
+    tables = {"scores": _score_table(export), "figures": (ExportedFigure._fields, list(_figure_rows(export)))}
     paths = []
     for stem, (names, rows) in tables.items():
         paths.append(path := out / f"{stem}.{suffix}")
@@ -407,26 +413,26 @@ _RULES = "coeval"
 """The scorer's name where no judge gave the scores."""
 
 
-def _write_inspect(found: Export, out: Path) -> list[Path]:
+def _write_inspect(export: Export, out: Path) -> list[Path]:
     """Write ``MODEL/TASK.json`` for each task and model; return the files."""
-    answers: defaultdict[tuple[str, str], list[AnswerOut]] = defaultdict(list)
-    for answer in found.answers():
+    answers: defaultdict[tuple[str, str], list[ExportedAnswer]] = defaultdict(list)
+    for answer in export.answers():
         answers[answer.task, answer.model].append(answer)
-    figures = found.figures()
+    figures = export.figures()
     paths = []
     for (task, model), of_task in answers.items():
         own = [figure for figure in figures if (figure.task, figure.model) == (task, model)]
         path = out / file_name(model) / f"{file_name(task)}.json"
-        write_lines(path, [_inspect_log(task, model, of_task, own)])
+        write_lines(path, [_make_inspect_log(task, model, of_task, own)])
         paths.append(path)
     return paths
 
 
-def _inspect_log(
-    task: str, model: str, answers: Sequence[AnswerOut], figures: Sequence[FigureOut]
+def _make_inspect_log(
+    task: str, model: str, answers: Sequence[ExportedAnswer], figures: Sequence[ExportedFigure]
 ) -> dict[str, Any]:
-    """Make a log: a sample for each answer, a scorer for each judge with the factors as its keys. The figures
-    with their intervals, which the format has no place for, are in its metadata."""
+    """Make a log: a sample for each answer, a scorer for each judge with the factors as its keys. Its
+    metadata hold the figures with their intervals, for which the format has no field."""
     judges = sorted({score.judge or _RULES for answer in answers for score in answer.scores})
     at = utc_now()
     return {
@@ -452,29 +458,30 @@ def _inspect_log(
         "results": {
             "total_samples": len(answers),
             "completed_samples": sum(answer.text is not None for answer in answers),
-            "scores": [score for judge in judges for score in _means(judge, answers)],
+            "scores": [score for judge in judges for score in _inspect_means(judge, answers)],
         },
         "stats": {"started_at": at, "completed_at": at, "model_usage": {}},
-        "samples": [_sample(answer, model) for answer in answers],
+        "samples": [_inspect_sample(answer, model) for answer in answers],
     }
 
 
-def _means(judge: str, answers: Iterable[AnswerOut]) -> list[dict[str, Any]]:
-    """A mean over items of the means of their samples, as Inspect reduces epochs, for each factor."""
+def _inspect_means(judge: str, answers: Iterable[ExportedAnswer]) -> list[dict[str, Any]]:
+    """Return a judge's mean by factor, over items of their samples' means, as Inspect reduces epochs."""
     by_item: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for answer in answers:
         for score in answer.scores:
             if (score.judge or _RULES) == judge and score.value is not None:
                 by_item[score.metric][answer.item].append(score.value)
-    found = []
+    means = []
     for metric, items in by_item.items():
         mean = math.fsum(math.fsum(values) / len(values) for values in items.values()) / len(items)
-        measured = {"mean": {"name": "mean", "value": mean, "params": {}}}
-        found.append({"name": metric, "scorer": judge, "scored_samples": len(items), "metrics": measured})
-    return found
+        measures = {"mean": {"name": "mean", "value": mean, "params": {}}}
+        means.append({"name": metric, "scorer": judge, "scored_samples": len(items), "metrics": measures})
+    return means
 
 
-def _sample(answer: AnswerOut, model: str) -> dict[str, Any]:
+def _inspect_sample(answer: ExportedAnswer, model: str) -> dict[str, Any]:
+    """Return an answer as a sample of Inspect, with its messages, usage and time, or with its error."""
     values: defaultdict[str, dict[str, float | None]] = defaultdict(dict)
     for score in answer.scores:
         values[score.judge or _RULES][score.metric] = score.value
@@ -485,16 +492,18 @@ def _sample(answer: AnswerOut, model: str) -> dict[str, Any]:
         "target": answer.reference,
         "messages": [],
         "output": {"model": model, "choices": []},
-        "scores": {judge: {"value": given, "answer": answer.text} for judge, given in values.items()},
+        "scores": {
+            judge: {"value": values_by_factor, "answer": answer.text}
+            for judge, values_by_factor in values.items()
+        },
         "metadata": {"cost_usd": answer.cost_usd} | ({"source": answer.source} if answer.source else {}),
     }
     if answer.text is None:
-        message = answer.error or "no answer"
-        sample["error"] = {"message": message, "traceback": "", "traceback_ansi": ""}
+        sample["error"] = {"message": answer.error or "no answer", "traceback": "", "traceback_ansi": ""}
         return sample
-    said = {"role": "assistant", "content": answer.text, "source": "generate", "model": model}
-    sample["messages"] = [{"role": "user", "content": answer.prompt}, said]
-    sample["output"] |= {"choices": [{"message": said, "stop_reason": "stop"}], "completion": answer.text}
+    message = {"role": "assistant", "content": answer.text, "source": "generate", "model": model}
+    sample["messages"] = [{"role": "user", "content": answer.prompt}, message]
+    sample["output"] |= {"choices": [{"message": message, "stop_reason": "stop"}], "completion": answer.text}
     if answer.input_tokens is not None and answer.output_tokens is not None:
         total = answer.input_tokens + answer.output_tokens
         counts = {"input_tokens": answer.input_tokens, "output_tokens": answer.output_tokens}
@@ -523,12 +532,8 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     to : ``csv``, ``parquet`` or ``inspect``
     out : a folder that is new or empty
 
-    Raises
-    ------
-    UsageError
-        the folder holds no results, or none that this format can hold; ``out`` is not empty.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: the folder holds no results, or none that this format can hold; ``out`` is not empty;
+    StoreError: a file cannot be read or written.
     """
     if to not in FORMATS:
         raise UsageError(f"{to} is no format; there are {', '.join(FORMATS)}")
@@ -536,13 +541,13 @@ def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     try:
         if target.exists() and any(target.iterdir()):
             raise UsageError(f"{target} is not empty; give --out another folder")
-        places = folders_to_export(Path(folder))
-        for name in places:
+        folders = list_export_folders(Path(folder))
+        for name in folders:
             (target / name).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise store_error("create", target, error) from error
     paths: list[Path] = []
-    for name, place in places.items():
-        with export_of(place) as found:
-            paths += FORMATS[to](found, target / name)
+    for name, source in folders.items():
+        with open_export(source) as export:
+            paths += FORMATS[to](export, target / name)
     return paths

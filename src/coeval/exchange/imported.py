@@ -1,4 +1,4 @@
-"""Results that were made elsewhere, on their way into output folders."""
+"""Results of other tools, written as output folders."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from coeval.core.text import digest, join_names, pluralize
 from coeval.store.jsonl import write_json_atomic, write_lines
 from coeval.store.output_folder import RESPONSES, SCORES, SUMMARY, is_sweep, list_output_tasks
 
-_SHOWN = 3
+_MOST_NAMED = 3
 # Tokens of one answer: what a table of usage can hold, and more than any model's window.
 _MOST_TOKENS = 1 << 31
 
 
 class ForeignAnswer(NamedTuple):
-    """One answer to one item. ``scores`` by metric, None where the other tool has no score; ``answer`` None
-    where the file holds no text, ``error`` why there is none. Answers of two models are compared where they
-    have the same ``matched_by``, else the same prompt."""
+    """One answer to one item. ``scores`` by metric, None if the other tool has no score; ``answer`` None if
+    the file holds no text, ``error`` why. Answers of two models are paired by equal ``matched_by``, else
+    by equal prompts."""
 
     item: str
     sample: int
@@ -41,11 +41,9 @@ class ForeignAnswer(NamedTuple):
 
 
 class ForeignResult(NamedTuple):
-    """One model on one task, as another tool recorded it.
-
-    ``settings`` is all that the recipe hash covers. ``judges`` are by metric. ``reported`` are the means that
-    the other tool gives, over all samples. ``remarks`` say what was left out.
-    """
+    """One model on one task, as another tool recorded it. ``settings`` is everything that the recipe hash
+    covers. ``judges`` are by metric. ``reported`` are the other tool's means over all samples. ``remarks``
+    say what was left out."""
 
     tool: str
     task: str
@@ -57,18 +55,20 @@ class ForeignResult(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def as_number(value: Any) -> float:
-    """Convert a number of another tool; one beyond every float becomes infinite, which counts as missing."""
+def to_float(value: Any) -> float:
+    """Convert a number of another tool; beyond a float it is infinite, which counts as missing."""
     try:
         return float(value)
     except OverflowError:
         return math.inf
 
 
-def as_usage(took: Any, gave: Any, usd: float | None = None) -> Usage | None:
-    """Make a usage of tokens in and out; None unless both are counts."""
-    counts = all(isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in (took, gave))
-    return Usage(took, gave, usd) if counts else None
+def make_usage(input_tokens: Any, output_tokens: Any, usd: float | None = None) -> Usage | None:
+    """Return the usage, or None unless both counts are whole numbers of a plausible size."""
+    counts = all(
+        isinstance(count, int) and 0 <= count < _MOST_TOKENS for count in (input_tokens, output_tokens)
+    )
+    return Usage(input_tokens, output_tokens, usd) if counts else None
 
 
 class _ForeignJudge(msgspec.Struct, frozen=True):
@@ -97,7 +97,7 @@ class ImportedSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Imported(NamedTuple):
-    """What `write_output` made: by model its folder, and the number of its answers."""
+    """The outcome of `write_results`: folders by model, and the number of answers."""
 
     folders: dict[str, Path]
     answers: int
@@ -105,7 +105,7 @@ class Imported(NamedTuple):
 
 
 class ScoreScale(NamedTuple):
-    """The worst and the best that a score can be; what is measured on it is kept as a share of the way."""
+    """The worst and the best possible score; scores on it are stored as shares from 0 to 1."""
 
     worst: float
     best: float
@@ -114,22 +114,25 @@ class ScoreScale(NamedTuple):
         return (value - self.worst) / (self.best - self.worst)
 
 
-def write_output(results: Sequence[ForeignResult], out: Path, scale: ScoreScale | None = None) -> Imported:
+def write_results(results: Sequence[ForeignResult], out: Path, scale: ScoreScale | None = None) -> Imported:
     """Write ``out/TASK`` for one model, ``out/MODEL/TASK`` for several, with ``run_K`` between where items
-    have several samples.
-
-    Raises UsageError: the folder holds results already, two files hold the same task of the same model, or
-    no metric is on a known scale; StoreError: it cannot be written.
-    """
+    have several samples. Raises UsageError: the folder holds results already, two files hold the same task
+    of the same model, or no metric is on a known scale; StoreError: it cannot be written."""
     if list_output_tasks(out) or is_sweep(out) or any(map(list_output_tasks, out.glob("*/"))):
         raise UsageError(f"{out} holds results already; give --out another folder")
-    twice = [name for name, count in Counter((one.model, one.task) for one in results).items() if count > 1]
-    if twice:
-        model, task = twice[0]
+    repeated = [
+        name
+        for name, count in Counter((result.model, result.task) for result in results).items()
+        if count > 1
+    ]
+    if repeated:
+        model, task = repeated[0]
         raise UsageError(f"{task} of {model} is in several of these files; import each into its own folder")
-    scaled = [_on_scale(result, scale) for result in results]
+    scaled = [_rescale_scores(result, scale) for result in results]
     models = list(dict.fromkeys(result.model for result in scaled))
-    folders = {model: out if len(models) == 1 else out / _unique(model, models) for model in models}
+    folders = {
+        model: out if len(models) == 1 else out / _model_folder_name(model, models) for model in models
+    }
     remarks: list[str] = []
     for result in scaled:
         samples = sorted({answer.sample for answer in result.answers})
@@ -137,21 +140,21 @@ def write_output(results: Sequence[ForeignResult], out: Path, scale: ScoreScale 
             folder = folders[result.model]
             if len(samples) > 1:
                 folder /= f"run_{number}"
-            of_sample = [answer for answer in result.answers if answer.sample == sample]
-            _write_task(folder / file_name(result.task), result, of_sample)
+            sample_answers = [answer for answer in result.answers if answer.sample == sample]
+            _write_task(folder / file_name(result.task), result, sample_answers)
         remarks += [f"{result.task} of {result.model}: {remark}" for remark in result.remarks]
     return Imported(folders, sum(len(result.answers) for result in scaled), tuple(remarks))
 
 
-def _unique(model: str, models: Sequence[str]) -> str:
+def _model_folder_name(model: str, models: Sequence[str]) -> str:
     name = file_name(model)
     alike = [other for other in models if file_name(other).lower() == name.lower()]
     return name if len(alike) == 1 else f"{name}-{digest(model)[:8]}"
 
 
-def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
-    """Keep the metrics from 0 to 1; bring others there by ``scale``, or leave them out and say so. NaN and
-    infinite scores become missing, and are counted in a remark."""
+def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
+    """Keep metrics from 0 to 1; rescale others by ``scale``, or leave them out with a remark. NaN and
+    infinite scores become missing, with a remark."""
     values: defaultdict[str, list[float]] = defaultdict(list)
     unusable: Counter[str] = Counter()
     for answer in result.answers:
@@ -160,9 +163,9 @@ def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
                 values[metric].append(value)
             elif value is not None:
                 unusable[metric] += 1
-    lost = (f"{metric}: {pluralize(count, 'score')} NaN or infinite" for metric, count in unusable.items())
-    result = result._replace(remarks=(*result.remarks, *lost))
-    beyond = {name for name, found in values.items() if min(found) < 0 or max(found) > 1}
+    dropped = (f"{metric}: {pluralize(count, 'score')} NaN or infinite" for metric, count in unusable.items())
+    result = result._replace(remarks=(*result.remarks, *dropped))
+    beyond = {name for name, numbers in values.items() if min(numbers) < 0 or max(numbers) > 1}
     if scale is not None:
         for name in sorted(beyond):
             if min(values[name]) < min(scale) or max(values[name]) > max(scale):
@@ -174,16 +177,16 @@ def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
         if not values.keys() - beyond:
             name = min(beyond)
             raise UsageError(
-                f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}; say from "
-                "where to where it can go, such as --scale 1,5"
+                f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}; give the "
+                "worst and the best possible score, such as --scale 1,5"
             )
-        left_out = f"left out, as --scale was not given: {join_names(sorted(beyond), _SHOWN)}"
+        left_out = f"left out, as --scale was not given: {join_names(sorted(beyond), _MOST_NAMED)}"
         result = result._replace(remarks=(*result.remarks, left_out))
 
-    def kept(given: Mapping[str, float | None]) -> dict[str, float | None]:
+    def rescale(raw_scores: Mapping[str, float | None]) -> dict[str, float | None]:
         scores = {
             name: value if value is not None and math.isfinite(value) else None
-            for name, value in given.items()
+            for name, value in raw_scores.items()
         }
         if scale is None:
             return {name: value for name, value in scores.items() if name not in beyond}
@@ -192,28 +195,31 @@ def _on_scale(result: ForeignResult, scale: ScoreScale | None) -> ForeignResult:
             for name, value in scores.items()
         }
 
-    return result._replace(answers=[one._replace(scores=kept(one.scores)) for one in result.answers])
+    return result._replace(
+        answers=[answer._replace(scores=rescale(answer.scores)) for answer in result.answers]
+    )
 
 
 def _write_task(folder: Path, result: ForeignResult, answers: Sequence[ForeignAnswer]) -> None:
+    """Write the answers, scores and summary of one sample of a task."""
     recipe = digest(result.tool, result.model, result.settings)
     with_text = any(answer.answer is not None or answer.error for answer in answers)
     if with_text:
-        write_lines(folder / RESPONSES, (_record(one, result, recipe) for one in answers))
-    write_lines(folder / SCORES, ({"id": one.item, "scores": one.scores} for one in answers))
-    names = list(dict.fromkeys(name for one in answers for name in one.scores))
-    by_metric = {name: [one.scores.get(name) for one in answers] for name in names}
-    unscored = [one for one in answers if all(value is None for value in one.scores.values())]
-    failed = Counter("failed" if one.error else "unscored" for one in unscored)
+        write_lines(folder / RESPONSES, (_make_answer_record(answer, result, recipe) for answer in answers))
+    write_lines(folder / SCORES, ({"id": answer.item, "scores": answer.scores} for answer in answers))
+    names = list(dict.fromkeys(name for answer in answers for name in answer.scores))
+    by_metric = {name: [answer.scores.get(name) for answer in answers] for name in names}
+    unscored = [answer for answer in answers if all(value is None for value in answer.scores.values())]
+    failed = Counter("failed" if answer.error else "unscored" for answer in unscored)
     judges = list(dict.fromkeys(result.judges.values()))
     summary = ImportedSummary(
         task=result.task,
         model=result.model,
-        metrics={name: _metric(values) for name, values in by_metric.items()},
+        metrics={name: _mean_share(values) for name, values in by_metric.items()},
         n_expected=len(answers),
         n_scored=len(answers) - len(unscored),
         n_failed=dict(failed),
-        remarks=(*result.remarks, *_differences(result)),
+        remarks=(*result.remarks, *_describe_differences(result)),
         complete=not failed,
         missing=dict(failed),
         judge=_ForeignJudge(", ".join(judges), digest(*judges, result.settings)) if judges else None,
@@ -222,40 +228,41 @@ def _write_task(folder: Path, result: ForeignResult, answers: Sequence[ForeignAn
     write_json_atomic(folder / SUMMARY, summary)
 
 
-def _metric(values: Iterable[float | None]) -> Metric:
+def _mean_share(values: Iterable[float | None]) -> Metric:
     return mean_metric([value for value in values if value is not None], "share")
 
 
-def _record(one: ForeignAnswer, result: ForeignResult, recipe: str) -> dict[str, Any]:
-    lost = one.answer is None
-    answer = Answer(
-        id=one.item,
-        prompt=one.prompt,
-        response=one.answer,
+def _make_answer_record(answer: ForeignAnswer, result: ForeignResult, recipe: str) -> dict[str, Any]:
+    """Return an answer as a line of ``responses.jsonl``."""
+    failed = answer.answer is None
+    record = Answer(
+        id=answer.item,
+        prompt=answer.prompt,
+        response=answer.answer,
         model=result.model,
         recipe=recipe,
-        input_hash=digest("user", text) if (text := one.matched_by or one.prompt) else "",
-        usage=one.usage,
-        latency_s=one.latency_s,
-        status="failed" if lost else "ok",
-        error=Failure(result.tool, one.error or "the file holds no answer") if lost else None,
+        input_hash=digest("user", text) if (text := answer.matched_by or answer.prompt) else "",
+        usage=answer.usage,
+        latency_s=answer.latency_s,
+        status="failed" if failed else "ok",
+        error=Failure(result.tool, answer.error or "the file holds no answer") if failed else None,
     )
-    return msgspec.to_builtins(answer)  # type: ignore[no-any-return]
+    return msgspec.to_builtins(record)  # type: ignore[no-any-return]
 
 
-def _differences(result: ForeignResult) -> list[str]:
-    """Of each metric whose mean is not what the other tool reports, both."""
-    found = []
+def _describe_differences(result: ForeignResult) -> list[str]:
+    """Say for each metric if its mean over items differs from the other tool's."""
+    differences = []
     for name, reported in result.reported.items():
         by_item: defaultdict[str, list[float]] = defaultdict(list)
-        for one in result.answers:
-            if (value := one.scores.get(name)) is not None:
-                by_item[one.item].append(value)
+        for answer in result.answers:
+            if (value := answer.scores.get(name)) is not None:
+                by_item[answer.item].append(value)
         if not by_item:
             continue
         mean = math.fsum(math.fsum(values) / len(values) for values in by_item.values()) / len(by_item)
         if not math.isclose(mean, reported, rel_tol=1e-9, abs_tol=1e-9):
-            found.append(
+            differences.append(
                 f"{result.tool} reports {name} {reported:.4f}; the items' scores have the mean {mean:.4f}"
             )
-    return found
+    return differences

@@ -17,7 +17,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import canonical_json
-from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_number, as_usage
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage, to_float
 
 # --- Files
 
@@ -32,7 +32,7 @@ _DAMAGES = (
 _LARGEST = 1 << 30
 
 
-class _LogScore(msgspec.Struct):
+class _LogValue(msgspec.Struct):
     value: Any = None
 
 
@@ -48,7 +48,7 @@ class LogSample(msgspec.Struct):
     epoch: int = 1
     input: Any = ""
     output: _LogOutput = msgspec.field(default_factory=_LogOutput)
-    scores: dict[str, _LogScore] | None = None
+    scores: dict[str, _LogValue] | None = None
     error: dict[str, Any] | None = None
     attachments: dict[str, str] = {}
 
@@ -61,13 +61,9 @@ class LogEval(msgspec.Struct):
     scorers: list[dict[str, Any]] | None = None
 
 
-class _LogMetric(msgspec.Struct):
-    value: Any = None
-
-
 class _LogFigures(msgspec.Struct):
     name: str
-    metrics: dict[str, _LogMetric] = {}
+    metrics: dict[str, _LogValue] = {}
     scorer: str = ""
 
 
@@ -82,30 +78,28 @@ class InspectLog(msgspec.Struct):
     samples: list[LogSample] | None = None
 
 
-def _of_json(path: Path) -> tuple[InspectLog, list[LogSample]]:
-    log = decode_python(read_file_bytes(path), InspectLog)
-    return log, log.samples or []
-
-
-def _of_archive(path: Path) -> tuple[InspectLog, list[LogSample]]:
+def _read_archive_log(path: Path) -> InspectLog:
+    """Read an ``.eval`` archive; raises UsageError if it is damaged or was never finished."""
     data = read_file_bytes(path)
     try:
         with zipfile.ZipFile(BytesIO(data)) as archive:
             members = {info.filename: info for info in archive.infolist()}
             if "header.json" not in members:
                 raise UsageError(f"{path} was never finished; `inspect log recover` closes it")
-            log = decode_python(_member(archive, members["header.json"], data), InspectLog)
-            samples = [
-                decode_python(_member(archive, info, data), LogSample)
+            log = decode_python(_unpack_member(archive, members["header.json"], data), InspectLog)
+            log.samples = [
+                decode_python(_unpack_member(archive, info, data), LogSample)
                 for name, info in members.items()
                 if name.startswith("samples/") and name.endswith(".json")
             ]
     except _DAMAGES as error:
         raise UsageError(f"{path} is damaged, or no log of Inspect: {error}") from error
-    return log, sorted(samples, key=lambda one: (one.epoch, str(one.id).rjust(12)))
+    log.samples.sort(key=lambda sample: (sample.epoch, str(sample.id).rjust(12)))
+    return log
 
 
-def _member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes) -> bytes:
+def _unpack_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, data: bytes) -> bytes:
+    """Unpack a file of the archive, limited to the size that the archive declares."""
     if info.file_size > _LARGEST:
         raise UsageError(f"{info.filename} in the log has {info.file_size:,} bytes")
     if info.flag_bits & _ENCRYPTED:
@@ -131,38 +125,39 @@ TOOL = "inspect"
 
 # How Inspect itself makes numbers of these.
 _WORDS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
-_ATTACHED = "attachment://"
+_ATTACHMENT = "attachment://"
 
 
 def read_inspect(path: Path) -> ForeignResult:
-    """Read a log. Raises UsageError: it is none, is damaged, or holds no samples."""
+    """Read a log. Raises UsageError: it is no log, is damaged, or holds no samples."""
     try:
-        log, samples = _of_archive(path) if path.suffix.lower() == ".eval" else _of_json(path)
+        is_archive = path.suffix.lower() == ".eval"
+        log = _read_archive_log(path) if is_archive else decode_python(read_file_bytes(path), InspectLog)
     except Undecodable as error:
         raise UsageError(f"{path} is no log of Inspect: {error}") from error
-    if not samples:
+    if not log.samples:
         raise UsageError(f"{path} holds no samples: Inspect was run without logging them")
     remarks = () if log.status == "success" else (f"the log's status is {log.status or 'unknown'}",)
     reported = {
-        one.name if one.name == one.scorer else f"{one.scorer}/{one.name}": as_number(metric.value)
-        for one in (log.results.scores if log.results is not None else [])
-        for name, metric in one.metrics.items()
+        score.name if score.name == score.scorer else f"{score.scorer}/{score.name}": to_float(metric.value)
+        for score in (log.results.scores if log.results is not None else [])
+        for name, metric in score.metrics.items()
         if name.rpartition("/")[2] in ("accuracy", "mean") and isinstance(metric.value, int | float)
     }
     return ForeignResult(
         tool=TOOL,
         task=log.eval.task_display_name or log.eval.task,
         model=log.eval.model,
-        answers=[_answer(sample) for sample in samples],
+        answers=[_convert_sample(sample) for sample in log.samples],
         settings=canonical_json(log.eval.model_generate_config),
-        judges=dict(_judges(log.eval)),
+        judges=dict(_list_judges(log.eval)),
         reported=reported,
         remarks=remarks,
     )
 
 
-def _judges(log: LogEval) -> Iterator[tuple[str, str]]:
-    """Scorers that asked a model, and which."""
+def _list_judges(log: LogEval) -> Iterator[tuple[str, str]]:
+    """Yield each scorer that calls a model, with the model's name."""
     for scorer in log.scorers or []:
         options = scorer.get("options")
         model = options.get("model") if isinstance(options, Mapping) else None
@@ -171,32 +166,33 @@ def _judges(log: LogEval) -> Iterator[tuple[str, str]]:
             yield scorer["name"], name
 
 
-def _answer(sample: LogSample) -> ForeignAnswer:
+def _convert_sample(sample: LogSample) -> ForeignAnswer:
+    """Convert a sample; scores with several values are named ``scorer/part``."""
     scores: dict[str, float | None] = {}
     for name, score in (sample.scores or {}).items():
         if isinstance(score.value, Mapping):
-            scores |= {f"{name}/{part}": _number(value) for part, value in score.value.items()}
+            scores |= {f"{name}/{part}": _convert_score(value) for part, value in score.value.items()}
         else:
-            scores[name] = _number(score.value)
+            scores[name] = _convert_score(score.value)
     text = sample.output.completion
     if text is None and sample.output.choices:
-        text = _text(sample.output.choices[0].get("message", {}).get("content"))
+        text = _join_text_parts(sample.output.choices[0].get("message", {}).get("content"))
     failed = sample.error is not None
     usage = sample.output.usage or {}
     return ForeignAnswer(
         item=str(sample.id),
         sample=sample.epoch - 1,
         scores={} if failed and not scores else scores,
-        prompt=_attached(_last_text(sample.input), sample.attachments),
-        answer=None if failed else _attached(text or "", sample.attachments),
+        prompt=_resolve_attachment(_read_prompt(sample.input), sample.attachments),
+        answer=None if failed else _resolve_attachment(text or "", sample.attachments),
         error=str((sample.error or {}).get("message", "")) if failed else "",
-        usage=as_usage(usage.get("input_tokens"), usage.get("output_tokens")),
+        usage=make_usage(usage.get("input_tokens"), usage.get("output_tokens")),
         latency_s=sample.output.time,
     )
 
 
-def _number(value: Any) -> float | None:
-    """The number that Inspect takes a score for, NaN where it was not scored; None where there is none."""
+def _convert_score(value: Any) -> float | None:
+    """Return a score as the number that Inspect takes it for: NaN if not scored, None if no number."""
     if isinstance(value, str):
         if value in _WORDS or value.lower() in _WORDS:
             return _WORDS.get(value, _WORDS.get(value.lower()))
@@ -204,22 +200,23 @@ def _number(value: Any) -> float | None:
             return float(value)
         except ValueError:
             return None
-    return as_number(value) if isinstance(value, int | float) else None
+    return to_float(value) if isinstance(value, int | float) else None
 
 
-def _last_text(given: Any) -> str:
-    """The prompt: a text, or the last message of a conversation."""
-    if isinstance(given, list):
-        return _text(given[-1].get("content")) if given and isinstance(given[-1], Mapping) else ""
-    return given if isinstance(given, str) else ""
+def _read_prompt(messages: Any) -> str:
+    """Return the input text, or the last message of a conversation."""
+    if isinstance(messages, list):
+        last = messages[-1] if messages else None
+        return _join_text_parts(last.get("content")) if isinstance(last, Mapping) else ""
+    return messages if isinstance(messages, str) else ""
 
 
-def _text(content: Any) -> str:
+def _join_text_parts(content: Any) -> str:
     if isinstance(content, list):
         parts = [part.get("text") for part in content if isinstance(part, Mapping)]
         return "\n".join(part for part in parts if isinstance(part, str))
     return content if isinstance(content, str) else ""
 
 
-def _attached(text: str, attachments: Mapping[str, str]) -> str:
-    return attachments.get(text.removeprefix(_ATTACHED), text) if text.startswith(_ATTACHED) else text
+def _resolve_attachment(text: str, attachments: Mapping[str, str]) -> str:
+    return attachments.get(text.removeprefix(_ATTACHMENT), text) if text.startswith(_ATTACHMENT) else text

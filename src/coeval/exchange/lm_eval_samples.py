@@ -13,7 +13,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import canonical_json, join_names
-from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_number
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, to_float
 
 TOOL = "lm-eval"
 
@@ -37,44 +37,46 @@ class _LmEvalResults(msgspec.Struct):
 
 
 def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
-    """Read a file of samples; ``model`` in place of the name that the results beside it hold.
-
-    A task with several filters has a line of each for a document: a metric is then named ``metric,filter``
-    as in the results. Raises UsageError: the file has another name or shape, or nobody says whose it is.
-    """
-    found = FILE_NAME.fullmatch(path.name)
-    if found is None:
+    """Read a file of samples; ``model`` replaces the name in the results file beside it. With several filters
+    a document has a line for each, so metrics are named ``metric,filter`` as in the results. Raises
+    UsageError: the file has another name or shape, or no model is named."""
+    match = FILE_NAME.fullmatch(path.name)
+    if match is None:
         raise UsageError(f"{path.name} is not named as lm-eval names them: samples_TASK_DATE.jsonl")
-    task, date = found[1], found[2]
-    beside = path.with_name(f"results_{date}.json")
+    task, date = match[1], match[2]
+    results_path = path.with_name(f"results_{date}.json")
     results = (
-        _decoded(read_file_bytes(beside), beside, _LmEvalResults) if beside.is_file() else _LmEvalResults()
+        _decode_or_raise(read_file_bytes(results_path), results_path, _LmEvalResults)
+        if results_path.is_file()
+        else _LmEvalResults()
     )
     model = model or results.model_name
     if not model:
-        raise UsageError(f"{beside.name} is not beside {path.name}; say whose answers these are with --model")
+        raise UsageError(
+            f"{results_path.name} is not beside {path.name}; name the model of these answers with --model"
+        )
     lower = {name for name, higher in results.higher_is_better.get(task, {}).items() if higher is False}
     documents: dict[str, ForeignAnswer] = {}
     unscored: set[str] = set()
     for number, line in enumerate(read_file_bytes(path).splitlines(), 1):
         if not line.strip():
             continue
-        sample = _decoded(line, f"{path}:{number}", _LmEvalSample)
-        values = _decoded(line, f"{path}:{number}", dict[str, Any])
+        sample = _decode_or_raise(line, f"{path}:{number}", _LmEvalSample)
+        values = _decode_or_raise(line, f"{path}:{number}", dict[str, Any])
         scores: dict[str, float | None] = {}
         for name in sample.metrics:
             value = values.get(name)
             if isinstance(value, int | float) and name not in lower:
-                scores[f"{name},{sample.filter}"] = as_number(value)
+                scores[f"{name},{sample.filter}"] = to_float(value)
             else:
                 unscored.add(name)
         document = str(sample.doc_id)
-        if (before := documents.get(document)) is not None:
-            documents[document] = before._replace(scores=before.scores | scores)
+        if (earlier := documents.get(document)) is not None:
+            documents[document] = earlier._replace(scores=earlier.scores | scores)
         else:
-            prompt, answer = _prompt(sample.arguments), _answer(sample)
+            prompt, answer = _read_prompt(sample.arguments), _read_generated_text(sample)
             documents[document] = ForeignAnswer(document, 0, scores, prompt, answer)
-    if not any(one.scores for one in documents.values()):
+    if not any(answer.scores for answer in documents.values()):
         raise UsageError(f"{path}: no metric of it has a number for each document where higher is better")
     what = f"without a number per document, or lower is better: {join_names(sorted(unscored))}"
     return ForeignResult(
@@ -83,27 +85,27 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         model=model,
         answers=list(documents.values()),
         settings=canonical_json(results.configs.get(task, {})),
-        reported=dict(_reported(results.results.get(task, {}))),
+        reported=dict(_list_means(results.results.get(task, {}))),
         remarks=(f"left out, {what}",) if unscored else (),
     )
 
 
-def _reported(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
+def _list_means(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
     for name, value in metrics.items():
         if isinstance(value, int | float) and "_stderr," not in name and "," in name:
-            yield name, as_number(value)
+            yield name, to_float(value)
 
 
-def _prompt(arguments: Any) -> str:
-    """The context of the first request; ``arguments`` are lists, or mappings ``gen_args_0: {arg_0: …}``."""
+def _read_prompt(arguments: Any) -> str:
+    """Return the first request's context; ``arguments`` are lists, or ``gen_args_0: {arg_0: …}``."""
     first = next(iter(arguments.values()), None) if isinstance(arguments, dict) else arguments
     while isinstance(first, list | dict) and first:
         first = next(iter(first.values())) if isinstance(first, dict) else first[0]
     return first if isinstance(first, str) else ""
 
 
-def _answer(sample: _LmEvalSample) -> str | None:
-    """The generated text; None where a task compares likelihoods, whose answer is no text."""
+def _read_generated_text(sample: _LmEvalSample) -> str | None:
+    """Return the generated text; None if the task compares likelihoods, whose answer is no text."""
     first = sample.resps
     while isinstance(first, list) and first:
         first = first[0]
@@ -112,13 +114,13 @@ def _answer(sample: _LmEvalSample) -> str | None:
 
 
 def _is_likelihood(resps: Any) -> bool:
-    """Whether a reply is a log-likelihood with whether it is the greedy one, as text."""
+    """Check whether a reply is a pair of log-likelihood and greedy flag, as text."""
     while isinstance(resps, list) and len(resps) == 1:
         resps = resps[0]
     return isinstance(resps, list) and len(resps) == 2 and resps[1] in ("True", "False", True, False)
 
 
-def _decoded(data: bytes, where: Path | str, kind: Any) -> Any:
+def _decode_or_raise(data: bytes, where: Path | str, kind: Any) -> Any:
     try:
         return decode_python(data, kind)
     except Undecodable as error:

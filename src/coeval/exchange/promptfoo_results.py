@@ -14,7 +14,7 @@ from coeval.core.foreign import decode, make_lines_decoder
 from coeval.core.regular_files import open_file, read_file_bytes
 from coeval.core.shown_names import fit_names
 from coeval.core.text import canonical_json, digest
-from coeval.exchange.imported import ForeignAnswer, ForeignResult, as_usage
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage
 
 TOOL = "promptfoo"
 
@@ -59,14 +59,16 @@ class _FooRow(msgspec.Struct, rename="camel"):
 
     @property
     def column(self) -> _Column:
-        of, prompt = self.provider, self.prompt
-        named = of if isinstance(of, _FooProvider) else _FooProvider(of)
+        prompt, provider = self.prompt, self.provider
+        provider = provider if isinstance(provider, _FooProvider) else _FooProvider(provider)
         label = (prompt.label or prompt.display or prompt.id) if isinstance(prompt, _FooPrompt) else None
-        return _Column(named.label or named.id or "model", named.id or "", label or "", self.prompt_idx)
+        return _Column(
+            provider.label or provider.id or "model", provider.id or "", label or "", self.prompt_idx
+        )
 
     @property
-    def given(self) -> dict[str, Any]:
-        """The variables of its test."""
+    def variables(self) -> dict[str, Any]:
+        """Return the variables of the row's test."""
         return self.vars or (self.test_case or {}).get("vars") or {}
 
     @property
@@ -90,22 +92,30 @@ class _FooVersion(msgspec.Struct):
 
 
 class _FooOutline(msgspec.Struct):
-    """Of a file, what no other tool's has."""
+    """What distinguishes a results file of promptfoo from other tools' files."""
 
     results: _FooVersion | list[_FooBegin]
 
 
 class _FooBegin(msgspec.Struct, rename="camel"):
-    """Of a row, what no other tool's has."""
+    """What distinguishes a row of promptfoo from other tools' rows."""
 
     success: bool
     provider: Any
     prompt: Any
 
 
+class _FooContent(NamedTuple):
+    """The rows of a file, the name of its task, and remarks on what is missing."""
+
+    rows: list[_FooRow]
+    task: str
+    remarks: tuple[str, ...] = ()
+
+
 class _Column(NamedTuple):
-    """A provider with a prompt, which promptfoo shows as a column; ``number`` is its place, None where the
-    file does not say it."""
+    """A provider with a prompt: a column of promptfoo's table. ``number``: its place, None if not in the
+    file."""
 
     provider: str
     provider_id: str
@@ -114,7 +124,7 @@ class _Column(NamedTuple):
 
 
 def is_promptfoo(path: Path) -> bool:
-    """Whether a file of JSON, or of JSON lines, has the outline of promptfoo's results of any version."""
+    """Check whether JSON or JSON lines have the outline of promptfoo's results, of any version."""
     try:
         if path.suffix.lower() == ".json":
             decode(read_file_bytes(path), _FooOutline)
@@ -127,14 +137,14 @@ def is_promptfoo(path: Path) -> bool:
 
 
 def read_promptfoo(path: Path) -> list[ForeignResult]:
-    """Read a file of results: one for each provider and prompt. It is named by the provider, and as
-    ``provider@prompt`` where that has several prompts; columns that this leaves alike are numbered. The
-    metrics are ``pass``, ``score`` and the named scores.
+    """Read a results file: one result per provider and prompt.
 
-    Raises UsageError: the file has another shape or version, or holds no results.
+    It is named by the provider, or ``provider@prompt`` if that has several prompts; equal names are
+    numbered. The metrics are ``pass``, ``score`` and the named scores. Raises UsageError: the file has
+    another shape or version, or holds no results.
     """
     try:
-        rows, task, remarks = _of_json(path) if path.suffix.lower() == ".json" else _of_lines(path)
+        rows, task, remarks = _read_json(path) if path.suffix.lower() == ".json" else _read_json_lines(path)
     except Undecodable as error:
         raise UsageError(f"{path} is no results file of promptfoo: {error}") from error
     if not rows:
@@ -143,17 +153,19 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     for row in rows:
         by_column[row.column].append(row)
     results = []
-    several = len({row.prompt_text for row in rows}) > len({canonical_json(row.given) for row in rows})
-    for column, model in _model_names(by_column).items():
-        answers = _answers(by_column[column], by_test=several)
-        about = remarks
+    several_prompts = len({row.prompt_text for row in rows}) > len(
+        {canonical_json(row.variables) for row in rows}
+    )
+    for column, model in _name_models(by_column).items():
+        answers = _convert_rows(by_column[column], by_test=several_prompts)
+        notes = remarks
         if column.number is None and any(answer.sample for answer in answers):
-            about = (*remarks, _UNNUMBERED)
-        results.append(ForeignResult(TOOL, task, model, answers, canonical_json(column[:3]), remarks=about))
+            notes = (*remarks, _UNNUMBERED)
+        results.append(ForeignResult(TOOL, task, model, answers, canonical_json(column[:3]), remarks=notes))
     return results
 
 
-def _of_json(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
+def _read_json(path: Path) -> _FooContent:
     data = read_file_bytes(path)
     try:
         file = decode(data, _FooFile)
@@ -163,67 +175,70 @@ def _of_json(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
         raise UsageError(
             f"{path} has version {file.results.version} of promptfoo's results; up to {_NEWEST} can be read"
         )
-    return file.results.results, str((file.config or {}).get("description") or path.stem), ()
+    return _FooContent(file.results.results, str((file.config or {}).get("description") or path.stem))
 
 
-def _of_lines(path: Path) -> tuple[list[_FooRow], str, tuple[str, ...]]:
-    """Rows of ``.jsonl``, to which promptfoo appends: of two in one place the later counts."""
+def _read_json_lines(path: Path) -> _FooContent:
+    """Read rows of ``.jsonl``, to which promptfoo appends: of two rows of a test the later counts."""
     *lines, tail = read_file_bytes(path).split(b"\n")
-    found: dict[object, _FooRow] = {}
+    rows: dict[object, _FooRow] = {}
     remarks: tuple[str, ...] = ()
     for number, row in enumerate(make_lines_decoder(_FooRow)([*lines, tail]), 1):
         if not isinstance(row, Undecodable):
-            known = row.test_idx is not None and row.prompt_idx is not None
-            found[(row.column, row.test_idx) if known else number] = row
+            has_place = row.test_idx is not None and row.prompt_idx is not None
+            rows[(row.column, row.test_idx) if has_place else number] = row
         elif number > len(lines) and tail.strip():
             remarks = ("its last line is cut off",)
         elif number <= len(lines) and lines[number - 1].strip():
             raise UsageError(f"{path}:{number} is not a promptfoo result: {row}")
-    return list(found.values()), path.stem, remarks
+    return _FooContent(list(rows.values()), path.stem, remarks)
 
 
-def _model_names(columns: Iterable[_Column]) -> dict[_Column, str]:
+def _name_models(columns: Iterable[_Column]) -> dict[_Column, str]:
+    """Return a distinct model name for each column, in the order of the table."""
     by_provider: defaultdict[str, list[_Column]] = defaultdict(list)
     for column in sorted(columns, key=lambda column: -1 if column.number is None else column.number):
         by_provider[column.provider].append(column)
     names: dict[_Column, str] = {}
-    taken = set(by_provider)
-    for provider, its in by_provider.items():
-        texts = {column.prompt: " ".join(column.prompt.split()) for column in its}
-        shown = fit_names(texts.values(), _LONGEST_PROMPT)
-        for number, column in enumerate(its):
-            prompt = shown[texts[column.prompt]] if len(texts) > 1 else ""
+    used_names = set(by_provider)
+    for provider, its_columns in by_provider.items():
+        texts = {column.prompt: " ".join(column.prompt.split()) for column in its_columns}
+        short_prompts = fit_names(texts.values(), _LONGEST_PROMPT)
+        for number, column in enumerate(its_columns):
+            prompt = short_prompts[texts[column.prompt]] if len(texts) > 1 else ""
             name = base = f"{provider}@{prompt}" if prompt else provider
-            alike = 1
-            while name in taken and (number, name) != (0, provider):
-                alike += 1
-                name = f"{base} ({alike})"
-            taken.add(name)
+            number_of_name = 1
+            while name in used_names and (number, name) != (0, provider):
+                number_of_name += 1
+                name = f"{base} ({number_of_name})"
+            used_names.add(name)
             names[column] = name
     return names
 
 
-def _answers(rows: Iterable[_FooRow], *, by_test: bool) -> list[ForeignAnswer]:
-    """Repetitions of a test (``--repeat``), which promptfoo numbers as further tests, are its samples.
-    ``by_test``: there are several prompts, which are compared on their tests, not on equal texts."""
+def _convert_rows(rows: Iterable[_FooRow], *, by_test: bool) -> list[ForeignAnswer]:
+    """Convert a column's rows; repetitions (``--repeat``), which promptfoo numbers as further tests, become
+    samples. ``by_test``: the file has several prompts, so answers are paired by test, not by equal
+    prompts."""
     samples: Counter[str] = Counter()
     first: dict[tuple[str, str], int | None] = {}
     answers = []
     for row in sorted(rows, key=lambda row: row.test_idx or 0):
-        given = canonical_json(row.given)
-        item, number = digest(given)[:8], row.test_idx
-        if given != "{}" and row.test_case:
-            number = first.setdefault((given, canonical_json(row.test_case)), number)
-        elif given == "{}" and number is None:
+        variables = canonical_json(row.variables)
+        item, number = digest(variables)[:8], row.test_idx
+        if variables != "{}" and row.test_case:
+            number = first.setdefault((variables, canonical_json(row.test_case)), number)
+        elif variables == "{}" and number is None:
             item = digest(row.prompt_text)[:8]
         item = item if number is None else f"{number}-{item}"
-        answer = _answer(row, item, samples[item])
-        answers.append(answer._replace(matched_by=given) if by_test and given != "{}" else answer)
+        answer = _convert_row(row, item, samples[item])
+        answers.append(answer._replace(matched_by=variables) if by_test and variables != "{}" else answer)
         samples[item] += 1
     return answers
 
 
-def _answer(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
+def _convert_row(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
+    """Convert a row; a provider's error or a row without output is an answer that failed."""
     response = row.response if isinstance(row.response, dict) else {"output": row.response}
     output = response.get("output")
     failed = row.failure_reason == _ERROR or output is None
@@ -237,6 +252,6 @@ def _answer(row: _FooRow, item: str, sample: int) -> ForeignAnswer:
         prompt=row.prompt_text,
         answer=None if failed else output if isinstance(output, str) else canonical_json(output),
         error=str(row.error or "no output") if failed else "",
-        usage=as_usage(usage.get("prompt"), usage.get("completion"), row.cost),
+        usage=make_usage(usage.get("prompt"), usage.get("completion"), row.cost),
         latency_s=row.latency_ms / 1000 if row.latency_ms is not None else None,
     )

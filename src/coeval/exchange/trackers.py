@@ -1,4 +1,5 @@
-"""Experiment trackers. An adapter looks up what its tracker has of a folder, and sends the rest."""
+"""Experiment trackers. An adapter reads what its tracker already has of a folder, and sends only the new
+figures."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 from struct import unpack_from
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from coeval import __version__
 from coeval.benchmarks.run.eval_settings import split_names
@@ -24,6 +25,9 @@ from coeval.core.errors import CoevalError, UsageError
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 from coeval.core.text import canonical_json, digest
+
+if TYPE_CHECKING:
+    from coeval.exchange.headlines import TrackedFolder
 
 Rows: TypeAlias = dict[int, dict[str, float]]
 """By step: figures by name."""
@@ -37,13 +41,13 @@ _STEP = "checkpoint"
 """W&B drops steps that come late, so checkpoints are an axis of their own there."""
 # Characters of what a package says of itself: MLflow's longest has 1,100.
 _LONGEST_REASON = 2_000
-_AWAY_S = 20
-"""Seconds that a run that has ended waits for a tracker: their own defaults are minutes."""
+_TIMEOUT_S = 20
+"""Seconds that a finished command waits for a tracker; their own defaults are minutes."""
 
 
 class TrackedRun(NamedTuple):
-    """A folder as a tracker's run: ``id`` is the folder's own in the project, ``name`` what people see,
-    ``latest`` the row of the highest step."""
+    """A folder as a run of a tracker: ``id`` is the folder's in the project, ``name`` the displayed one,
+    ``latest`` the figures of the highest step."""
 
     project: str
     id: str
@@ -53,7 +57,7 @@ class TrackedRun(NamedTuple):
 
 
 class _Tracker(Protocol):
-    def sent(self) -> _Sent: ...
+    def read_sent(self) -> _Sent: ...
 
     def send(self, rows: Rows, files: Sequence[Path]) -> None: ...
 
@@ -67,14 +71,14 @@ class Destination(NamedTuple):
 
     @property
     def is_disabled(self) -> bool:
-        """Whether the user switched the tracker off, as its own guide says."""
+        """Check whether the user disabled the tracker by its own variable (W&B: ``WANDB_MODE=disabled``)."""
         return self.tracker == "wandb" and os.environ.get("WANDB_MODE", "").lower() == "disabled"
 
 
-def destinations(given: Iterable[str] | str) -> list[Destination]:
-    """Read ``wandb:my-project`` and such. Raises UsageError: no such tracker, or it is not installed."""
-    found = []
-    for text in split_names(given):
+def parse_destinations(texts: Iterable[str] | str) -> list[Destination]:
+    """Parse ``wandb:my-project`` and such. Raises UsageError: the tracker is unknown or not installed."""
+    destinations = []
+    for text in split_names(texts):
         tracker, _, project = text.partition(":")
         if tracker not in TRACKERS:
             raise UsageError(
@@ -83,8 +87,8 @@ def destinations(given: Iterable[str] | str) -> list[Destination]:
         if find_spec(tracker) is None:
             raise UsageError(f"logging to {tracker} needs its package: {install_command(tracker)}")
         usual = os.environ.get(_PROJECT_OF.get(tracker, ""), "") or _PROJECT
-        found.append(Destination(tracker, project or usual))
-    return found
+        destinations.append(Destination(tracker, project or usual))
+    return destinations
 
 
 def log_results(
@@ -99,114 +103,119 @@ def log_results(
     to : ``mlflow``, ``wandb`` or ``trackio``, or several; ``wandb:my-project`` names the project
     tell : is called with a sentence where the folder begins a new run in the trackers
 
-    Raises
-    ------
-    UsageError
-        the folder holds no results, or a tracker is not installed or did not take them.
-    StoreError
-        a file cannot be read or written.
+    Raises UsageError: the folder holds no results, or a tracker is not installed or did not take them;
+    StoreError: a file cannot be read or written.
     """
-    from coeval.exchange.headlines import Tracking
+    from coeval.exchange.headlines import TrackedFolder
 
-    if not (trackers := destinations(to)):
+    if not (trackers := parse_destinations(to)):
         raise UsageError(f"name a tracker: {', '.join(TRACKERS)}")
-    if not (trackers := [one for one in trackers if not one.is_disabled]):
+    if not (trackers := [tracker for tracker in trackers if not tracker.is_disabled]):
         return {}
-    found = Tracking(Path(folder))
-    if found.news:
-        tell(found.news)
-    return {str(one): _log(found, one) for one in trackers}
+    source = TrackedFolder(Path(folder))
+    if source.notice:
+        tell(source.notice)
+    return {str(tracker): _send_new_figures(source, tracker) for tracker in trackers}
 
 
-def log_at_end(folder: Path, to: Iterable[Destination], warn: Callable[[str], None]) -> None:
-    """`log_results` after a command: a tracker that is away is a warning."""
-    for one in to:
+def log_after_command(folder: Path, to: Iterable[Destination], warn: Callable[[str], None]) -> None:
+    """Call `log_results` once a command ended; a tracker that cannot be reached is a warning."""
+    for destination in to:
         try:
-            log_results(folder, str(one), warn)
+            log_results(folder, str(destination), warn)
         except CoevalError as error:
-            warn(f"{error}. Send them later: coeval log {quote(str(folder))} --to {quote(str(one))}")
+            warn(f"{error}. Send them later: coeval log {quote(str(folder))} --to {quote(str(destination))}")
 
 
-def _log(found: Any, to: Destination) -> int:
-    seal = digest(__version__, canonical_json(found.rows))
+def _send_new_figures(source: TrackedFolder, to: Destination) -> int:
+    """Send the figures and files that the tracker lacks; return how many figures. Its package runs without
+    standard input, output and hooks, and whatever it raises becomes a UsageError."""
+    seal = digest(__version__, canonical_json(source.rows))
     kept = sys.exit, sys.excepthook, sys.stdin  # W&B replaces the first two as soon as it is imported
     with warnings.catch_warnings(), redirect_stdout(io.StringIO()), TemporaryDirectory() as scratch:
         warnings.simplefilter("ignore")
-        sys.stdin = io.StringIO()  # nobody may sit there: a package that asks for a key fails instead
+        sys.stdin = io.StringIO()  # a package that prompts for a key fails instead of waiting
         try:
-            key, last = digest(found.key, to.project)[:16], max(found.rows)
-            latest = found.rows[last]
-            run = TrackedRun(to.project, key, found.name, found.parameters, latest)
+            key, last = digest(source.key, to.project)[:16], max(source.rows)
+            latest = source.rows[last]
+            run = TrackedRun(to.project, key, source.name, source.parameters, latest)
             tracker = TRACKERS[to.tracker](run)
-            sent = tracker.sent()
+            sent = tracker.read_sent()
             owed = {
-                step: left
-                for step, row in sorted(found.rows.items())
-                if (left := {name: value for name, value in row.items() if sent.get((step, name)) != value})
+                step: new
+                for step, row in sorted(source.rows.items())
+                if (new := {name: value for name, value in row.items() if sent.get((step, name)) != value})
             }
-            if owed or found.seals.get(str(to)) != seal:
-                tracker.send(owed, found.write_files(Path(scratch)))
-                found.seal(str(to), seal)
+            if owed or source.seals.get(str(to)) != seal:
+                tracker.send(owed, source.write_files(Path(scratch)))
+                source.mark_sent(str(to), seal)
         except CoevalError:
             raise
         except Exception as error:
-            raise UsageError(f"logging to {to} failed: {_reason(error)}") from error
+            raise UsageError(f"logging to {to} failed: {_describe_failure(error)}") from error
         finally:
             sys.exit, sys.excepthook, sys.stdin = kept
     return sum(map(len, owed.values()))
 
 
-def _reason(error: BaseException) -> str:
+def _describe_failure(error: BaseException) -> str:
     """Quote a package's error, with its root cause if the message lacks it."""
     cause = error
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner
-    said = [
-        Redactor().redact_line(f"{type(each).__name__}: {each}", _LONGEST_REASON) for each in (error, cause)
+    reasons = [
+        Redactor().redact_line(f"{type(failure).__name__}: {failure}", _LONGEST_REASON)
+        for failure in (error, cause)
     ]
-    return said[0] if f"{cause}" in f"{error}" else " – ".join(said)
+    return reasons[0] if f"{cause}" in f"{error}" else " – ".join(reasons)
 
 
 class _Mlflow:
-    """A run with our mark as its tag, where ``MLFLOW_TRACKING_URI`` says."""
+    """A run tagged with our mark, on the server or in the folder that ``MLFLOW_TRACKING_URI`` names."""
 
     def __init__(self, run: TrackedRun) -> None:
+        """Open the experiment, and find our run in it or create it."""
         os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "1")
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(_AWAY_S))
+        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", str(_TIMEOUT_S))
         os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # else it refuses the folder it is given
         from mlflow import MlflowClient
 
-        place = os.environ.get("MLFLOW_TRACKING_URI", "")
+        uri = os.environ.get("MLFLOW_TRACKING_URI", "")
         if find_spec("sqlalchemy") is None:  # what mlflow-skinny leaves out
-            if place.partition(":")[0] in ("sqlite", "mysql", "postgresql", "mssql"):
+            if uri.partition(":")[0] in ("sqlite", "mysql", "postgresql", "mssql"):
                 raise UsageError(
-                    f"{Redactor().redact_message(place)} is a database, which needs the whole package: pip "
-                    "install mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
+                    f"{Redactor().redact_message(uri)} is a database, which needs the whole package: "
+                    "pip install mlflow. Or set MLFLOW_TRACKING_URI to a server (http://…) or a folder (file:///…)"
                 )
-            place = place or (Path.cwd() / "mlruns").as_uri()
-        self._client = client = MlflowClient(place or None)
-        there = client.get_experiment_by_name(run.project)
-        experiment = client.create_experiment(run.project) if there is None else there.experiment_id
-        found = client.search_runs([experiment], f"tags.`{_MARK}` = '{run.id}'")
+            uri = uri or (Path.cwd() / "mlruns").as_uri()
+        self._client = client = MlflowClient(uri or None)
+        known_experiment = client.get_experiment_by_name(run.project)
+        experiment = (
+            client.create_experiment(run.project)
+            if known_experiment is None
+            else known_experiment.experiment_id
+        )
+        runs = client.search_runs([experiment], f"tags.`{_MARK}` = '{run.id}'")
         tags = {_MARK: run.id, "coeval.version": __version__}
-        self._run = found[0] if found else client.create_run(experiment, tags=tags, run_name=run.name)
+        self._run = runs[0] if runs else client.create_run(experiment, tags=tags, run_name=run.name)
         self._id = self._run.info.run_id
         self._parameters = run.parameters
 
-    def sent(self) -> _Sent:
+    def read_sent(self) -> _Sent:
         history = (self._client.get_metric_history(self._id, name) for name in self._run.data.metrics)
-        metrics = sorted((one for metric in history for one in metric), key=lambda one: one.timestamp)
-        return {(one.step, one.key): one.value for one in metrics}
+        metrics = sorted((point for metric in history for point in metric), key=lambda point: point.timestamp)
+        return {(point.step, point.key): point.value for point in metrics}
 
     def send(self, rows: Rows, files: Sequence[Path]) -> None:
+        """Log parameters, figures in batches, and files; a parameter that has changed becomes a tag."""
         from mlflow.entities import Metric
 
-        known = self._run.data.params
+        logged = self._run.data.params
         for name, value in self._parameters.items():
-            if name not in known:
+            if name not in logged:
                 self._client.log_param(self._id, name, value)
-            elif known[name] != value:  # a parameter never changes there, and a folder may grow
+            elif logged[name] != value:  # a parameter never changes there, and a folder may grow
                 self._client.set_tag(self._id, f"coeval.{name}", value)
         at = time.time_ns() // 1_000_000
         for step, row in rows.items():
@@ -219,7 +228,7 @@ class _Mlflow:
 
 
 class _Wandb:
-    """A run of our id, taken up again; nothing of this machine or of the command line is recorded."""
+    """A run with our id, which later logs resume; records nothing about this machine or the command line."""
 
     def __init__(self, run: TrackedRun) -> None:
         os.environ.setdefault("WANDB_ERROR_REPORTING", "false")
@@ -229,23 +238,25 @@ class _Wandb:
         hidden = {"silent": True, "console": "off", "disable_git": True, "disable_job_creation": True}
         hidden |= {f"x_disable_{what}": True for what in ("meta", "stats", "machine_info")}
         hidden |= {"host": "-", "save_code": False, "x_save_requirements": False}
-        self._settings = wandb.Settings(init_timeout=_AWAY_S, login_timeout=_AWAY_S, **hidden)
-        self._there = wandb.setup().settings
+        self._settings = wandb.Settings(init_timeout=_TIMEOUT_S, login_timeout=_TIMEOUT_S, **hidden)
+        self._defaults = wandb.setup().settings
         self._rows: list[dict[str, Any]] = []
 
-    def sent(self) -> _Sent:
-        if self._there.mode in ("offline", "dryrun"):
-            paths = Path(self._there.wandb_dir).glob(f"offline-run-*-{self._run.id}/*.wandb")
-            self._rows = [row for path in sorted(paths) for row in _history(path.read_bytes())]
+    def read_sent(self) -> _Sent:
+        if self._defaults.mode in ("offline", "dryrun"):
+            paths = Path(self._defaults.wandb_dir).glob(f"offline-run-*-{self._run.id}/*.wandb")
+            self._rows = [row for path in sorted(paths) for row in _read_wandb_history(path.read_bytes())]
         else:
-            api = self._wandb.Api(timeout=_AWAY_S)
-            place = "/".join(filter(None, (self._there.entity, self._run.project)))
-            known = {project.name for project in api.projects(self._there.entity)}
-            runs = api.runs(place, filters={"name": self._run.id}) if self._run.project in known else ()
-            self._rows = [row for run in runs for row in run.scan_history()]
+            api = self._wandb.Api(timeout=_TIMEOUT_S)
+            project_path = "/".join(filter(None, (self._defaults.entity, self._run.project)))
+            projects = {project.name for project in api.projects(self._defaults.entity)}
+            if self._run.project in projects:
+                runs = api.runs(project_path, filters={"name": self._run.id})
+                self._rows = [row for run in runs for row in run.scan_history()]
         return {(row.get(_STEP, 0), name): value for row in self._rows for name, value in row.items()}
 
     def send(self, rows: Rows, files: Sequence[Path]) -> None:
+        """Log rows after those that are there, the latest figures as the summary, and files."""
         with self._wandb.init(
             reinit="create_new",  # a trainer's own run may be under way
             project=self._run.project,
@@ -261,13 +272,13 @@ class _Wandb:
                 run.log({_STEP: step, **row}, step=number)
             run.summary.update(dict(self._run.latest))  # else it is of the row that came last
             for file in files:
-                kept = Path(run.dir) / file.name
-                kept.write_bytes(file.read_bytes())
-                run.save(str(kept), base_path=run.dir, policy="now")
+                copy = Path(run.dir) / file.name
+                copy.write_bytes(file.read_bytes())
+                run.save(str(copy), base_path=run.dir, policy="now")
 
 
-def _history(data: bytes) -> Iterator[dict[str, Any]]:
-    """The logged rows of a run's file: records in LevelDB's log format, behind a header of seven bytes."""
+def _read_wandb_history(data: bytes) -> Iterator[dict[str, Any]]:
+    """Yield the logged rows of a run's file: LevelDB's log format behind a header of seven bytes."""
     from wandb.proto.wandb_internal_pb2 import Record
 
     at, parts = 7, b""
@@ -289,7 +300,7 @@ def _history(data: bytes) -> Iterator[dict[str, Any]]:
 
 
 class _Trackio:
-    """A run of that name, on this machine or where TRACKIO_SPACE_ID or TRACKIO_SERVER_URL says."""
+    """A run of that name, on this machine or at TRACKIO_SPACE_ID or TRACKIO_SERVER_URL."""
 
     def __init__(self, run: TrackedRun) -> None:
         import trackio
@@ -298,7 +309,7 @@ class _Trackio:
         self._project, self._id, self._name = run.project, run.id, f"{run.name}-{run.id}"
         self._parameters = run.parameters
 
-    def sent(self) -> _Sent:
+    def read_sent(self) -> _Sent:
         from trackio import remote_client, sqlite_storage, utils
 
         space, server = utils.resolve_space_id_and_server_url(None, None)
@@ -311,7 +322,7 @@ class _Trackio:
 
     def send(self, rows: Rows, files: Sequence[Path]) -> None:
         copy_context().run(self._send, rows, files)
-        sent = self.sent()  # it drops what it cannot send
+        sent = self.read_sent()  # it drops what it cannot send
         if lost := sum(sent.get((step, name)) != row[name] for step, row in rows.items() for name in row):
             raise UsageError(f"{lost} figures did not arrive in {self._project}")
 

@@ -225,6 +225,7 @@ class _SearchText(NamedTuple):
 
 
 def _prepare_search(text: str, parting: re.Pattern[str]) -> _SearchText:
+    """Fold a text's case and join its words by single blanks, noting which blanks replace marks."""
     cased = _unify_spelling(text)
     text = cased.casefold()
     if len(text) != len(cased):  # ß is ss

@@ -347,7 +347,6 @@ class _Stated(NamedTuple):
 
 
 def _list_statements(part: Any) -> Iterator[_Stated]:
-    """Yield what an object or a list of objects states."""
     if isinstance(part, list):
         for entry in part:
             if isinstance(entry, dict):

@@ -40,11 +40,8 @@ _DIALECTS: Mapping[str, str] = MappingProxyType(
 
 
 def load_dialect(host: Host) -> Dialect:
-    """Load the dialect of a host that is called over HTTP.
-
-    Models of this process have OpenAI's if the user names an OpenAI-shaped address that serves them. Raises
-    UsageError: the host's row names no `Dialect`.
-    """
+    """Load the dialect of a host that is called over HTTP. Models of this process have OpenAI's if the user
+    names an OpenAI-shaped address that serves them. Raises UsageError: the host's row names no `Dialect`."""
     if host.dialect in _OPENAI_SHAPED:
         return OPENAI_CHAT
     import_path = _DIALECTS.get(host.dialect, host.dialect)
@@ -306,12 +303,10 @@ _EVERYWHERE = "0.0.0.0"  # noqa: S104  what a server listens at is no address to
 
 
 def locate_azure_openai(base: ConfiguredAddress) -> ApiPlace:
-    """Locate a deployment of Azure OpenAI.
-
-    An ``api_version`` with a date selects ``/openai/deployments/{model}/chat/completions``. Without one,
-    with ``v1``, ``preview`` or ``latest``, or if the endpoint ends in ``/v1``, it is the newer API, which
-    is OpenAI's. The target URI that the portal shows is accepted too; the model replaces its deployment.
-    """
+    """Locate a deployment of Azure OpenAI. An ``api_version`` with a date selects
+    ``/openai/deployments/{model}/chat/completions``. Without one, with ``v1``, ``preview`` or ``latest``, or
+    if the endpoint ends in ``/v1``, it is the newer API, which is OpenAI's. The target URI that the portal
+    shows is accepted too; the model replaces its deployment."""
     address, url_version = _split_api_version(base.url)
     version = base.settings.get("api_version", url_version)
     resource = _DEPLOYMENT.sub("", address)

@@ -189,9 +189,7 @@ class StoredModel(Model):
 
     def _hash_request(self, request: Request) -> str | None:
         """Return the name of the answer to a request; None for a probe, or a request that cannot be encoded.
-
-        The body is the one that the host is sent first, whatever it has refused since.
-        """
+        The body is the one that the host is sent first, whatever it has refused since."""
         address, call = self._address, request.call
         if call is None or request.purpose == "probe":
             return None

@@ -85,11 +85,9 @@ class HostModels:
 
 
 async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[ListedModel] | None:
-    """List all models of a host, in its order, each id once; None if the dialect has no list.
-
-    Spends no tokens and counts no requests: no model is called. Raises ModelError: the list cannot be had;
-    Gap: the run is being interrupted.
-    """
+    """List all models of a host, in its order, each id once; None if the dialect has no list. Spends no
+    tokens and counts no requests: no model is called. Raises ModelError: the list cannot be had; Gap: the run
+    is being interrupted."""
     listing = dialect.model_list
     if listing is None:
         return None
@@ -106,6 +104,8 @@ async def list_models(http: Http, endpoint: Endpoint, dialect: Dialect) -> list[
 
 
 def _make_list_call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) -> Call[ModelPage]:
+    """Make the call that fetches a page of the list, with redacted ids."""
+
     def decode(reply: HttpReply, redactor: Redactor) -> ModelPage:
         try:
             page = listing.decode(reply.body)
@@ -251,6 +251,7 @@ class HostedModel(Model):
             return await self._complete_once(request)
 
     async def _complete_once(self, request: Request) -> Completion:
+        """Encode and send a request; learn from a refusal of a field or schema, and send it again."""
         schema, host = request.schema, self._host
         structured = schema is not None and schema.name not in self._refused_schemas
         sent, dropped = self._drop_refused(request) if self._refused_fields else (request, ())

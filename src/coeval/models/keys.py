@@ -83,11 +83,9 @@ class Keys:
     def credential(
         self, interface: str, access_key: str | None = None, account: str | None = None
     ) -> Credential | None:
-        """Return the credential for an interface's models, or None if none is configured.
-
-        ``account`` names a key file's entry that replaces the interface's own, except for an address it
-        lacks. Raises UsageError: no such account, or it belongs to another interface.
-        """
+        """Return the credential for an interface's models, or None if none is configured. ``account`` names a
+        key file's entry that replaces the interface's own, except for an address it lacks. Raises UsageError:
+        no such account, or it belongs to another interface."""
         host = HOSTS[interface]
         fields = {field: self._env[name].strip() for field, name in self._variable_by_field(host).items()}
         for entry in (self._find_entry(host)[1], self._account_fields(account, interface) if account else {}):

@@ -34,11 +34,8 @@ from coeval.models.transport.http import Http, make_draining_error
 
 def check_askable(specs: Iterable[ModelSpec], keys: Keys) -> None:
     """Raise the UsageError that opening these models would raise, without opening them, as far as it is
-    known.
-
-    A model lacks an address or a key, or its folder, a library or the device. Whether weights can be
-    loaded shows only when they are.
-    """
+    known. A model lacks an address or a key, or its folder, a library or the device. Whether weights can be
+    loaded shows only when they are."""
     read_throttle(os.environ)
     _resolve_addresses(_select_callable_specs(specs), keys)
 
@@ -94,6 +91,7 @@ class Models(dict[str, Model]):
         self.http = http or Http()
 
     async def __aenter__(self) -> Self:
+        """Open all models and resume their batch jobs; close what is open if one fails."""
         addresses = _resolve_addresses(self._specs, self._keys)
         endpoints = self.http.hosts.open_endpoints(addresses.values())
         lists = _make_host_lists(addresses, endpoints, self.http)
@@ -144,6 +142,7 @@ class Models(dict[str, Model]):
         host_models: HostModels | None,
         opened: AsyncExitStack,
     ) -> Model:
+        """Open a model called over HTTP, with batch jobs and the answer store if they apply to it."""
         name, batches, ledger = address.spec.name, self._batches, self._ledger
         arguments = (address, self.http, endpoint, self._make_admission(address.spec), host_models)
         model = HostedModel(*arguments)

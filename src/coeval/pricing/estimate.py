@@ -166,8 +166,8 @@ def _group_calls(shapes: Sequence[CallShape], lengths: Lengths) -> list[CallGrou
 
 
 class EstimateLine(msgspec.Struct, frozen=True):
-    """A part of an estimate: a phase, a model or a provider. ``cost_usd`` sums the known prices; None if none
-    is known."""
+    """A part of an estimate: a phase, model or provider. ``cost_usd`` sums known prices, None if there are
+    none."""
 
     calls: Span
     input_tokens: Span
@@ -205,11 +205,9 @@ class Saving(msgspec.Struct, frozen=True):
 
 
 class Estimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a plan will cost and take.
-
-    ``unpriced`` are models with calls but no known price; ``total.cost_usd`` excludes them. ``basis`` says
-    for each model where its lengths come from, ``prices`` where its price comes from.
-    """
+    """What a plan will cost and take. ``unpriced`` are models with calls but no known price;
+    ``total.cost_usd`` excludes them. ``basis`` says for each model where its lengths come from, ``prices``
+    where its price comes from."""
 
     total: EstimateLine
     by_phase: Mapping[str, EstimateLine]
@@ -336,8 +334,7 @@ class BudgetFit(NamedTuple):
 def check_budget_fit(
     name: str, budget_usd: float, spent_usd: float, line: EstimateLine, *, priced: bool
 ) -> BudgetFit:
-    """Compare a cost with what is left of the budget set by ``name``. ``priced``: the price of every call is
-    known."""
+    """Compare a cost with what is left of the budget ``name``. ``priced``: every price is known."""
     left = max(0.0, budget_usd - spent_usd)
     budget = f"{name} is {limit_in_dollars(budget_usd)}"
     if spent_usd:

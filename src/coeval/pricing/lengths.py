@@ -86,11 +86,9 @@ TIME_FACTOR = Factor(1 / 3, 3.0)
 
 
 def mean_factor(items: int) -> Factor:
-    """Return the range of a mean over so many records or samples.
-
-    Texts of a model at a task vary by a fifth (standard deviation over mean: 0.1 to 0.25); 3% are for how
-    a whole run differs from its first items. With 0.15 instead of 0.2, 2 of 100 were missed.
-    """
+    """Return the range of a mean over so many records or samples. Texts of a model at a task vary by a fifth
+    (standard deviation over mean: 0.1 to 0.25); 3% are for how a whole run differs from its first items.
+    With 0.15 instead of 0.2, 2 of 100 were missed."""
     factor = 1.03 + 0.2 / sqrt(items)
     return Factor(1 / factor, factor)
 
@@ -106,11 +104,9 @@ Source: TypeAlias = Literal["record", "sample"]
 
 
 class Lengths:
-    """Mean lengths seen in records and samples, by quantity (``answer``, ``judge input``) and cell.
-
-    Texts are in characters; input and output are tokens of a call, seconds are of a call. Beside the input
-    the texts in it are kept, where known: a few items may be shorter or longer than most.
-    """
+    """Mean lengths seen in records and samples, by quantity (``answer``, ``judge input``) and cell. Texts are
+    in characters; input and output are tokens of a call, seconds are of a call. Beside the input the texts
+    in it are kept, where known: a few items may be shorter or longer than most."""
 
     def __init__(self) -> None:
         self._seen: dict[str, dict[Cell, tuple[int, float]]] = {}
@@ -167,12 +163,9 @@ class Lengths:
         rules: Mapping[Cell, Span],
         seen_rules: Mapping[Cell, Span] = MappingProxyType({}),
     ) -> dict[Cell, Span]:
-        """Predict a quantity for each cell of ``rules``.
-
-        A cell that was seen: its rule of thumb times how far it was off. Another: times how far rules were
-        off for the same model or task, else for all. ``seen_rules`` replace the rules of seen cells where
-        those differ.
-        """
+        """Predict a quantity for each cell of ``rules``. A cell that was seen: its rule of thumb times how
+        far it was off. Another: times how far rules were off for the same model or task, else for all.
+        ``seen_rules`` replace the rules of seen cells where those differ."""
         own: dict[Cell, tuple[int, float]] = {}
         ratios: dict[str, list[float]] = {}
         for cell, (items, total) in self._seen.get(quantity, {}).items():

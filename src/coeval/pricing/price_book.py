@@ -121,8 +121,7 @@ def _price_tiers(value: Any) -> list[Any]:
 
 
 def _rates_from(units: Mapping[str, Any], start_tokens: int | None) -> dict[str, float]:
-    """Return the rates of the tier that begins above ``start_tokens`` (None: the base rates) as fields of
-    `Rates`."""
+    """Return the fields of `Rates` for the tier above ``start_tokens`` (None: the base rates)."""
     return {_FIELDS[name]: float(_rate_from(value, start_tokens)) for name, value in units.items()}
 
 
@@ -141,8 +140,7 @@ def _price_conditions(model: ModelInfo) -> Iterator[Any]:
 
 
 def _find_next_change(model: ModelInfo, now: datetime) -> datetime | None:
-    """Return the next moment at which another price of a model may begin: a coming date, or an hour of the
-    day."""
+    """Return when another price of a model may begin next: a coming date, or an hour of the day."""
     moments = []
     for constraint in _price_conditions(model):
         if (start := getattr(constraint, "start_date", None)) is not None:
@@ -166,12 +164,9 @@ FREE_HERE = Tariff(rates=FREE, source="local models are free")
 
 
 class Offer(NamedTuple):
-    """A model at a host. ``base_model`` is what it is, where ``model`` is a freely chosen name.
-
-    ``provider`` is the library's id of the interface's host, empty where the library has none. ``local``:
-    the interface is for servers that its user runs. ``context`` are fields of a request that its price
-    depends on.
-    """
+    """A model at a host. ``base_model`` is what it is, where ``model`` is a freely chosen name. ``provider``
+    is the library's id of the interface's host, empty where the library has none. ``local``: the interface
+    is for servers that its user runs. ``context`` are fields of a request that its price depends on."""
 
     interface: str
     model: str
@@ -187,10 +182,8 @@ class Offer(NamedTuple):
 
 
 class PriceBook:
-    """Prices for a working directory. Files and library are loaded on first use.
-
-    Raises UsageError: the directory's pricing file cannot be used; so do the methods.
-    """
+    """Prices for a working directory. Files and library are loaded on first use. Raises UsageError: the
+    directory's pricing file cannot be used; so do the methods."""
 
     def __init__(self, folder: Path = Path()) -> None:
         self._folder = folder
@@ -206,11 +199,8 @@ class PriceBook:
         return self.table.own_prices()
 
     def find_tariff(self, offer: Offer) -> Tariff | None:
-        """Find a model's price where it is served; None where unknown.
-
-        A gateway's models have the prices of their interface; a base URL of another provider that the library
-        knows has that provider's.
-        """
+        """Find a model's price where it is served; None where unknown. A gateway's models have the prices of
+        their interface; a base URL of another provider that the library knows has that provider's."""
         free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
         if free and not self._has_own_file:
             return FREE_HERE  # the packaged file prices no local model
@@ -236,10 +226,7 @@ class PriceBook:
 
     def check_interfaces(self, interfaces: Container[str], suggested: Iterable[str]) -> None:
         """Check the interfaces named in the directory's pricing file. The error suggests one of
-        ``suggested``.
-
-        Raises UsageError: the file names an interface that is not in ``interfaces``.
-        """
+        ``suggested``. Raises UsageError: the file names an interface that is not in ``interfaces``."""
         for interface, section in self._named_interfaces() if self._has_own_file else ():
             if interface not in interfaces:
                 near = get_close_matches(interface, suggested, n=1)

@@ -37,8 +37,7 @@ class Route(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CacheMultipliers(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Cache prices of an interface as shares of its input price, for prices that do not state them; None
-    means the input price."""
+    """Cache prices as shares of an interface's input price, where not stated; None means the input price."""
 
     read: Share | None = None
     write: Share | None = None
@@ -66,10 +65,8 @@ class PricingFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     overrides: dict[str, dict[str, Any]] = {}
 
     def own_prices(self) -> dict[tuple[str | None, str], OwnPrice]:
-        """Return ``overrides`` by interface (None: all) and lower-case model id.
-
-        Raises Misshapen: an entry is no price.
-        """
+        """Return ``overrides`` by interface (None: all) and lower-case model id. Raises Misshapen: an entry
+        is no price."""
         prices: dict[tuple[str | None, str], OwnPrice] = {}
         for name, entry in self.overrides.items():
             if entry and all(isinstance(below, dict) for below in entry.values()):
@@ -88,10 +85,8 @@ def _convert_price(name: str, entry: dict[str, Any]) -> OwnPrice:
 
 
 def read_pricing(folder: Path = Path()) -> PricingFile:
-    """Read the pricing file of a working directory.
-
-    Raises UsageError: the directory's file cannot be used; the message says where and why.
-    """
+    """Read the pricing file of a working directory. Raises UsageError: the directory's file cannot be used;
+    the message says where and why."""
     local = folder / LOCAL_FILE
     sections = _read_sections(PACKAGED_FILE)
     if not local.exists():
@@ -193,8 +188,7 @@ def choose_route(
 
 
 def blend_list_price(tariff: Tariff | None) -> float:
-    """Return the list price of `INPUT_PER_OUTPUT` input tokens and one output token, to compare hosts;
-    infinite if unknown."""
+    """Return the price of `INPUT_PER_OUTPUT` input tokens and one output token; infinite if unknown."""
     if tariff is None:
         return float("inf")
     rates = main_rates_today(tariff)

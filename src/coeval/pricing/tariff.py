@@ -17,12 +17,9 @@ Usd: TypeAlias = Annotated[float, msgspec.Meta(ge=0, lt=1e9)]
 
 
 class Rates(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """US dollars per million tokens, and per request.
-
-    ``cached_usd_per_mtok`` is for prompt tokens read from the provider's cache, ``cache_write_usd_per_mtok``
-    for those written to it: None means the input rate. ``reasoning_usd_per_mtok``: None means the output
-    rate.
-    """
+    """US dollars per million tokens, and per request. ``cached_usd_per_mtok`` is for prompt tokens read from
+    the provider's cache, ``cache_write_usd_per_mtok`` for those written to it: None means the input rate.
+    ``reasoning_usd_per_mtok``: None means the output rate."""
 
     input_usd_per_mtok: Usd
     output_usd_per_mtok: Usd
@@ -39,11 +36,8 @@ class Tier(Rates, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_
 
 
 class Tariff(msgspec.Struct, frozen=True, kw_only=True):
-    """Rates and who sets them: ``source`` is a few words, after a colon the model's name there.
-
-    ``tiers`` rise. Rates that end at ``until`` are followed by ``renewed``: moment → tariff, None where
-    unknown.
-    """
+    """Rates and who sets them: ``source`` is a few words, after a colon the model's name there. ``tiers``
+    rise. Rates that end at ``until`` are followed by ``renewed``: moment → tariff, None where unknown."""
 
     rates: Rates
     source: str
@@ -90,25 +84,18 @@ def main_rates_today(tariff: Tariff, clock: Callable[[], float] = time.time) -> 
 
 
 def make_pricer(tariff: Tariff, clock: Callable[[], float] = time.time) -> Price:
-    """Return a function that prices an answer in US dollars with a few multiplications.
-
-    Its price is None for an ``uncounted`` answer or one without input (every prompt has tokens). ``clock``
-    gives seconds since 1970.
-    """
+    """Return a function that prices an answer in US dollars with a few multiplications. Its price is None for
+    an ``uncounted`` answer or one without input (every prompt has tokens). ``clock`` gives seconds since
+    1970."""
     if tariff.until is not None and tariff.renewed is not None:
         return _make_changing_pricer(tariff, clock)
     if tariff.rates == FREE and not tariff.tiers:
-        return _price_at_zero
+        return lambda _: 0.0
     return _make_tiered_pricer(tariff) if tariff.tiers else _make_flat_pricer(tariff.rates)
 
 
-def _price_at_zero(_: Usage) -> float:
-    return 0.0
-
-
 def _make_flat_pricer(rates: Rates) -> Price:
-    """Return a pricer by token kind; cached, written and reasoning tokens are clamped to the whole that hosts
-    report."""
+    """Return a pricer by token kind; parts are clamped to the whole that hosts report."""
 
     def per_token(usd_per_mtok: float | None, default_usd: float) -> float:
         return default_usd if usd_per_mtok is None else usd_per_mtok / 1e6
@@ -156,8 +143,7 @@ def _make_tiered_pricer(tariff: Tariff) -> Price:
 
 
 def _make_changing_pricer(tariff: Tariff, clock: Callable[[], float]) -> Price:
-    """Return a pricer that follows rates by the hour or up to a date; it returns None once nobody knows the
-    next ones."""
+    """Return a pricer that follows rates by the hour or up to a date; then its price is None if unknown."""
     renewed = tariff.renewed
     current, until = _pricer_until(tariff)
 
@@ -173,20 +159,16 @@ def _make_changing_pricer(tariff: Tariff, clock: Callable[[], float]) -> Price:
 def _pricer_until(tariff: Tariff | None) -> tuple[Price, float]:
     """Return the pricer of a tariff and the moment it ends, in seconds since 1970."""
     if tariff is None:
-        return _price_unknown, float("inf")
+        return lambda _: None, float("inf")
     until = tariff.until.timestamp() if tariff.until is not None else float("inf")
     return make_pricer(msgspec.structs.replace(tariff, until=None, renewed=None)), until
-
-
-def _price_unknown(_: Usage) -> None:
-    return None
 
 
 # --- Upper bound of a request's cost
 
 RatesT = TypeVar("RatesT", bound=Rates)
 
-# An answer is priced when it comes: a live one within minutes, that of a batch job within a day.
+# An answer is priced when it arrives: within minutes, in a batch job within a day.
 _AHEAD = timedelta(days=1)
 
 
@@ -194,11 +176,8 @@ def make_cost_bound(
     tariff: Tariff, clock: Callable[[], float] = time.time
 ) -> Callable[[int, int], float] | None:
     """Return a function (prompt tokens, most answer tokens) → most US dollars of a request; None if it is
-    free.
-
-    Counts every token at the dearest kind (cached, cache write, reasoning), and at the dearest tariff
-    within a day. ``clock`` gives seconds since 1970.
-    """
+    free. Counts every token at the dearest kind (cached, cache write, reasoning), and at the dearest
+    tariff within a day. ``clock`` gives seconds since 1970."""
     if tariff.until is None and tariff.rates == FREE and not tariff.tiers:
         return None
     bounds, until = _cost_bounds(tariff, clock())
@@ -243,8 +222,7 @@ _Bound = tuple[int, float, float, float]
 
 
 def _cost_bounds(tariff: Tariff, now_s: float) -> tuple[list[_Bound], float | None]:
-    """Return the bounds of all tariffs that may hold within a day, and when to compute them again (seconds
-    since 1970)."""
+    """Return the bounds of all tariffs within a day, and when to compute them again (seconds since 1970)."""
     bounds = []
     for period in tariffs_until(tariff, datetime.fromtimestamp(now_s, UTC) + _AHEAD):
         bounds += [_cost_bound(period.rates, -1), *(_cost_bound(tier, tier.above) for tier in period.tiers)]

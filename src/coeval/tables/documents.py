@@ -67,11 +67,9 @@ class CutDocuments(NamedTuple):
 
 
 def read_documents(path: Path, most_characters: int) -> CutDocuments:
-    """Read a file or a folder, and cut its texts into passages of at most ``most_characters``.
-
-    Skips other kinds of file, those that are too large or not UTF-8, and links out of the folder. Raises
-    UsageError: the path does not exist, or no file makes a passage.
-    """
+    """Read a file or a folder, and cut its texts into passages of at most ``most_characters``. Skips other
+    kinds of file, those that are too large or not UTF-8, and links out of the folder. Raises UsageError:
+    the path does not exist, or no file makes a passage."""
     if not path.exists():
         raise UsageError(f"there is no file or folder {path}")
     passages: dict[str, DocumentPassage] = {}
@@ -104,10 +102,8 @@ def read_documents(path: Path, most_characters: int) -> CutDocuments:
 
 def cut_passages(text: str, most_characters: int) -> Iterator[tuple[int, int]]:
     """Yield start and end of each passage, cut at the end of a paragraph, else of a sentence, else of a word.
-
     A passage that is half full ends before a heading, or before a paragraph chosen by its hash, so that an
-    edit moves only the cuts near it.
-    """
+    edit moves only the cuts near it."""
     start = end = None
     for at, to in _split_text(text, most_characters):
         unit = text[at:to]
@@ -188,11 +184,9 @@ def _read_text(file: Path, root: Path) -> str:
 
 
 def _extract_html_text(text: str) -> str:
-    """Return the visible text of a page; blocks become paragraphs.
-
-    Takes linear time however broken the markup: the standard library's parser needs a minute for 100 KiB
-    of unclosed tags. Raises _SkippedFile: a tag, a comment or a script never ends.
-    """
+    """Return the visible text of a page; blocks become paragraphs. Takes linear time however broken the
+    markup: the standard library's parser needs a minute for 100 KiB of unclosed tags. Raises _SkippedFile:
+    a tag, a comment or a script never ends."""
     texts: list[str] = []
     at = hidden_depth = 0
     while markup := _MARKUP.search(text, at):
@@ -225,8 +219,7 @@ def _decode_references(text: str) -> str:
 
 
 def _extract_pdf_text(file: Path) -> str:
-    """Return the text of a PDF's pages; raises _SkippedFile if pypdf is missing, or the PDF encrypted,
-    damaged or a scan."""
+    """Return the text of a PDF's pages; raises _SkippedFile if it is encrypted, damaged or a scan."""
     try:
         from pypdf import PdfReader
         from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError

@@ -42,8 +42,7 @@ class HarvestedItem(NamedTuple):
 
 
 class Selection(NamedTuple):
-    """Which items to take: the first ``limit``, or a random ``sample``; with both, a sample of the smaller
-    number."""
+    """Which items to take: the first ``limit``, or a random ``sample``; with both, the smaller one."""
 
     limit: int | None = None
     sample: int | None = None
@@ -78,10 +77,8 @@ class Harvest:
     _ids: dict[int, int] = field(default_factory=dict)
 
     def read_items(self, limit: int | None = None) -> Iterator[HarvestedItem]:
-        """Yield the items of all tables, at most ``limit``.
-
-        Raises ColumnsMissing: a table lacks columns of the map; UsageError: a file becomes unreadable.
-        """
+        """Yield the items of all tables, at most ``limit``. Raises ColumnsMissing: a table lacks columns of
+        the map; UsageError: a file becomes unreadable."""
         for table in self.tables:
             try:
                 if limit is None or self.made < limit:
@@ -126,8 +123,7 @@ class Harvest:
         return None
 
     def _check_id_unused(self, item_id: str, line: int) -> None:
-        """Raise Misfit if an earlier row had this id. Keeps 8 bytes of each id's hash: with its position,
-        about 150 bytes each."""
+        """Raise Misfit if an earlier row had this id. Keeps 8 bytes of its hash: about 150 bytes in all."""
         key = int.from_bytes(blake2b(item_id.encode(), digest_size=8).digest())
         position = (len(self.files) << _LINE_BITS) + line
         first = self._ids.setdefault(key, position)
@@ -172,8 +168,7 @@ def draw_sample(items: Iterator[HarvestedItem], selection: Selection) -> Iterato
 
 
 class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One import of items. ``files`` with their SHA-256; ``revision`` of the hub's data set; ``rows`` read
-    and ``items`` made."""
+    """One import of items: its ``files``, the hub's ``revision``, ``rows`` read and ``items`` made."""
 
     source: str
     files: list[SourceFile]
@@ -219,8 +214,7 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Selection(self.limit, self.sample, self.seed or 0)
 
     def matches(self, files: Sequence[SourceFile], item_map: ItemMap, selection: Selection) -> bool:
-        """Check whether the same files, mapped and selected alike, give the same items; file names do not
-        matter."""
+        """Check whether the same files are mapped and selected alike, whatever their names."""
         hashes = [file.sha256 for file in files]
         seeded = selection if selection.sample is not None else selection._replace(seed=0)
         return (

@@ -184,10 +184,8 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Parse a condition.
-
-        Raises UsageError: it is no comparison of a column with a value, or more than one.
-        """
+        """Parse a condition. Raises UsageError: it is no comparison of a column with a value, or more than
+        one."""
         match = _FORM.fullmatch(text)
         if match is None:
             raise UsageError(f"'{text}' is no condition; write COLUMN = VALUE, or with !=, <, <=, >, >=")
@@ -275,10 +273,8 @@ class ChoiceList(NamedTuple):
         return "\n".join(f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
 
     def find_right(self, value: Any, column: str) -> int:
-        """Find the index of the choice that the value of a column names.
-
-        Raises Misfit: it means none of them, or may mean two.
-        """
+        """Find the index of the choice that the value of a column names. Raises Misfit: it means none of
+        them, or may mean two."""
         if isinstance(value, int) and not isinstance(value, bool) and not self.labels:
             if 0 <= value < len(self.texts):
                 return value
@@ -302,11 +298,8 @@ class ChoiceList(NamedTuple):
 
 
 def read_choices(path: FieldPath, row: Row) -> ChoiceList:
-    """Read the choices in a row.
-
-    Raises Misfit: the value has none of the three shapes, or holds fewer than two choices or more than
-    letters.
-    """
+    """Read the choices in a row. Raises Misfit: the value has none of the three shapes, or holds fewer than
+    two choices or more than letters."""
     value = path.read_value(row)
     match value:
         case {"text": list(texts), "label": list(labels)}:
@@ -449,10 +442,7 @@ class ItemMaker:
         return not self._conditions or all(holds(row) for holds in self._conditions)
 
     def make_item(self, row: Row) -> MappedItem:
-        """Make the item of a row.
-
-        Raises Misfit: the row makes no item; the message says why.
-        """
+        """Make the item of a row. Raises Misfit: the row makes no item; the message says why."""
         item_id = self._read_id(row)
         prompt = self._prompt(row)
         if prompt is None:

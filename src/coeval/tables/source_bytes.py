@@ -52,11 +52,11 @@ class LineMessages(dict[str, MessageLines]):
     """Number of further sentences, which are not kept."""
 
     def note(self, sentence: str, line: int) -> None:
-        known = self.get(sentence)
-        if known is None and len(self) >= _MOST_KEPT:
+        lines = self.get(sentence)
+        if lines is None and len(self) >= _MOST_KEPT:
             self.more += 1
             return
-        count, first = known or (0, ())
+        count, first = lines or (0, ())
         self[sentence] = MessageLines(count + 1, (*first, line) if len(first) <= _MOST_NUMBERS else first)
 
     def format_lines(self, path: object) -> Iterator[str]:
@@ -131,10 +131,8 @@ class _HashingReader(io.RawIOBase):
 
 
 class SourceBytes:
-    """A text file or a pipe, open to be read once. ``encoding`` None: by byte order mark, else UTF-8.
-
-    Raises UsageError: the file is missing, unreadable or not text, or the encoding is unknown.
-    """
+    """A text file or a pipe, open to be read once. ``encoding`` None: by byte order mark, else UTF-8. Raises
+    UsageError: the file is missing, unreadable or not text, or the encoding is unknown."""
 
     def __init__(self, path: Path, encoding: str | None = None) -> None:
         """Open the file, detect its format and encoding, and skip a UTF-8 byte order mark."""
@@ -156,7 +154,7 @@ class SourceBytes:
             raise
 
     def _detect_format(self) -> bytes:
-        """Return the first bytes, unpacked if gzipped; raises UsageError for another known format, such as a
+        """Return the first bytes, unpacked if gzipped; raises UsageError for another format, such as a
         workbook."""
         start = self._read_checked(self._packed.peek, 16)
         if start.startswith(_GZIP):

@@ -78,10 +78,8 @@ def _explain_bad_line(line: bytes, error: Undecodable) -> str:
 
 
 def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
-    """Read the objects of one JSON array, numbered from 1.
-
-    Raises UsageError: it is no list of JSON, or one too large to be held at once.
-    """
+    """Read the objects of one JSON array, numbered from 1. Raises UsageError: it is no list of JSON, or one
+    too large to be held at once."""
     parts, size = [], 0
     while part := source.read():
         size += len(part)
@@ -102,8 +100,7 @@ def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
 
 
 class _TextLines(Iterator[str]):
-    """Lines for the CSV reader. ``number`` counts them; ``flaw`` says what was wrong with one since
-    `take_flaw`."""
+    """Lines for the CSV reader. ``number`` counts them; ``flaw`` says what is wrong since `take_flaw`."""
 
     def __init__(self, source: SourceBytes) -> None:
         self.number = 0
@@ -137,10 +134,7 @@ class HeaderAndRows(NamedTuple):
 
 def read_csv(source: SourceBytes, delimiter: str | None) -> HeaderAndRows:
     """Read a header and the rows below; cells are text, empty ones None. ``delimiter``: None for the one most
-    frequent in the header.
-
-    Raises UsageError: there is no header, or it names a column twice.
-    """
+    frequent in the header. Raises UsageError: there is no header, or it names a column twice."""
     csv.field_size_limit(max(csv.field_size_limit(), LONGEST_LINE_BYTES))
     lines = _TextLines(source)
     filled = (line for line in lines if line.strip())
@@ -163,8 +157,7 @@ def read_csv(source: SourceBytes, delimiter: str | None) -> HeaderAndRows:
 
 
 def _read_csv_rows(header: list[str], reader: Iterator[list[str]], lines: _TextLines) -> Iterator[TableRow]:
-    """Yield the rows below the header; a row of another length or with broken quotes gets a reason instead of
-    fields."""
+    """Yield the rows below the header; one of another length or with broken quotes has a reason instead."""
     while True:
         begin = lines.number + 1
         try:
@@ -210,7 +203,7 @@ _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 
 @dataclass(slots=True)
 class Table:
-    """An open table. ``rows`` can be read once; ``finish`` then returns the file's hash; ``delimiter``: of a
+    """An open table. ``rows`` can be read once, ``finish`` then returns the file's hash. ``delimiter``: of
     CSV."""
 
     path: Path
@@ -222,10 +215,8 @@ class Table:
 
 
 def open_table(path: Path, encoding: str | None = None, delimiter: str | None = None) -> Table:
-    """Open a table. Without a header, its columns are the keys of the first rows.
-
-    Raises UsageError: the file cannot be read, is no table, or has no readable rows.
-    """
+    """Open a table. Without a header, its columns are the keys of the first rows. Raises UsageError: the file
+    cannot be read, is no table, or has no readable rows."""
     if _is_parquet(path):
         return _open_parquet(path)
     source = SourceBytes(path, encoding)
@@ -318,8 +309,7 @@ def _open_parquet(path: Path) -> Table:
 
 
 def _read_label_names(metadata: bytes) -> dict[str, list[str]]:
-    """Return the names of class labels by column, from the metadata that `datasets` writes; empty if
-    unreadable."""
+    """Return the names of class labels by column, as `datasets` writes them; empty if unreadable."""
     try:
         features = decode(metadata, _HubMetadata).info.features
     except Undecodable:

@@ -79,9 +79,7 @@ _SPLITS = {
 
 def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
     """List the tables of a folder's split, in order: those in it and in its ``data``, the layout of the hub.
-
-    Raises UsageError: the folder has no table, or several splits and none of them is requested.
-    """
+    Raises UsageError: the folder has no table, or several splits and none of them is requested."""
     try:
         entries = sorted((*folder.iterdir(), *folder.glob("data/*")))
     except OSError as error:
@@ -105,10 +103,8 @@ def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
 
 
 def _pick_split(splits: Sequence[str], requested: str | None, owner: str) -> str | None:
-    """Choose the requested split, else the only one; None if there are none.
-
-    Raises UsageError: ``owner`` lacks it, or has several and none is requested.
-    """
+    """Choose the requested split, else the only one; None if there are none. Raises UsageError: ``owner``
+    lacks it, or has several and none is requested."""
     if requested is not None:
         if requested not in splits:
             raise UsageError(f"{owner} has no split {requested}; {_suggest_name(requested, splits)}")
@@ -165,11 +161,8 @@ def _fetch_from_hub(
     repo: str, subset: str | None, requested_split: str | None, progress: Progress | None
 ) -> TableSource:
     """Download the files of a split, unless the cache has this revision. ``subset`` None: the only one, or
-    ``default``.
-
-    Raises UsageError: the hub cannot be reached, or lacks the data set, subset or split; StoreError: the
-    cache cannot be written.
-    """
+    ``default``. Raises UsageError: the hub cannot be reached, or lacks the data set, subset or split;
+    StoreError: the cache cannot be written."""
     base = (os.environ.get("HF_ENDPOINT") or _HUB).rstrip("/")
     api = f"{base}/api/datasets/{quote(repo)}"
     try:
@@ -284,10 +277,8 @@ _HUB_PREFIX = re.compile(r"(hf://datasets/|https://huggingface\.co/datasets/)")
 
 
 def find_source(choice: SourceChoice, progress: Progress | None = None) -> TableSource:
-    """Find a named benchmark, a file or folder, or a data set of the hub, in this order.
-
-    Raises UsageError: nothing has this name, or it cannot be fetched.
-    """
+    """Find a named benchmark, a file or folder, or a data set of the hub, in this order. Raises UsageError:
+    nothing has this name, or it cannot be fetched."""
     if choice.name.lower() in named_benchmarks():
         return _find_benchmark(choice, progress)
     if choice.local is not None:

@@ -220,7 +220,7 @@ def test_samples_beyond_those_asked_for_do_not_count(tmp_path: Path, coeval: Com
     write_training(tmp_path, scores := drawn({1: 0.5}, items=10, samples=3))
     ended = coeval("sweep", "aggregate", "--out", tmp_path, "--n-samples", "ifeval=2")
     assert (ended.code, read(tmp_path, 1)["mean"]) == (0, pytest.approx(scores[1][:, :2].mean()))
-    assert "run_2 is left out: 2 samples were asked for" in ended.err
+    assert "run_2 is left out: 2 samples were requested" in ended.err
 
 
 @pytest.mark.process

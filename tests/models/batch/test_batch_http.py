@@ -166,7 +166,7 @@ async def test_a_token_that_is_refused_is_renewed_once() -> None:
         async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:
             return {"Authorization": f"Bearer token-{len(refused)}"}
 
-        def refused(self, headers: Mapping[str, str]) -> bool:
+        def discard_refused(self, headers: Mapping[str, str]) -> bool:
             refused.append(headers["Authorization"])
             return len(refused) == 1
 

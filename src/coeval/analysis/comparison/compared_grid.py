@@ -20,7 +20,6 @@ class ComparedGrid:
         self._shared_scores: dict[tuple[str, str | None], SharedScores] = {}
 
     def excluding_judges(self, judges: Collection[str]) -> ComparedGrid:
-        """Return the grid without the scores of some judges."""
         return ComparedGrid(
             self.grid.select_judges([name for name in self.grid.judges if name not in judges])
         )

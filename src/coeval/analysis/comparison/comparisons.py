@@ -393,6 +393,7 @@ def _build_member(
 
 
 def _build_comparison(paired: PairedRow, member: FamilyMember, tested: PairDifference) -> Comparison:
+    """Join a row, its single test and its adjusted test in the record that is reported."""
     (a, b, row), single = paired, member.difference
     scale = row.parts[0].scale
     low = sum(part.low for part in row.parts) / len(row.parts)

@@ -36,9 +36,7 @@ _MOST_TIMES = 10_000.0
 
 
 def lower_bound(
-    strata: Sequence[PairedScores],
-    alpha: float = ONE_SIDED,
-    shares: Sequence[float] | None = None,
+    strata: Sequence[PairedScores], alpha: float = ONE_SIDED, shares: Sequence[float] | None = None
 ) -> float:
     """Return the lower confidence bound of the mean over strata of b − a, at the level 1 − alpha, one-sided.
 

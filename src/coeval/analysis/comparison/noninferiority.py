@@ -181,7 +181,7 @@ class GateReport(msgspec.Struct, frozen=True):
 
     @property
     def exit_code(self) -> int:
-        """Return 0 for GO, 3 for INCONCLUSIVE, 4 for NO-GO, by the worst candidate."""
+        """Return the exit code of the worst candidate's verdict."""
         return {"GO": 0, "INCONCLUSIVE": GAPS, "NO-GO": WORSE}[self.verdict]
 
     @property
@@ -485,7 +485,6 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
 
 
 def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, beyond: bool) -> str:
-    """State the verdict and its figures, in points."""
     where, allowed = where_phrase(comparison), format_points(task.max_drop)
     n = pluralize(comparison.n, comparison.counted)
     if task.verdict == "NO-GO":

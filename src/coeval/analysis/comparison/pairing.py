@@ -37,6 +37,7 @@ class SharedJudges(NamedTuple):
 
 
 def _match_judges(a: Side, b: Side) -> SharedJudges:
+    """Match the judges of both sides by task, and note who judged one side only or by another recipe."""
     by_task: dict[str, Collection[str] | None] = {}
     unshared, notes = [], list[Mismatch]()
     for task in sorted({task for task, _ in a.methods} & {task for task, _ in b.methods}):

@@ -123,7 +123,6 @@ class Side:
         return frozenset().union(*(grid.scored_tasks[self.model] for grid in self.grids.values()))
 
     def excluding_judges(self, judges: Collection[str]) -> Side:
-        """Return the side without the scores of some judges."""
         grids = {measure: grid.excluding_judges(judges) for measure, grid in self.grids.items()}
         methods = {key: hashes for key, hashes in self.methods.items() if key[1] not in judges}
         return replace(self, grids=grids, methods=methods)
@@ -183,7 +182,6 @@ def _build_grids(reader: Reader, models: Collection[str]) -> dict[Measure, Compa
 
 @_build_grids.register
 def _build_run_grids(reader: RunReader, models: Collection[str]) -> dict[Measure, ComparedGrid]:
-    """Build the grids of a run's scores and labels."""
     grid = read_score_grid(reader)
     if not {*models} <= {*grid.students}:
         grid = read_grid_with_removed(reader)

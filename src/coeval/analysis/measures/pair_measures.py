@@ -282,7 +282,7 @@ def compute_pair_measures(comparisons: Comparisons | None) -> PairMeasures | Non
                 win_rate=measured_from_interval(clustered_mean(won[mine], comparisons.cluster[mine]), None),
                 ties=int((comparisons.won[mine] == _WIN_SHARE["tie"]).sum()),
                 comparisons=int(mine.sum()),
-                by_task={task: of[name] for task, of in by_task.items() if name in of},
+                by_task={task: strengths[name] for task, strengths in by_task.items() if name in strengths},
             )
     return PairMeasures(
         groups=tuple(tuple(group.strengths) for group in groups),

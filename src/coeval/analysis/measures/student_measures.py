@@ -185,9 +185,9 @@ def sum_item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only:
     answers are pooled. ``complete_only`` as in `ScoreGrid.sum_scores`."""
     own = grid if judge is None else grid._replace(levels=grid.levels[:, judge : judge + 1], checked=None)
     sums = own.sum_scores(complete_only=complete_only and judge is None)
-    place = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
+    cell = grid.student.astype(np.int64) * len(grid.items.ids) + grid.item
     shape = (len(grid.students), len(grid.items.ids))
-    total, share, units = (np.bincount(place, column, shape[0] * shape[1]).reshape(shape) for column in sums)
+    total, share, units = (np.bincount(cell, column, shape[0] * shape[1]).reshape(shape) for column in sums)
     return RowSums(np.asarray(total, np.float64), np.asarray(share, np.float64), units.astype(np.int64))
 
 

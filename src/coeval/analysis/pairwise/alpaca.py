@@ -237,6 +237,7 @@ class _Data:
 def _fit_win_rate(
     data: _Data, difficulties: Floats, scored: NDArray[np.bool_], *, with_difficulty: bool, seed: int
 ) -> LengthControl:
+    """Choose the penalty, fit the weights, and bootstrap the win rate at equal length."""
     inverse_penalty = _cross_validate_penalty(data)
     fitted = fit_logistic(data.features, data.targets, data.weights[None, :], l1=1 / inverse_penalty)[0]
     value = 100 * float(expit(fitted[2] + fitted[1] * difficulties).mean())

@@ -93,9 +93,7 @@ def style_differences(pairs: Sequence[StyledPair]) -> Floats:
         a, b = _style_features(pair.model), _style_features(pair.baseline)
         total = a[0] + b[0]
         length = (a[0] - b[0]) / total if total else 0.0
-        rows.append(
-            [length, *((x - y) / (x + y + 1) for x, y in zip(a[1:], b[1:], strict=True))],
-        )
+        rows.append([length, *((x - y) / (x + y + 1) for x, y in zip(a[1:], b[1:], strict=True))])
     return np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES))
 
 
@@ -232,6 +230,7 @@ def _score_cell(
     styles: Mapping[str, StyledPair] | None,
     seed: int,
 ) -> ArenaScore:
+    """Score the judgments of one (category, judge), None for all, leaving out those without both verdicts."""
     won: defaultdict[str, float] = defaultdict(float)
     counted: defaultdict[str, int] = defaultdict(int)
     failed = 0

@@ -112,7 +112,6 @@ def compare_with_anchor(judge: str, anchor: Scores, again: Scores) -> JudgeDrift
 def _pair_items_by_task(
     keys: Sequence[ScoreKey], before: np.ndarray, after: np.ndarray
 ) -> list[PairedScores]:
-    """Pair each task's item means, before and after."""
     strata = []
     for task in dict.fromkeys(key.task for key in keys):
         in_task = np.array([key.task == task for key in keys])

@@ -31,7 +31,6 @@ TOO_FEW_TO_TELL = 2
 
 
 def judge_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
-    """State the biases of a folder's judges."""
     yield from _family_bias_sentences(judges)
     yield from _position_sentences(judges)
     yield from _severity_sentence(judges)

@@ -110,7 +110,7 @@ def pick_answers(
     answers = [DrawnAnswer(key, None) for key in _list_judged_answers(grid, factors) if key.item in {*items}]
     if unknown := {*items} - {key.item for key, _ in answers}:
         raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
-    return sorted(answers, key=lambda one: (one.key.item, _hash_name(0, one.key.answer)))
+    return sorted(answers, key=lambda drawn: (drawn.key.item, _hash_name(0, drawn.key.answer)))
 
 
 def assign_answers(
@@ -216,8 +216,8 @@ class ShownTexts:
     def hashes(self, answer: str, task: str, factor: str) -> tuple[str, str]:
         """Hash what is shown: prompt, answer and the reference if there is one, and the criterion with its
         scale; empty where an answer or its prompt is gone."""
-        shown = self.of(answer)
-        texts = () if shown is None else shown if shown.reference else shown[:2]
+        texts_shown = self.of(answer)
+        texts = () if texts_shown is None else texts_shown if texts_shown.reference else texts_shown[:2]
         scale = self.scale(task, factor)
         values = map(repr, scale.values)
         criterion = digest(self.criterion(task, factor), *scale.levels, *values)
@@ -235,8 +235,8 @@ def make_empty_labels(
     """Make the labels, still without a level, that a draw asks of a person."""
     for key, chance in drawn:
         for factor in factors[key.task]:
-            shown, criterion = texts.hashes(key.answer, key.task, factor)
-            if shown:
+            input_hash, criterion = texts.hashes(key.answer, key.task, factor)
+            if input_hash:
                 yield HumanLabel(
                     judge_model_id=judge,
                     task_id=key.task,
@@ -244,7 +244,7 @@ def make_empty_labels(
                     response_id=key.answer,
                     factor=factor,
                     drawn=chance,
-                    input_hash=shown,
+                    input_hash=input_hash,
                     criterion=criterion,
                 )
 
@@ -255,9 +255,9 @@ def make_questions(
     """Ask for these labels; those about texts, criteria or factors that have changed are left out."""
     designs = dict(zip(grid.tasks, grid.designs, strict=True))
     for label in labels:
-        shown, design = texts.of(label.response_id), designs.get(label.task_id)
+        texts_shown, design = texts.of(label.response_id), designs.get(label.task_id)
         if (
-            shown is None
+            texts_shown is None
             or design is None
             or label.factor not in design.judged_factors
             or not texts.is_current(label)
@@ -265,7 +265,7 @@ def make_questions(
             continue
         yield LabelQuestion(
             question_id(label.response_id, label.factor, label.judge_model_id),
-            *shown,
+            *texts_shown,
             label.factor,
             texts.criterion(label.task_id, label.factor),
             texts.scale(label.task_id, label.factor),

@@ -260,8 +260,8 @@ class Reader:
     def make_record_table(self, stage: Stage, paths: Sequence[Path] | None = None) -> None:
         """Make the table of a stage of texts, which no view holds. Its select has ``key`` and ``failed``; of
         each id the line that counts is kept. Raises as DuckDB does."""
-        found = self.files(stage.files) if paths is None else paths
-        files = [escape_glob_pattern(path) for path in found]
+        existing = self.files(stage.files) if paths is None else paths
+        files = [escape_glob_pattern(path) for path in existing]
         self.rows(
             f"CREATE OR REPLACE TABLE {stage.table} AS SELECT {stage.select} "  # noqa: S608
             f"FROM {self._lines_sql(stage, files)} WHERE {stage.required}",

@@ -271,9 +271,9 @@ def _adjust_differences(compared: Sequence[_ComparedCheckpoints]) -> tuple[Check
             unit=shared.unit,
             mean_a=shared.means[shared.column_of(a)],
             mean_b=shared.means[shared.column_of(b)],
-            identical=found.identical,
+            identical=single.identical,
         )
-        for (shared, a, b, found), tested in zip(compared, adjust_family(members), strict=True)
+        for (shared, a, b, single), tested in zip(compared, adjust_family(members), strict=True)
     )
 
 

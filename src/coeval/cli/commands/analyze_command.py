@@ -1,4 +1,4 @@
-"""`coeval analyze`: what a run's scores mean, in tables or as files; nobody is asked."""
+"""`coeval analyze`: explains a run's scores, in tables or as files; no model is called."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import Measures, write_measures
 from coeval.analysis.readers.reader import Reader
 from coeval.cli import streams
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
+from coeval.cli.command_names import RunFolder, RunWord, require_folder
 from coeval.cli.views import measures_view
-from coeval.cli.views.gaps_view import tell_missing
-from coeval.cli.views.table_view import without_incomparable
+from coeval.cli.views.gaps_view import print_missing
+from coeval.cli.views.table_view import print_incomparable_notes
 from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
@@ -35,39 +35,40 @@ if TYPE_CHECKING:
 ReportFormat: TypeAlias = Literal["json", "csv", "markdown", "html", "excel"]
 
 
-class Analyzed(NamedTuple):
-    """The analysis whose numbers are shown, the section of the page that shows them, the format where nobody
-    names one (None: tables of the terminal), and whether it can be had of a folder of eval-framework."""
+class AnalysisName(NamedTuple):
+    """A NAME of `coeval analyze`: the analysis whose measures it shows, the page's section that shows them,
+    its format unless ``--format`` names one (None: terminal tables), and if it works for folders of
+    eval-framework."""
 
     analysis: Analysis
     section: str = ""
     usual_format: ReportFormat | None = None
-    of_outputs: bool = False
+    for_outputs: bool = False
 
 
 NAMES = {
-    "all": Analyzed("all", of_outputs=True),
-    "students": Analyzed("students", "leads"),
-    "teachers": Analyzed("teachers", "benchmark"),
-    "judges": Analyzed("judges", "judges", of_outputs=True),
-    "agreement": Analyzed("agreement", "judges", of_outputs=True),
-    "robust": Analyzed("robust"),
-    "labels": Analyzed("labels", "leads"),
-    "calibration": Analyzed("calibration", "leads"),
-    "coverage": Analyzed("coverage", "benchmark"),
-    "items": Analyzed("items", "benchmark"),
-    "export-benchmark": Analyzed("items"),
-    "student-report": Analyzed("students", "leads", "html"),
-    "teacher-report": Analyzed("teachers", "benchmark", "html"),
-    "judge-report": Analyzed("judges", "judges", "html", of_outputs=True),
-    "coverage-report": Analyzed("coverage", "benchmark", "html"),
-    "complete-report": Analyzed("all", "", "excel", of_outputs=True),
+    "all": AnalysisName("all", for_outputs=True),
+    "students": AnalysisName("students", "leads"),
+    "teachers": AnalysisName("teachers", "benchmark"),
+    "judges": AnalysisName("judges", "judges", for_outputs=True),
+    "agreement": AnalysisName("agreement", "judges", for_outputs=True),
+    "robust": AnalysisName("robust"),
+    "labels": AnalysisName("labels", "leads"),
+    "calibration": AnalysisName("calibration", "leads"),
+    "coverage": AnalysisName("coverage", "benchmark"),
+    "items": AnalysisName("items", "benchmark"),
+    "export-benchmark": AnalysisName("items"),
+    "student-report": AnalysisName("students", "leads", "html"),
+    "teacher-report": AnalysisName("teachers", "benchmark", "html"),
+    "judge-report": AnalysisName("judges", "judges", "html", for_outputs=True),
+    "coverage-report": AnalysisName("coverage", "benchmark", "html"),
+    "complete-report": AnalysisName("all", "", "excel", for_outputs=True),
 }
 """What can be analyzed."""
 
 
-class ReportPlaces(NamedTuple):
-    """Folders of reports and of pictures."""
+class ReportFolders(NamedTuple):
+    """Folders for reports and for pictures."""
 
     out: Path | None
     figures: Path | None = None
@@ -96,8 +97,7 @@ def analyze(
         ),
     ] = None,
     figures: Annotated[
-        Path | None,
-        typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG."),
+        Path | None, typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG.")
     ] = None,
     partial_ok: Annotated[
         bool, typer.Option("--partial-ok", help="Exit with 0, not 3, if records are missing.")
@@ -151,92 +151,97 @@ def analyze(
       coeval analyze --run ./runs/quickstart --figures ./figures
       coeval analyze export-benchmark --run ./runs/quickstart --out ./my-benchmark
     """
-    name, word = _named(what, word)
-    folder = require_results(the_folder(word, run, "analyze"))
+    name, word = _split_analysis_and_folder(what, word)
+    folder = require_results(require_folder(word, run, "analyze"))
     if name == "export-benchmark":
         _export_items(folder, out, report_format)
         return
 
     if name == "robust" and report_format in ("html", "excel"):
         raise UsageError("robust has no page or workbook; use --format json, csv or markdown")
-    if not NAMES[name].of_outputs:
+    if not NAMES[name].for_outputs:
         require_run_for(
-            folder, f"{name}; ask for {join_names([each for each, of in NAMES.items() if of.of_outputs])}"
+            folder,
+            f"{name}; ask for {join_names([other for other, row in NAMES.items() if row.for_outputs])}",
         )
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
-    places = ReportPlaces(out, figures)
-    missing = show_analysis(folder, name, report_format, places, robust)
+    folders = ReportFolders(out, figures)
+    missing = print_or_write_analysis(folder, name, report_format, folders, robust)
     for note in missing.notes:
         streams.warn(streams.messages(), note)
-    tell_missing(missing, RunDir(folder), streams.messages())
+    print_missing(missing, RunDir(folder), streams.messages())
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
 
 
-def _named(what: str | None, word: Path | None) -> tuple[str, Path | None]:
-    """Return the analysis and the folder; a word alone may be either."""
-    if what is None or what in NAMES:
-        return what or "all", word
-    if word is None and ("/" in what or Path(what).exists()):
-        return "all", Path(what)
-    near = get_close_matches(what, NAMES, n=1)
+def _split_analysis_and_folder(analysis: str | None, word: Path | None) -> tuple[str, Path | None]:
+    """Return the analysis and the folder; a single word may be either."""
+    if analysis is None or analysis in NAMES:
+        return analysis or "all", word
+    if word is None and ("/" in analysis or Path(analysis).exists()):
+        return "all", Path(analysis)
+    near = get_close_matches(analysis, NAMES, n=1)
     hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(NAMES)}"
-    raise UsageError(f"there is nothing to analyze that is called {what}; {hint}")
+    raise UsageError(f"there is nothing to analyze that is called {analysis}; {hint}")
 
 
-def show_analysis(
-    folder: Path, name: str, given: ReportFormat | None, places: ReportPlaces, options: RobustOptions
+def print_or_write_analysis(
+    folder: Path,
+    name: str,
+    report_format: ReportFormat | None,
+    folders: ReportFolders,
+    options: RobustOptions,
 ) -> MissingRecords:
-    """Show an analysis, or write it: the folder is read and measured once. Return what the folder lacks."""
-    needed, messages = given or NAMES[name].usual_format, streams.messages()
-    pages = needed in ("html", "excel")
-    shown = not pages and bool(needed or places.out or places.figures is None)
-    files = _report_files(name, needed, places) if pages or places.figures is not None else None
+    """Print an analysis, or write it; the folder is read once. Return which records are missing."""
+    effective_format, messages = report_format or NAMES[name].usual_format, streams.messages()
+    pages = effective_format in ("html", "excel")
+    prints_tables = not pages and bool(effective_format or folders.out or folders.figures is None)
+    files = _choose_files(name, effective_format, folders) if pages or folders.figures is not None else None
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
-            found = _write_report(reader, notes, name, files, options)
-            measured, missing, notes = found.measured, found.missing, found.notes
+            report = _write_report(reader, notes, name, files, options)
+            measured, missing, notes = report.measured, report.missing, report.notes
         else:
             measured = compute_measures(
-                reader, NAMES[name].analysis if places.out is None else "all", options
+                reader, NAMES[name].analysis if folders.out is None else "all", options
             )
             notes, missing = (*reader.notes(), *notes), find_missing_records(RunDir(folder))
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
-    for note in without_incomparable(notes, messages) if shown else notes:
+    for note in print_incomparable_notes(notes, messages) if prints_tables else notes:
         streams.warn(messages, note)
-    if shown:
-        _show_measures(measured.measures, name, given, places.out, names)
+    if prints_tables:
+        _print_or_write_measures(measured.measures, name, report_format, folders.out, names)
     return missing
 
 
-def _show_measures(
-    measures: Measures, name: str, given: ReportFormat | None, out: Path | None, names: ShownNames
+def _print_or_write_measures(
+    measures: Measures, name: str, report_format: ReportFormat | None, out: Path | None, names: ShownNames
 ) -> None:
-    """Print the tables of an analysis, or its text, or write that into a folder."""
+    """Print an analysis as tables or text, or write the text into a folder."""
     analysis = NAMES[name].analysis
-    text_of, suffix = {
+    format_text, suffix = {
         "csv": (measures_view.as_csv, "csv"),
         "markdown": (measures_view.as_markdown, "md"),
-    }.get(given or "json", (measures_view.as_json, "json"))
-    if given is None and out is None:
+    }.get(report_format or "json", (measures_view.as_json, "json"))
+    if report_format is None and out is None:
         measures_view.print_measures(measures, analysis, streams.results(), names)
     elif out is None:
-        typer.echo(text_of(measures, analysis), nl=False)
+        typer.echo(format_text(measures, analysis), nl=False)
     else:
         _refuse_file(out)
-        report, all_measures = out / f"{name}.{suffix}", write_measures(measures, out)
-        write_bytes_atomic(report, text_of(measures, analysis).encode())
-        streams.say(streams.messages(), f"written: {report}, {all_measures}")
+        text_file, all_measures = out / f"{name}.{suffix}", write_measures(measures, out)
+        write_bytes_atomic(text_file, format_text(measures, analysis).encode())
+        streams.say(streams.messages(), f"written: {text_file}, {all_measures}")
 
 
-def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -> None:
-    """Write a run's datapoints as a data set."""
+def _export_items(folder: Path, out: Path | None, report_format: ReportFormat | None) -> None:
+    """Write a run's items as a data set."""
     run = require_run(folder)
     if out is None:
         raise UsageError("export-benchmark writes a data set; name a new folder for it with --out")
-    if needed is not None:
+    if report_format is not None:
         raise UsageError("export-benchmark writes JSON lines and Parquet, and takes no --format")
     from coeval.analysis.measures.benchmark_measures import export_benchmark, measure_benchmark
     from coeval.analysis.measures.score_grid import read_score_grid
@@ -246,23 +251,23 @@ def _export_items(folder: Path, out: Path | None, needed: ReportFormat | None) -
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
         items = measure_benchmark(reader, read_score_grid(reader)).items
-        found = export_benchmark(reader, items, out)
-    rows = pluralize(sum(file.rows for file in found.files if file.path.endswith(".jsonl")), "datapoint")
+        exported = export_benchmark(reader, items, out)
+    rows = pluralize(sum(file.rows for file in exported.files if file.path.endswith(".jsonl")), "datapoint")
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
-def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) -> ReportFiles:
-    """Raises UsageError: a folder is missing, or one is a file."""
+def _choose_files(name: str, report_format: ReportFormat | None, folders: ReportFolders) -> ReportFiles:
+    """Return the paths of workbook, page and pictures; raises UsageError if a folder is missing or a file."""
     from coeval.reports.files import ReportFiles
 
-    out, figures = places
-    if needed in ("html", "excel") and out is None:
-        what = "a page" if needed == "html" else needed
-        raise UsageError(f"{what} is written, not shown here; name a folder for it with --out")
-    for place in filter(None, (out, figures)):
-        _refuse_file(place)
+    out, figures = folders
+    if report_format in ("html", "excel") and out is None:
+        what = "a page" if report_format == "html" else report_format
+        raise UsageError(f"{what} needs a folder to be written into: add --out DIR")
+    for folder in filter(None, (out, figures)):
+        _refuse_file(folder)
     stem = "report" if name == "all" else name
-    book, page = (out if needed == kind else None for kind in ("excel", "html"))
+    book, page = (out if report_format == kind else None for kind in ("excel", "html"))
     files = ReportFiles(book / f"{stem}.xlsx" if book is not None else None, figures, page)
     files.check_paths()
     return files
@@ -271,24 +276,24 @@ def _report_files(name: str, needed: ReportFormat | None, places: ReportPlaces) 
 def _write_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
-    """Write a page or a workbook with ``measures.json`` beside it, and pictures, and say where they are."""
+    """Write a page or a workbook with ``measures.json`` beside it, and pictures; print their paths."""
     from coeval.reports.files import describe_written_files, write_report_files
     from coeval.reports.folder_report import make_folder_report
     from coeval.reports.site.report_file import PAGE, write_report_page
 
-    found, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
+    report, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
     if files.excel is not None or files.figures is not None:
-        report = found.keep_section(section) if section else found.report
-        if not report.sections:
+        cut_report = report.keep_section(section) if section else report.report
+        if not cut_report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
-        written += write_report_files(report, files)
+        written += write_report_files(cut_report, files)
     if files.page is not None:
-        write_report_page(found, reader, files.page)
+        write_report_page(report, reader, files.page)
         written.append(files.page / f"{PAGE}{section and '#'}{section}")
-    if (beside := files.page if files.excel is None else files.excel.parent) is not None:
-        written.append(write_measures(found.measured.measures, beside))
+    if (measures_folder := files.page if files.excel is None else files.excel.parent) is not None:
+        written.append(write_measures(report.measured.measures, measures_folder))
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
-    return found
+    return report
 
 
 def _refuse_file(out: Path) -> None:

@@ -1,4 +1,4 @@
-"""`coeval compare`: whether one is better than another on the same items, and how sure that is."""
+"""`coeval compare`: compares models, folders or sweeps on the same items."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import typer
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, loss_messages
 from coeval.cli import streams
-from coeval.cli.command_names import AsJson, ComparedStudents, names_in
-from coeval.cli.views.comparison_view import markdown, print_comparisons, print_sweeps
+from coeval.cli.command_names import AsJson, ComparedStudents, split_names
+from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweeps
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
@@ -40,11 +40,11 @@ def compare(
         str | None,
         typer.Option(
             metavar="DELTA",
-            help="End with 4 where B is worse than A overall or in a task by more than this share of the "
-            "scale, and significantly so. Example: --fail-if-worse 0.02, or 2%",
+            help="Exit with 4 if B is significantly worse than A, overall or in a task, by more than "
+            "this share of the scale. Example: --fail-if-worse 0.02, or 2%",
         ),
     ] = None,
-    however_unsure: Annotated[
+    any_difference: Annotated[
         bool, typer.Option("--any", help="With --fail-if-worse: even if the difference is not significant.")
     ] = False,
     as_markdown: Annotated[bool, typer.Option("--markdown", help="For a pull request.")] = False,
@@ -59,8 +59,7 @@ def compare(
         Path | None, typer.Option("--excel", metavar="FILE", help="Also write an Excel workbook.")
     ] = None,
     figures: Annotated[
-        Path | None,
-        typer.Option("--figures", metavar="DIR", help="Also write every chart, as PNG and SVG."),
+        Path | None, typer.Option("--figures", metavar="DIR", help="Also write every chart, as PNG and SVG.")
     ] = None,
 ) -> None:
     """Compare models on the same items, with intervals.
@@ -85,23 +84,25 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
-    folders = _in_order(words, run)
-    if however_unsure and fail_if_worse is None:
+    folders = _merge_folders(words, run)
+    if any_difference and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
-    delta = _share(fail_if_worse) if fail_if_worse is not None else None
+    threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
 
-    _refuse_places(html, excel)
+    _check_targets(html, excel)
     files = ReportFiles(excel, figures)
     files.check_paths()
-    if _are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
+    if _check_are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
-    sure = not however_unsure
-    with open_sides(folders, names_in(students)) as (groups, notes):
+    significant_only = not any_difference
+    with open_sides(folders, split_names(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
-        policy = None if delta is None else GatePolicy(max_drop=100 * delta)
-        held = None if policy is None else gate_sides(groups, policy, significant_only=sure)
-    gate = [*loss_messages(held, delta or 0.0, significant_only=sure)] if held is not None else []
+        gate_report, gate = None, list[str]()
+        if threshold is not None:
+            policy = GatePolicy(max_drop=100 * threshold)
+            gate_report = gate_sides(groups, policy, significant_only=significant_only)
+            gate += loss_messages(gate_report, threshold, significant_only=significant_only)
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page
@@ -110,23 +111,21 @@ def compare(
         report = comparison_page(compared)
         if html is not None:
             write_bytes_atomic(html, write_page(report))
-        _write_files(report, html, files)
+        _write_and_report_files(report, html, files)
     if as_json:
         write_json(compared)
     elif as_markdown:
-        sys.stdout.write(markdown(compared, gate))
+        sys.stdout.write(comparison_markdown(compared, gate))
     else:
         print_comparisons(compared, streams.results())
     for line in gate:
         (streams.warn if line.startswith("gate failed") else streams.say)(streams.messages(), line)
-    if held is not None and (held.verdict == "NO-GO" or held.unscored):
-        raise typer.Exit(WORSE if held.verdict == "NO-GO" else GAPS)
+    if gate_report is not None and (gate_report.verdict == "NO-GO" or gate_report.unscored):
+        raise typer.Exit(WORSE if gate_report.verdict == "NO-GO" else GAPS)
 
 
-def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
-    """
-    Raises UsageError: some are sweeps, others are not; or options were given that are for runs only.
-    """
+def _check_are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
+    """Check whether all folders are sweeps; raises UsageError if only some are, or ``runs_only``."""
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
         raise UsageError(
@@ -139,6 +138,7 @@ def _are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
 
 
 def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFiles, *, as_json: bool) -> None:
+    """Compare sweeps at equal steps; print the result, and write the page and files."""
     from coeval.analysis.training.sweep_comparison import compare_sweeps, read_sweeps
 
     runs = read_sweeps(folders)
@@ -150,30 +150,30 @@ def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFil
 
         if html is not None:
             write_sweep_page(runs, compared, html)
-        _write_files(training_report(runs, compared), html, files)
+        _write_and_report_files(training_report(runs, compared), html, files)
     if as_json:
         write_json(compared)
     else:
         print_sweeps(compared, streams.results())
 
 
-def _write_files(report: Report, html: Path | None, files: ReportFiles) -> None:
-    """Write the workbook and the pictures, and say where they and the page are."""
+def _write_and_report_files(report: Report, html: Path | None, files: ReportFiles) -> None:
+    """Write the workbook and the pictures, and print where they and the page are."""
     written = [*filter(None, [html]), *write_report_files(report, files)]
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 
-def _in_order(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
-    """The folders as they were given: the parser tells no order between words and options."""
+def _merge_folders(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
+    """Return the folders, given as words or by ``--run``, not both: the parser keeps no common order."""
     if words and run:
         raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")
     if not (folders := words or run):
-        raise UsageError("no folder is given: coeval compare A [B …], such as ./outputs/base ./outputs/tuned")
+        raise UsageError("name a folder: coeval compare A [B …], such as ./outputs/base ./outputs/tuned")
     return folders
 
 
-def _refuse_places(html: Path | None, excel: Path | None) -> None:
-    """Refuse what cannot be written before anything is compared."""
+def _check_targets(html: Path | None, excel: Path | None) -> None:
+    """Raise UsageError if a file cannot be written, before anything is compared."""
     for flag, path in ("--html", html), ("--excel", excel):
         if path is not None and path.is_dir():
             raise UsageError(f"{flag} {path} is a folder; name a file")
@@ -181,11 +181,9 @@ def _refuse_places(html: Path | None, excel: Path | None) -> None:
             raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
 
 
-def _share(text: str) -> float:
-    """``0.02`` or ``2%`` as a share of the scale.
-
-    Raises UsageError: it is none, or one that no difference can exceed.
-    """
+def _parse_share(text: str) -> float:
+    """Parse ``0.02`` or ``2%`` as a share of the scale. Raises UsageError: it is no share, or one that no
+    difference can exceed."""
     number = text.strip()
     try:
         share = float(number.removesuffix("%")) / (100 if number.endswith("%") else 1)

@@ -48,7 +48,7 @@ def list_assets(names: Names = None) -> None:
     rows = []
     for name in chosen:
         asset = library.manifest.asset(name)
-        counts = (_size(asset.bytes), asset.records or "")
+        counts = (_format_size(asset.bytes), asset.records or "")
         rows.append((name, asset.license, *counts, library.presence(name)[0]))
     sizes = make_columns("size", "records", kind="count")
     show_rows(console, "", (*make_columns("name", "licence"), *sizes, *make_columns("there")), rows)
@@ -58,8 +58,7 @@ def list_assets(names: Names = None) -> None:
 @app.command()
 def fetch(
     names: Annotated[
-        list[str],
-        typer.Argument(metavar="NAME...", help="Assets, tasks, or all. Example: ifeval nltk"),
+        list[str], typer.Argument(metavar="NAME...", help="Assets, tasks, or all. Example: ifeval nltk")
     ],
     source: Annotated[
         Path | None,
@@ -96,7 +95,7 @@ def fetch(
 
 @app.command()
 def verify(names: Names = None) -> None:
-    """Compare the files with the manifest's SHA-256; exit 1 where something is damaged.
+    """Compare the files with the manifest's SHA-256; exit 1 if something is damaged.
 
     \b
     Example:
@@ -104,9 +103,9 @@ def verify(names: Names = None) -> None:
     """
     console = streams.results()
     library = Library()
-    absent = damaged = 0
+    missing = damaged = 0
     for check in library.verify(library.manifest.select(names or ["all"])):
-        absent += check.presence is not Presence.READY
+        missing += check.presence is not Presence.READY
         damaged += check.problem.startswith("damaged")
         if check.problem:
             streams.say(console, f"{check.name}: {check.problem} ({check.path})")
@@ -114,24 +113,23 @@ def verify(names: Names = None) -> None:
             streams.say(console, f"{check.name}: not fetched")
         elif check.presence is Presence.READY:
             streams.say(console, f"{check.name}: as pinned")
-    console.print(f"{damaged} damaged, {absent} not fetched")
+    console.print(f"{damaged} damaged, {missing} not fetched")
     if damaged:
         raise typer.Exit(1)
 
 
 @contextmanager
 def fetch_bar(console: Console) -> Iterator[Progress]:
-    """A progress bar for each thing that is fetched while this is entered; elsewhere than on a terminal a
-    line. Nothing is drawn where nothing is fetched."""
-    shown: dict[str, Any] = {}
+    """Enter a progress callback that draws a bar per download; off a terminal it prints a line instead."""
+    task_by_label: dict[str, Any] = {}
     if not console.file.isatty():
 
-        def tell_once(what: str, _: int, size: int | None) -> None:
-            if what not in shown:
-                shown[what] = size
-                streams.say(console, f"fetching {what}{'' if size is None else f' ({_size(size)})'}")
+        def print_once(label: str, _: int, size: int | None) -> None:
+            if label not in task_by_label:
+                task_by_label[label] = size
+                streams.say(console, f"fetching {label}{'' if size is None else f' ({_format_size(size)})'}")
 
-        yield tell_once
+        yield print_once
         return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
@@ -139,23 +137,23 @@ def fetch_bar(console: Console) -> Iterator[Progress]:
     columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn()
     bars = Bars(*columns, TransferSpeedColumn(), console=console, redirect_stdout=False)
 
-    def tell(what: str, taken: int, size: int | None) -> None:
-        if what not in shown:
+    def update_bar(label: str, received: int, size: int | None) -> None:
+        if label not in task_by_label:
             bars.start()
-            shown[what] = bars.add_task(what, total=size)
-        bars.update(shown[what], completed=taken)
+            task_by_label[label] = bars.add_task(label, total=size)
+        bars.update(task_by_label[label], completed=received)
 
     try:
-        yield tell
+        yield update_bar
     finally:  # a bar without an end would stay, of what did not come
         for task in bars.tasks:
             if task.total is None:
                 bars.update(task.id, visible=False)
-        if shown:
+        if task_by_label:
             bars.stop()
 
 
-def _size(number: int | None) -> str:
+def _format_size(number: int | None) -> str:
     if number is None:
         return "?"
     return f"{number / 1e6:,.1f} MB" if number >= 1e5 else f"{number / 1e3:,.1f} kB"

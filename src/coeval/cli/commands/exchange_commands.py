@@ -11,7 +11,7 @@ import typer
 from coeval.cli import streams
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
-from coeval.exchange.importing import USUAL, import_results
+from coeval.exchange.importing import USUAL_COLUMNS, import_results
 from coeval.exchange.trackers import log_results
 
 
@@ -22,8 +22,7 @@ def import_files(
     ],
     out: Annotated[Path, typer.Option("--out", help="The folder to write. Example: --out ./outputs/theirs")],
     model: Annotated[
-        str | None,
-        typer.Option("--model", help="Whose answers these are, where a file does not say."),
+        str | None, typer.Option("--model", help="The model of these answers, if a file does not name it.")
     ] = None,
     column: Annotated[
         list[str] | None,
@@ -36,7 +35,9 @@ def import_files(
     ] = None,
     scale: Annotated[
         str | None,
-        typer.Option(metavar="WORST,BEST", help="Where scores are not from 0 to 1. Example: --scale 1,5"),
+        typer.Option(
+            metavar="WORST,BEST", help="The worst and the best score, if not 0 and 1. Example: --scale 1,5"
+        ),
     ] = None,
 ) -> None:
     """Import results of other tools: results, compare, gate and view then work on them.
@@ -50,33 +51,36 @@ def import_files(
       coeval import ./lm_eval_out/samples_*.jsonl --out ./outputs/theirs
       coeval import scores.csv --column score=points --scale 0,10 --out ./outputs/theirs
     """
-    found = import_results(*files, out=out, model=model, columns=_columns(column or []), scale=_ends(scale))
+    imported = import_results(
+        *files, out=out, model=model, columns=_parse_columns(column or []), scale=_parse_scale(scale)
+    )
     console, messages = streams.results(), streams.messages()
     streams.say(
-        console, f"{pluralize(found.answers, 'answer')} of {pluralize(len(found.folders), 'model')} imported"
+        console,
+        f"{pluralize(imported.answers, 'answer')} of {pluralize(len(imported.folders), 'model')} imported",
     )
-    for name, folder in found.folders.items():
+    for name, folder in imported.folders.items():
         streams.say(console, f"  {name}: {folder}")
-    for remark in found.remarks:
+    for remark in imported.remarks:
         streams.warn(messages, remark)
-    folders = [str(folder) for folder in found.folders.values()]
+    folders = [str(folder) for folder in imported.folders.values()]
     command = "compare" if len(folders) > 1 else "results"
     streams.say(console, f"See the scores: coeval {command} {' '.join(map(quote, folders[:2]))}")
 
 
-def _columns(given: list[str]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        meant, is_pair, column = text.partition("=")
-        if not is_pair or meant not in USUAL or not column:
+def _parse_columns(texts: list[str]) -> dict[str, str]:
+    columns = {}
+    for text in texts:
+        role, is_pair, column = text.partition("=")
+        if not is_pair or role not in USUAL_COLUMNS or not column:
             raise UsageError(
-                f"--column {text}: write MEANING=COLUMN, where MEANING is one of {', '.join(USUAL)}"
+                f"--column {text}: write MEANING=COLUMN, where MEANING is one of {', '.join(USUAL_COLUMNS)}"
             )
-        found[meant] = column
-    return found
+        columns[role] = column
+    return columns
 
 
-def _ends(scale: str | None) -> list[float] | None:
+def _parse_scale(scale: str | None) -> list[float] | None:
     try:
         return None if scale is None else [float(part) for part in scale.split(",")]
     except ValueError:
@@ -132,7 +136,7 @@ def log(
     """
     logged = log_results(folder, to, lambda news: streams.say(streams.messages(), news))
     for tracker, new in logged.items():
-        said = f"{pluralize(new, 'figure')} logged" if new else "up to date"
-        streams.say(streams.results(), f"{tracker}: {said}")
+        status = f"{pluralize(new, 'figure')} logged" if new else "up to date"
+        streams.say(streams.results(), f"{tracker}: {status}")
     if not logged:
         streams.say(streams.messages(), "WANDB_MODE=disabled: nothing was logged.")

@@ -1,4 +1,4 @@
-"""`coeval gate`: whether a candidate may take the place of a base, for a build that asks."""
+"""`coeval gate`: decides whether a candidate may replace a base, for continuous integration."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import typer
 from coeval.analysis.comparison.noninferiority import GateReport
 from coeval.api import gate as gate_folders
 from coeval.cli import streams
-from coeval.cli.command_names import AsJson, ComparedStudents, names_in
+from coeval.cli.command_names import AsJson, ComparedStudents, split_names
 from coeval.cli.settings_flags import GroupedCommand
-from coeval.cli.views.gate_view import junit_xml, markdown, print_gate
+from coeval.cli.views.gate_view import gate_markdown, junit_xml, print_gate
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import StoreError, UsageError
 from coeval.store.jsonl import write_bytes_atomic
@@ -26,7 +26,7 @@ _STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
 
 
 class GateCommand(GroupedCommand):
-    """A command whose ``--markdown`` may stand without its file."""
+    """A command whose ``--markdown`` works without a file name."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> Any:
         for at, word in reversed([*enumerate(args)]):
@@ -45,7 +45,7 @@ def gate(
         list[Path],
         typer.Argument(
             metavar="BASE CANDIDATE …",
-            help="Folders of runs or of eval-framework; of a single run, --students names both.",
+            help="Folders of runs or of eval-framework; for one run, name both with --students.",
         ),
     ],
     policy: Annotated[
@@ -58,8 +58,7 @@ def gate(
     ],
     students: ComparedStudents = None,
     junit: Annotated[
-        Path | None,
-        typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML."),
+        Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")
     ] = None,
     as_markdown: Annotated[
         Path | None,
@@ -90,31 +89,29 @@ def gate(
     on_output = as_markdown is not None and str(as_markdown) == _STANDARD_OUTPUT
     if as_json and on_output:
         raise UsageError("--json and --markdown both write to standard output; give --markdown a file")
-    found = gate_folders(*folders, policy=policy, students=names_in(students))
+    report = gate_folders(*folders, policy=policy, students=split_names(students))
 
     if junit is not None:
-        write_bytes_atomic(junit, junit_xml(found))
+        write_bytes_atomic(junit, junit_xml(report))
     if as_markdown is not None:
-        _append_summary(found)
+        _append_step_summary(report)
         if not on_output:
-            write_bytes_atomic(as_markdown, markdown(found).encode())
+            write_bytes_atomic(as_markdown, gate_markdown(report).encode())
     if as_json:
-        write_json(found)
+        write_json(report)
     elif on_output:
-        sys.stdout.write(markdown(found))
+        sys.stdout.write(gate_markdown(report))
     else:
-        print_gate(found, streams.results())
-    if found.exit_code:
-        raise typer.Exit(found.exit_code)
+        print_gate(report, streams.results())
+    if report.exit_code:
+        raise typer.Exit(report.exit_code)
 
 
-def _append_summary(found: GateReport) -> None:
-    """
-    Raises StoreError: the file that the environment names cannot be written.
-    """
-    if place := os.environ.get(_STEP_SUMMARY):
+def _append_step_summary(report: GateReport) -> None:
+    """Append the report to GitHub's step summary, if there is one."""
+    if path := os.environ.get(_STEP_SUMMARY):
         try:
-            with Path(place).open("a", encoding="utf-8") as file:
-                file.write(markdown(found))
+            with Path(path).open("a", encoding="utf-8") as file:
+                file.write(gate_markdown(report))
         except OSError as error:
-            raise StoreError(f"${_STEP_SUMMARY} names {place}, which cannot be written: {error}") from error
+            raise StoreError(f"${_STEP_SUMMARY} names {path}, which cannot be written: {error}") from error

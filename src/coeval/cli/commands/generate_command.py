@@ -1,4 +1,4 @@
-"""`coeval generate`: let teachers propose a design, and write it as a file to edit."""
+"""`coeval generate`: lets teachers propose attributes and rubrics, and writes them as a file to edit."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile, Probe, ProbeOnFail
 from coeval.cli.views.description_view import (
-    described_experiment,
+    check_page_path,
+    preview_experiment,
     print_report,
-    refuse_place,
     write_description,
 )
-from coeval.cli.views.gaps_view import tell_gaps
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.gaps_view import print_gaps
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.core.errors import GAPS, INTERRUPTED, UsageError
 from coeval.engine.probing import Probing
 from coeval.models.keys import Keys
@@ -74,42 +74,42 @@ def generate(
     3 not every teacher answered, 130 interrupted (proposals so far are kept).
     """
     if report is not None:
-        refuse_place(report, config)
+        check_page_path(report, config)
     if out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file in it")
     if out.exists() and (not overwrite or out.samefile(config)):
         ways = "name another file" if overwrite else "--overwrite replaces it, or name another file"
         raise UsageError(f"--out {out} already exists; {ways}")
-    loaded, found, messages = read_config(config), find_keys(keys), streams.messages()
+    loaded, key_set, messages = read_config(config), load_keys(keys), streams.messages()
     refuse_credentials_in_addresses(loaded)
     settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
     experiment = settled.config.experiment
     probing = Probing(experiment.probe_mode, experiment.probe_on_fail)
-    proposed = with_progress(
-        found, lambda context: request_proposals(settled.config, probing, context, ask_again=ask_again)
+    proposed = show_progress_while(
+        key_set, lambda context: request_proposals(settled.config, probing, context, ask_again=ask_again)
     )
-    _tell(proposed, config, out, messages)
+    _print_gaps(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:
         raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
     written = insert_proposed_parts(config, loaded, proposed.parts)
     write_bytes_atomic(out, written.text.encode())
-    _show(written, proposed, out, report, found)
+    _print_result(written, proposed, out, report, key_set)
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
 
 
-def _tell(proposed: Proposals, config: Path, out: Path, messages: Console) -> None:
-    """What is missing, why, and the way on."""
+def _print_gaps(proposed: Proposals, config: Path, out: Path, messages: Console) -> None:
+    """Print what is missing, why, and the command that continues."""
     summary = proposed.summary
     for sentence in (*summary.notes, *summary.stopped.values()):
         streams.warn(messages, sentence)
     if summary.missing:
-        tell_gaps(summary, messages)
+        print_gaps(summary, messages)
     for part in proposed.lacking:
         streams.warn(messages, f"nothing is proposed for {part}")
     if proposed.lacking or summary.interrupted:
-        streams.say(messages, f"{out} is not written; what was proposed is kept. Go on with:")
+        streams.say(messages, f"{out} is not written; what was proposed is kept. Continue with:")
     elif summary.notes:
-        streams.say(messages, "To ask the remaining teachers:")
+        streams.say(messages, "To request the remaining proposals:")
     if proposed.lacking or summary.interrupted or summary.notes:
         replaced = "" if proposed.lacking or summary.interrupted else " --overwrite"
         streams.say(
@@ -117,10 +117,12 @@ def _tell(proposed: Proposals, config: Path, out: Path, messages: Console) -> No
         )
 
 
-def _show(settled: FileWithProposals, proposed: Proposals, out: Path, page: Path | None, keys: Keys) -> None:
-    """What was proposed as ``results``; where it stands and what comes next as ``messages``."""
+def _print_result(
+    settled: FileWithProposals, proposed: Proposals, out: Path, page: Path | None, keys: Keys
+) -> None:
+    """Print what was proposed as ``results``; warnings, the file's path and next commands as ``messages``."""
     messages = streams.messages()
-    report = description_report(described_experiment(settled.config, keys))
+    report = description_report(preview_experiment(settled.config, keys))
     print_report(report, streams.results(), without=NOT_PROPOSED)
     if not proposed.parts:
         streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
@@ -131,7 +133,7 @@ def _show(settled: FileWithProposals, proposed: Proposals, out: Path, page: Path
     if settled.config.experiment.resume_from is not None:
         streams.warn(
             messages,
-            "the file has resume_from: what that run has of phases 1 and 2 replaces what "
+            "the file has resume_from: that run's results of phases 1 and 2 replace what "
             "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
         )
     if page is not None:

@@ -1,4 +1,4 @@
-"""`coeval ingest`: items from a table, a data set or a benchmark."""
+"""`coeval ingest`: imports items from a table, a data set or a benchmark."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rich.text import Text
 from coeval.cli import streams
 from coeval.cli.commands.datasets import fetch_bar
 from coeval.cli.ingest_flags import IngestFlags
-from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
@@ -34,9 +34,7 @@ from coeval.pipeline.upkeep.ingest import (
     find_place_in_config,
     find_place_in_run,
 )
-from coeval.pipeline.upkeep.ingest import (
-    import_items as ingest_items,
-)
+from coeval.pipeline.upkeep.ingest import import_items as ingest_items
 from coeval.pipeline.upkeep.new_experiment import (
     MOST_NAMED,
     IdColumnFinder,
@@ -56,14 +54,14 @@ from coeval.tables.table_source import SourceChoice, TableSource, find_source, n
 KIND = GroupedCommand
 
 # Some four lines of a terminal: enough to recognise an item by.
-_LONGEST = 300
+_MOST_CHARACTERS = 300
 
 
-def _place(flags: IngestFlags) -> IngestTarget | None:
-    """Where the items go; None for a new experiment file, which takes them from the source itself."""
-    given = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
-    if len(given) != 1:
-        wrong = f"{join_names(given)} exclude each other" if given else "where to put the items is not said"
+def _choose_target(flags: IngestFlags) -> IngestTarget | None:
+    """Return where the items go; None for a new experiment file, which reads them from the source itself."""
+    targets = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
+    if len(targets) != 1:
+        wrong = f"{join_names(targets)} exclude each other" if targets else "no target is given"
         raise UsageError(
             f"{wrong}; give --config FILE (an experiment), --run DIR (its folder), or --new FILE (to be "
             "written)"
@@ -85,18 +83,16 @@ def _place(flags: IngestFlags) -> IngestTarget | None:
     return None
 
 
-def list_benchmarks() -> None:
-    """The benchmarks that have a name here."""
+def print_benchmarks() -> None:
     rows = [(name, row.license, row.about) for name, row in named_benchmarks().items()]
     show_rows(streams.results(), "", make_columns("benchmark", "licence", "about"), rows)
 
 
-def take_in(name: str, flags: IngestFlags) -> NewItems | None:
-    """Find the source of a name and the place, show the first items, ask, and put all of them there; those of
-    a file that is yet to be written are returned."""
-    console, needed = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
-    place, label = _place(flags), flags.one("label")
-    before = _stamp(place.path) if place is not None else None
+def import_source(name: str, flags: IngestFlags) -> NewItems | None:
+    """Find a source, show its first items, ask, and import all; with ``--new`` return them for the file."""
+    console, selection = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
+    target, label = _choose_target(flags), flags.single_value("label")
+    stamp_before = _file_stamp(target.path) if target is not None else None
     choice = SourceChoice(
         name=name,
         local=flags.local,
@@ -111,48 +107,48 @@ def take_in(name: str, flags: IngestFlags) -> NewItems | None:
         source = replace(source, license=flags.license)
     tables = source.open_tables()
     first = next(tables)
-    with _closed_if_refused(first):
-        item_map = _map(flags, source, first, place)
-        responses = _responses(flags, first, place)
+    with _close_if_refused(first):
+        item_map = _build_item_map(flags, source, first, target)
+        responses = _read_response_flags(flags, first, target)
     ids = IdColumnFinder(first.columns if flags.new is not None and item_map.id is None else ())
-    needed_items = IngestOptions(
+    options = IngestOptions(
         source=source,
         tables=ids.watch_tables(chain([first], tables)),
         map=item_map,
-        selection=needed,
+        selection=selection,
         replace=flags.replace,
         skip_bad=flags.skip_bad,
         dry_run=flags.dry_run,
     )
 
-    def go_on(items: IngestPreview) -> bool:
-        _show(console, items, item_map, source)
+    def confirm_import(items: IngestPreview) -> bool:
+        _print_preview(console, items, item_map, source)
         asks = not (flags.yes or flags.dry_run) and sys.stdin.isatty() and sys.stderr.isatty()
-        return not asks or typer.confirm(f"Write to {place.path if place else flags.new}?", True, err=True)
+        return not asks or typer.confirm(f"Write to {target.path if target else flags.new}?", True, err=True)
 
     try:
-        found = ingest_items(needed_items, place, go_on)
+        outcome = ingest_items(options, target, confirm_import)
     except ColumnsMissing as error:
-        raise _in_flags(error, label) from None
+        raise _name_label_flag(error, label) from None
     except (KeyboardInterrupt, typer.Abort):
-        if place is None or _stamp(place.path) == before:
+        if target is None or _file_stamp(target.path) == stamp_before:
             raise KeyboardInterrupt("Interrupted; nothing was written.") from None
         raise
-    if found is None:
+    if outcome is None:
         say(console, "Nothing was written.")
         raise typer.Exit(1)
-    _tell(console, found, place, flags)
+    _print_outcome(console, outcome, target, flags)
     if flags.new is None or flags.dry_run:
         return None
-    item_map = _with_ids(item_map, ids, console)
-    labels = {label: found.values[label]} if label is not None else {}
-    _warn_of_many(labels, item_map, flags.new)
+    item_map = _add_id_column(item_map, ids, console)
+    labels = {label: outcome.values[label]} if label is not None else {}
+    _warn_of_many_labels(labels, item_map, flags.new)
     license_of = flags.license or ""
-    return NewItems(choice, source, item_map, needed, labels, flags.skip_bad, license_of, responses)
+    return NewItems(choice, source, item_map, selection, labels, flags.skip_bad, license_of, responses)
 
 
-def _with_ids(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemMap:
-    """Take ids from the column that tells rows apart, or say why none does."""
+def _add_id_column(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemMap:
+    """Add the column that identifies rows as ids, or warn why none does."""
     if (column := ids.column) is not None:
         say(console, f"{column} differs in every row: item ids are taken from it.")
         return structs.replace(item_map, id=column)
@@ -162,7 +158,7 @@ def _with_ids(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemM
     return item_map
 
 
-def _warn_of_many(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: Path) -> None:
+def _warn_of_many_labels(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: Path) -> None:
     for name, values in labels.items():
         if item_map.choices is None and (many := len(distinct_labels(values))) > MOST_NAMED:
             warn(
@@ -173,7 +169,7 @@ def _warn_of_many(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: 
 
 
 @contextmanager
-def _closed_if_refused(table: Table) -> Iterator[None]:
+def _close_if_refused(table: Table) -> Iterator[None]:
     try:
         yield
     except UsageError:
@@ -181,145 +177,154 @@ def _closed_if_refused(table: Table) -> Iterator[None]:
         raise
 
 
-def _stamp(path: Path) -> tuple[int, int] | None:
-    """What tells a file from the one that takes its place; None where there is none."""
+def _file_stamp(path: Path) -> tuple[int, int] | None:
+    """Return what changes when another file takes this path; None if there is no file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns
+    return status.st_ino, status.st_mtime_ns
 
 
-def _in_flags(error: ColumnsMissing, label: str | None) -> ColumnsMissing:
-    """With a label told as its flag: to a map it is an attribute, or of choices the right one."""
-    reported = dict.fromkeys(
+def _name_label_flag(error: ColumnsMissing, label: str | None) -> ColumnsMissing:
+    """Name ``--label`` in the error: the map has the label as an attribute or as the right choice."""
+    unknown_columns = dict.fromkeys(
         unknown._replace(key=("label",))
         if unknown.column == label and unknown.key[0] in ("attributes", "reference")
         else unknown
         for unknown in error.missing
     )
-    return ColumnsMissing(error.path, [*reported])
+    return ColumnsMissing(error.path, [*unknown_columns])
 
 
-def write_new(file: Path, task: str | None, table: NewItems) -> None:
-    """Write the experiment file of ``--new``."""
+def write_new_experiment(file: Path, task: str | None, table: NewItems) -> None:
+    """Write the experiment file of ``--new``, and print the command that runs it."""
     new = experiment_from_table("coeval ingest", file.stem, table)
     write_bytes_atomic(file, write_experiment_text(replace(new, task=task or new.task)).encode())
     start = f"coeval run --config {quote(str(file))}"
     say(streams.results(), f"{file} takes them from {table.choice.name}. Next: {start}")
 
 
-def _map(flags: IngestFlags, source: TableSource, first: Table, place: IngestTarget | None) -> ItemMap:
-    """What the flags say, over what is known of a named benchmark; else by the usual names."""
-    known, given, label, choices = (
+def _build_item_map(
+    flags: IngestFlags, source: TableSource, first: Table, target: IngestTarget | None
+) -> ItemMap:
+    """Build the map from the flags, else from a named benchmark's map, else from columns with usual names."""
+    benchmark_map, prompt_flag, label, choices = (
         source.map or ItemMap(prompt=""),
-        *map(flags.one, ("prompt", "label", "choices")),
+        *map(flags.single_value, ("prompt", "label", "choices")),
     )
-    usual = guess_columns(first.columns) if source.map is None and given is None else {}
-    prompt = given or known.prompt or usual.get("prompt")
+    usual = guess_columns(first.columns) if source.map is None and prompt_flag is None else {}
+    prompt = prompt_flag or benchmark_map.prompt or usual.get("prompt")
     if not prompt:
         raise UsageError(
             f"which column holds the prompts? Name it with --prompt COLUMN; {first.path} has "
             f"{join_names(first.columns, 30)}, and none is called {join_names(USUAL['prompt'], 10)}"
         )
-    attributes = dict(known.attributes) | dict(_pairs(flags.attribute, "--attribute"))
+    attributes = dict(benchmark_map.attributes) | dict(_parse_pairs(flags.attribute, "--attribute"))
     if label is not None:
-        attributes[_label_name(label, place)] = label
+        attributes[_label_name(label, target)] = label
     guessed = usual.get("reference") if choices is None else None
-    if guessed in dict(_pairs(flags.response, "--response")).values():
+    if guessed in dict(_parse_pairs(flags.response, "--response")).values():
         guessed = None  # a column called `answer` that is a student's is no reference for its judges
-    reference = flags.one("reference") or known.reference or (guessed if guessed != label else None)
+    reference = (
+        flags.single_value("reference") or benchmark_map.reference or (guessed if guessed != label else None)
+    )
     if choices is not None and reference is None:
         reference = label
     return ItemMap(
         prompt=prompt,
         reference=reference,
         attributes=attributes,
-        id=flags.one("id") or known.id,
-        choices=choices or known.choices,
+        id=flags.single_value("id") or benchmark_map.id,
+        choices=choices or benchmark_map.choices,
         where=tuple(flags.where),
     )
 
 
-def _responses(flags: IngestFlags, first: Table, place: IngestTarget | None) -> dict[str, str]:
-    """The columns of answers that exist, by student."""
-    found = dict(_pairs(flags.response, "--response"))
-    if found and place is not None:
+def _read_response_flags(flags: IngestFlags, first: Table, target: IngestTarget | None) -> dict[str, str]:
+    """Return the columns of existing answers by student."""
+    column_by_student = dict(_parse_pairs(flags.response, "--response"))
+    if column_by_student and target is not None:
         raise UsageError(
             "--response is for --new; in an experiment file that is there, name the table under `students` "
             "(docs/items.md)"
         )
-    for name in found:
+    for name in column_by_student:
         if (problem := find_name_problem(name, is_model=True)) is not None:
             raise UsageError(f"--response: {problem}")
-    missing = find_unknown_columns(ItemMap(prompt=first.columns[0], attributes=found), first.columns)
-    if lacking := [unknown._replace(key=("response",)) for unknown in missing]:
-        raise ColumnsMissing(first.path, lacking)
-    return found
+    missing = find_unknown_columns(
+        ItemMap(prompt=first.columns[0], attributes=column_by_student), first.columns
+    )
+    if unknown_columns := [unknown._replace(key=("response",)) for unknown in missing]:
+        raise ColumnsMissing(first.path, unknown_columns)
+    return column_by_student
 
 
-def _pairs(named: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
-    for text in named:
+def _parse_pairs(texts: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
+    for text in texts:
         name, sign, column = text.partition("=")
         if not name.strip() or (sign and not column.strip()):
             raise UsageError(f"{flag} {text}: write NAME=COLUMN, or one word where both are the same")
         yield name.strip(), column.strip() or name.strip()
 
 
-def _label_name(column: str, place: IngestTarget | None) -> str:
-    """The task's label, where it has just one; else the column's own name."""
-    labels = place.task.label_attributes if place is not None else []
+def _label_name(column: str, target: IngestTarget | None) -> str:
+    """Return the task's label if it has exactly one, else the column's name."""
+    labels = target.task.label_attributes if target is not None else []
     return labels[0] if len(labels) == 1 else column
 
 
-def _show(console: Console, first: IngestPreview, item_map: ItemMap, source: TableSource) -> None:
-    reported = [f"prompt: {item_map.prompt}"]
-    reported += [f"reference: {item_map.reference}"] if item_map.reference else []
-    reported += [f"{name}: {column}" for name, column in item_map.attributes.items()]
+def _print_preview(console: Console, first: IngestPreview, item_map: ItemMap, source: TableSource) -> None:
+    fields = [f"prompt: {item_map.prompt}"]
+    fields += [f"reference: {item_map.reference}"] if item_map.reference else []
+    fields += [f"{name}: {column}" for name, column in item_map.attributes.items()]
     files = f" ({pluralize(len(source.files), 'file')})" if len(source.files) > 1 else ""
-    say(console, f"{source.name}{files}: {', '.join(reported)}", "bold")
+    say(console, f"{source.name}{files}: {', '.join(fields)}", "bold")
     for number, item in enumerate(first.items, 1):
-        _show_one(console, f"{number} prompt", item.prompt)
+        _print_field(console, f"{number} prompt", item.prompt)
         if item.reference is not None:
-            _show_one(console, "  reference", item.reference)
+            _print_field(console, "  reference", item.reference)
         for name, value in item.attributes.items():
-            _show_one(console, f"  {name}", value)
+            _print_field(console, f"  {name}", value)
 
 
-def _show_one(console: Console, name: str, text: str) -> None:
-    shown = cut_middle(escape_line(" ⏎ ".join(text.splitlines())), _LONGEST)
-    console.print(Text(f"  {name}: ", style="dim") + Text(shown), soft_wrap=True)
+def _print_field(console: Console, name: str, text: str) -> None:
+    short = cut_middle(escape_line(" ⏎ ".join(text.splitlines())), _MOST_CHARACTERS)
+    console.print(Text(f"  {name}: ", style="dim") + Text(short), soft_wrap=True)
 
 
-def _tell(console: Console, found: IngestOutcome, place: IngestTarget | None, flags: IngestFlags) -> None:
-    for remark in found.remarks:
+def _print_outcome(
+    console: Console, outcome: IngestOutcome, target: IngestTarget | None, flags: IngestFlags
+) -> None:
+    """Print how many items were imported, what they replaced, and the next command."""
+    for remark in outcome.remarks:
         warn(streams.messages(), remark)
-    if found.skipped:
-        warn(streams.messages(), f"{pluralize(found.skipped, 'row')} without an item left out")
-    rows = f"the first {pluralize(found.rows, 'row')}" if found.cut else pluralize(found.rows, "row")
-    counted = f"{pluralize(found.items, 'item')} of {rows}"
-    if place is None or flags.dry_run:
+    if outcome.skipped:
+        warn(streams.messages(), f"{pluralize(outcome.skipped, 'row')} without an item left out")
+    rows = f"the first {pluralize(outcome.rows, 'row')}" if outcome.cut else pluralize(outcome.rows, "row")
+    counted = f"{pluralize(outcome.items, 'item')} of {rows}"
+    if target is None or flags.dry_run:
         say(console, counted + (". Nothing was written." if flags.dry_run else "."))
         return
-    if found.same:
-        these = pluralize(found.items, "item")
-        say(console, f"{place.path} holds these {these} already; nothing was written.")
+    if outcome.same:
+        these = pluralize(outcome.items, "item")
+        say(console, f"{target.path} holds these {these} already; nothing was written.")
     else:
-        say(console, f"{counted} are in {place.path}")
-    if found.replaced is not None:
-        say(console, f"What stood there is in {found.replaced}")
-    total = place.task.sampling.most
-    if total is not None and total < found.items:
-        say(console, f"sampling.total of {place.task.name} is {total:,}: the first {total:,} are used.")
-    elif total is not None and total > found.items and not found.same:
+        say(console, f"{counted} are in {target.path}")
+    if outcome.replaced is not None:
+        say(console, f"The previous items are in {outcome.replaced}")
+    total = target.task.sampling.most
+    if total is not None and total < outcome.items:
+        say(console, f"sampling.total of {target.task.name} is {total:,}: the first {total:,} are used.")
+    elif total is not None and total > outcome.items and not outcome.same:
         say(
             console,
-            f"sampling.total of {place.task.name} is {total:,}; a run ends with exit code 3 for the rest.",
+            f"sampling.total of {target.task.name} is {total:,}; a run ends with exit code 3 for the rest.",
         )
     if flags.config is not None:
-        go_on = " --continue" if place.folder.meta.exists() else ""
-        go_on += " --redo-changed" if go_on and found.replaced is not None else ""
-        say(console, f"Next: coeval run --config {quote(str(flags.config))}{go_on}")
+        restart_flags = " --continue" if target.folder.meta.exists() else ""
+        restart_flags += " --redo-changed" if restart_flags and outcome.replaced is not None else ""
+        say(console, f"Next: coeval run --config {quote(str(flags.config))}{restart_flags}")
 
 
 @with_settings(IngestFlags)
@@ -352,15 +357,15 @@ def ingest(
       coeval ingest --list
     """
     if list_all:
-        list_benchmarks()
+        print_benchmarks()
         return
     if source is None:
         raise UsageError("name a file, a folder, a benchmark or a data set; coeval ingest --help shows how")
-    given = IngestFlags(**set_flags(context, IngestFlags))
+    flags_given = IngestFlags(**read_set_flags(context, IngestFlags))
     for name in ("prompt", "reference", "label", "id", "choices"):
-        given.one(name)
-    if given.new is not None and given.replace:
-        raise UsageError("--replace replaces items of a run; --new adds none to one")
-    table = take_in(source, given)
-    if table is not None and given.new is not None:
-        write_new(given.new, given.task, table)
+        flags_given.single_value(name)
+    if flags_given.new is not None and flags_given.replace:
+        raise UsageError("--replace is for existing items of a run; --new has none")
+    table = import_source(source, flags_given)
+    if table is not None and flags_given.new is not None:
+        write_new_experiment(flags_given.new, flags_given.task, table)

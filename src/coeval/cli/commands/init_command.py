@@ -1,4 +1,4 @@
-"""`coeval init`: a new file about what somebody has, checked and priced before it is written."""
+"""`coeval init`: writes a new experiment file for what the user has, checked and priced first."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
-from coeval.cli.commands.ingest_command import take_in
-from coeval.cli.commands.sweep.sweep_report import plan_of
+from coeval.cli.commands.ingest_command import import_source
+from coeval.cli.commands.sweep.sweep_report import print_sweep_plan
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
-from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
 from coeval.cli.streams import say, warn
-from coeval.cli.views.description_view import described_experiment
+from coeval.cli.views.description_view import preview_experiment
 from coeval.core.errors import UsageError
 from coeval.core.settings import read_settings
 from coeval.core.text import join_names
@@ -62,38 +62,36 @@ _ANSWER_COLUMNS = ("response", "answer", "output", "completion")
 def write_new_file(
     kind: InitKind, source: str | None, file: Path | None, flags: InitFlags, keys: Keys
 ) -> None:
-    """Write the file of an experiment or a sweep; name what comes next.
-
-    Raises UsageError or ConfigError: the flags do not fit together, or ``source``; nothing is written.
-    """
+    """Write the file of an experiment or a sweep, and print the next commands. Raises UsageError or
+    ConfigError: the flags contradict each other or ``source``; nothing is written."""
     if source is None and kind is not InitKind.DESCRIPTION:
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
-    place = file or Path(f"{_stem(kind, source or '')}.yaml")
-    if place.suffix not in YAML_ENDINGS:
+    target = file or Path(f"{_default_name(kind, source or '')}.yaml")
+    if target.suffix not in YAML_ENDINGS:
         raise UsageError(
-            f"the name of FILE ends in .yaml; that of {place} does not: coeval init {kind} SOURCE FILE"
+            f"the name of FILE ends in .yaml; that of {target} does not: coeval init {kind} SOURCE FILE"
         )
-    if place.exists():
-        raise UsageError(f"{place} already exists; name another file: coeval init {kind} SOURCE FILE")
+    if target.exists():
+        raise UsageError(f"{target} already exists; name another file: coeval init {kind} SOURCE FILE")
     if kind is InitKind.CHECKPOINTS:
-        settings = _sweep_settings(source or "", flags)
-        plan_of(SweepSettings(**settings))
-        _write(place, write_sweep_text(settings))
-        _tell_next(place, {"sweep": "serves each checkpoint and asks it; --dry-run counts again"})
+        settings = _make_sweep_settings(source or "", flags)
+        print_sweep_plan(SweepSettings(**settings))
+        _write_file(target, write_sweep_text(settings))
+        _print_next(target, {"sweep": "serves and evaluates each checkpoint; --dry-run counts again"})
         return
-    name = clean_task_name(place.stem) or "my-benchmark"
+    name = clean_task_name(target.stem) or "my-benchmark"
     if kind is InitKind.DESCRIPTION:
-        new = _of_description(name, source, flags)
+        new = _make_from_description(name, source, flags)
     else:
-        new = _of_items(kind, source or "", flags, place)
+        new = _make_from_items(kind, source or "", flags, target)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
     text = write_experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
-    _tell_price(read_config(parse_document(text, place)).config, keys, flags.items or source)
-    _write(place, text)
-    _tell_next(place, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
+    _print_price(read_config(parse_document(text, target)).config, keys, flags.items or source)
+    _write_file(target, text)
+    _print_next(target, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
 
 
-def _stem(kind: InitKind, source: str) -> str:
+def _default_name(kind: InitKind, source: str) -> str:
     match kind:
         case InitKind.DESCRIPTION:
             return "my-benchmark"
@@ -104,28 +102,28 @@ def _stem(kind: InitKind, source: str) -> str:
     return clean_task_name(Path(source).stem) or "items"
 
 
-def _of_description(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
+def _make_from_description(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
     return NewExperiment(
         by="coeval init",
         name=name,
         task=name,
         description=description or "Answer a customer's message.",
         output="A short, complete answer in plain prose.",
-        models=_models(flags.model, ROLES),
+        models=_parse_models(flags.model, ROLES),
     )
 
 
-def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> NewExperiment:
-    """Read the table of items, and make the experiment of it."""
+def _make_from_items(kind: InitKind, source: str, flags: InitFlags, target: Path) -> NewExperiment:
+    """Read the table of items, and return the experiment with its student and models."""
     items = flags.items or source
-    student = flags.student or ("mine" if kind is InitKind.ANSWERS else _stem(kind, source))
+    student = flags.student or ("mine" if kind is InitKind.ANSWERS else _default_name(kind, source))
     if (problem := find_name_problem(student, is_model=True)) is not None:
         raise UsageError(f"--student: {problem}")
     roles = [*(["student"] if kind is InitKind.TABLE else []), *([] if flags.label else ["judge"])]
-    models = _models(flags.model, roles) if roles or flags.model else ()
+    models = _parse_models(flags.model, roles) if roles or flags.model else ()
     response = ""
     if kind is InitKind.ANSWERS:
-        response = flags.response or _answer_column(source, flags.encoding)
+        response = flags.response or _find_answer_column(source, flags.encoding)
     elif kind is InitKind.FUNCTION:
         file, _, function = source.rpartition(":")
         if not file or not function:
@@ -135,26 +133,26 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
-    took = take_in(
+    new_items = import_source(
         items,
         IngestFlags(
-            prompt=_column(flags.prompt),
-            reference=_column(flags.reference),
-            label=_column(flags.label),
-            id=_column(flags.id),
+            prompt=_as_flag_values(flags.prompt),
+            reference=_as_flag_values(flags.reference),
+            label=_as_flag_values(flags.label),
+            id=_as_flag_values(flags.id),
             response=[f"{student}={response}"] if response and items == source else (),
             encoding=flags.encoding,
             skip_bad=flags.skip_bad,
-            new=place,
+            new=target,
             yes=True,
         ),
     )
-    table = cast("NewItems", took)  # None of a dry run, or of a file that is there
-    new = experiment_from_table("coeval init", place.stem, table, models)
+    table = cast("NewItems", new_items)  # None of a dry run, or of a file that is there
+    new = experiment_from_table("coeval init", target.stem, table, models)
     if not response or items == source:
         return new
     prompt = flags.answers_prompt or table.map.prompt
-    columns = _columns(source, flags.encoding)
+    columns = _read_columns(source, flags.encoding)
     if not is_template(prompt) and FieldPath.parse(prompt, columns).root not in columns:
         raise UsageError(
             f"which column of {source} holds the prompts? Name it with --answers-prompt COLUMN; there are "
@@ -165,25 +163,25 @@ def _of_items(kind: InitKind, source: str, flags: InitFlags, place: Path) -> New
     return replace(new, answered={student: {**answers, **encoding}})
 
 
-def _column(name: str | None) -> tuple[str, ...]:
+def _as_flag_values(name: str | None) -> tuple[str, ...]:
     return () if name is None else (name,)
 
 
-def _answer_column(path: str, encoding: str | None) -> str:
-    columns = _columns(path, encoding)
-    if found := [name for name in _ANSWER_COLUMNS if name in columns]:
-        return found[0]
-    known = join_names(columns, 30)
-    raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {known}")
+def _find_answer_column(path: str, encoding: str | None) -> str:
+    columns = _read_columns(path, encoding)
+    if matches := [name for name in _ANSWER_COLUMNS if name in columns]:
+        return matches[0]
+    names = join_names(columns, 30)
+    raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {names}")
 
 
-def _columns(path: str, encoding: str | None) -> Sequence[str]:
+def _read_columns(path: str, encoding: str | None) -> Sequence[str]:
     table = next(find_source(SourceChoice(name=path, encoding=encoding)).open_tables())
     table.close()
     return table.columns
 
 
-def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
+def _make_sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
     tasks = flags.tasks or "ifeval"
     settings = {"checkpoints": checkpoints, "tasks": tasks, "out": f"outputs/{Path(checkpoints).name}"}
     if any(kind_of_task(name).needs_judge for name in split_names(tasks)):
@@ -196,65 +194,65 @@ def _sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
 _MODEL = re.compile(r"([a-z_]+)/(.+?)(?:@(https?://[^\s=]+))?(?:=([a-z, ]+))?")
 
 
-def _models(given: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
-    """Read the models; simulated ones without any. The first gets the ``roles`` that no other has."""
-    if not given:
+def _parse_models(texts: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
+    """Parse models; without any, use simulated ones. The first model gets the ``roles`` that no other has."""
+    if not texts:
         return simulated_models(roles)
     names: dict[str, int] = {}
     models = []
-    for model in map(_model, given):
+    for model in map(_parse_model, texts):
         count = names[model.name] = names.get(model.name, 0) + 1
         own = model.name if count == 1 else f"{model.name}-{count}"
         models.append(model._replace(name=own, roles=model.roles or tuple(roles) or ROLES[1:]))
-    lacking = {role for role in roles if not any(role in model.roles for model in models)}
-    first = tuple(role for role in ROLES if role in {*models[0].roles, *lacking})
+    unfilled = {role for role in roles if not any(role in model.roles for model in models)}
+    first = tuple(role for role in ROLES if role in {*models[0].roles, *unfilled})
     return (models[0]._replace(roles=first), *models[1:])
 
 
-def _model(text: str) -> NewModel:
-    """``INTERFACE/MODEL``, and where it is served, and its roles; none if they are not named."""
-    found = _MODEL.fullmatch(text)
+def _parse_model(text: str) -> NewModel:
+    """Parse ``INTERFACE/MODEL[@URL][=ROLES]``; roles are empty if not named."""
+    match = _MODEL.fullmatch(text)
     hosts = [name for name, host in HOSTS.items() if host.dialect not in ("benchmark", OWN_CODE)]
-    if not found or found[1] not in hosts:
-        known = ", ".join(sorted(hosts))
+    if not match or match[1] not in hosts:
+        interfaces = ", ".join(sorted(hosts))
         raise UsageError(
-            f"--model {text}: write INTERFACE/MODEL, as in openai/gpt-4o-mini; the interfaces are {known}"
+            f"--model {text}: write INTERFACE/MODEL, as in openai/gpt-4o-mini; interfaces: {interfaces}"
         )
-    roles = {part.strip().rstrip("s") for part in (found[4] or "").split(",") if part.strip()}
+    roles = {part.strip().rstrip("s") for part in (match[4] or "").split(",") if part.strip()}
     if not roles <= {*ROLES}:
         raise UsageError(f"--model {text}: the roles are {', '.join(ROLES)}, with commas between them")
-    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", found[2].rpartition("/")[2]).strip("-.")
+    plain = re.sub(r"[^A-Za-z0-9.-]+", "-", match[2].rpartition("/")[2]).strip("-.")
     return NewModel(
-        plain or found[1], found[1], found[2], found[3], tuple(role for role in ROLES if role in roles)
+        plain or match[1], match[1], match[2], match[3], tuple(role for role in ROLES if role in roles)
     )
 
 
 # --- The file
 
 
-def _tell_price(config: Config, keys: Keys, table: str | None) -> None:
-    """What a run would call and cost; lengths by rules of thumb, since nobody is asked. Of the items'
-    ``table`` all is said already."""
-    described = described_experiment(config, keys)
-    for sentence in described.warnings:
+def _print_price(config: Config, keys: Keys, table: str | None) -> None:
+    """Print what a run would call and cost, with lengths by rules of thumb. Warnings about the items'
+    ``table`` are skipped: they were printed before."""
+    description = preview_experiment(config, keys)
+    for sentence in description.warnings:
         if not sentence.startswith(f"{table}:"):
             warn(streams.messages(), sentence)
-    for sentence in summarise_estimate(described.estimate):
+    for sentence in summarise_estimate(description.estimate):
         say(streams.results(), sentence)
 
 
-def _write(place: Path, text: str) -> None:
-    write_bytes_atomic(place, text.encode())
+def _write_file(target: Path, text: str) -> None:
+    write_bytes_atomic(target, text.encode())
     say(
         streams.messages(),
-        f"Written: {place}. Edit it as you like; docs/configuration.md explains every key.",
+        f"Written: {target}. Edit it as you like; docs/configuration.md explains every key.",
     )
 
 
-def _tell_next(place: Path, commands: dict[str, str]) -> None:
+def _print_next(target: Path, commands: dict[str, str]) -> None:
     say(streams.messages(), "Next:")
-    for command, what in commands.items():
-        say(streams.messages(), f"  coeval {command} --config {quote(str(place))}   {what}")
+    for command, purpose in commands.items():
+        say(streams.messages(), f"  coeval {command} --config {quote(str(target))}   {purpose}")
 
 
 @with_settings(InitFlags)
@@ -270,8 +268,7 @@ def init(
         ),
     ] = None,
     file: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="The file to write. Default: named after SOURCE."),
+        Path | None, typer.Argument(metavar="FILE", help="The file to write. Default: named after SOURCE.")
     ] = None,
     keys: KeyFile = None,
     **flags: Any,  # noqa: ARG001  the context has them, and which of them were given
@@ -294,10 +291,10 @@ def init(
     \b
     Exit codes: 0 written, 1 wrong request, 130 interrupted (nothing is written).
     """
-    given = set_flags(context, InitFlags)
-    for name in given:
+    flags_given = read_set_flags(context, InitFlags)
+    for name in flags_given:
         if (field := read_settings(InitFlags)[name]).setting.group not in INIT_GROUPS[kind]:
             raise UsageError(f"{field.flags[0]} does not apply to {kind}; see --help")
     if file is None and source is not None and Path(source).suffix in YAML_ENDINGS:
         file, source = Path(source), None
-    write_new_file(kind, source, file, InitFlags(**given), find_keys(keys))
+    write_new_file(kind, source, file, InitFlags(**flags_given), load_keys(keys))

@@ -1,4 +1,4 @@
-"""`coeval judges`: whether a judge still judges as it did."""
+"""`coeval judges`: checks whether a judge still scores as before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.console import Console
 from coeval.analysis.panel.judge_drift import JudgeDrift
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, Commands, KeyFile
-from coeval.cli.commands.run_command import count_calls, run_with_progress
+from coeval.cli.commands.run_command import print_dry_run, run_with_progress
 from coeval.cli.streams import say, warn
 from coeval.cli.views.results_view import json_text
 from coeval.cli.views.table_view import show_table
@@ -55,8 +55,7 @@ def check(
         ),
     ],
     max_shift: Annotated[
-        float,
-        typer.Option(metavar="POINTS", min=0, max=100, help="How far its mean score may have moved."),
+        float, typer.Option(metavar="POINTS", min=0, max=100, help="How far its mean score may have moved.")
     ] = 0.0,
     items: Annotated[
         int | None,
@@ -69,11 +68,11 @@ def check(
     as_json: AsJson = False,
     keys: KeyFile = None,
 ) -> None:
-    """Judge an anchor set again, and compare: flip rate, shift, and what shift would be noticed.
+    """Judge an anchor set again, and compare: flip rate, shift, and the smallest detectable shift.
 
     The anchor is a run that you keep. Its answers are judged again in a folder
     beside it, RUN-check-NAME-1; a check that was interrupted continues there. The
-    command warns where replies name another model than then.
+    command warns if replies name another model than before.
 
     \b
     Examples:
@@ -87,24 +86,24 @@ def check(
     130 interrupted.
     """
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
-    prepared, code = _carry_out(request, keys, dry_run=dry_run)
+    prepared, code = _run_check(request, keys, dry_run=dry_run)
 
-    found = prepared.measure_drift()
+    drift_result = prepared.measure_drift()
     if code == 0:  # the next check is in another folder then
-        write_json_atomic(prepared.folder.path / RESULT, found)
+        write_json_atomic(prepared.folder.path / RESULT, drift_result)
     if as_json:
-        streams.results().print(json_text(found, indent=2), markup=False, soft_wrap=True)
+        streams.results().print(json_text(drift_result, indent=2), markup=False, soft_wrap=True)
     else:
-        _print(prepared, found, max_shift, streams.results())
-    raise typer.Exit(WORSE if found.exceeds(max_shift / 100) else code)
+        _print_drift(prepared, drift_result, max_shift, streams.results())
+    raise typer.Exit(WORSE if drift_result.exceeds(max_shift / 100) else code)
 
 
-def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
-    """Run the check; return it with the exit code. Ends the command where nothing came of it."""
+def _run_check(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
+    """Run the check; return it with its exit code. Ends the command after a dry run, or if the run failed."""
     if dry_run:
         with TemporaryDirectory() as nowhere:
             counted = prepare_check(request, Path(nowhere))
-            raise typer.Exit(count_calls(counted.config, RunOptions(checked_judge=counted.judge), keys))
+            raise typer.Exit(print_dry_run(counted.config, RunOptions(checked_judge=counted.judge), keys))
     prepared = prepare_check(request)
     if prepared.continues:
         begun = prepared.folder.read_meta().created_at[:16].replace("T", " ")
@@ -125,15 +124,17 @@ def _carry_out(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tu
     return prepared, run.exit_code
 
 
-def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Console) -> None:
-    shift, flips = found.shift, found.flips
+def _print_drift(check: JudgeCheck, drift: JudgeDrift, max_shift: float, console: Console) -> None:
+    """Print the shift, changed scores, the detectable shift, a table by factor, and models that replies
+    named."""
+    shift, flips = drift.shift, drift.flips
     gap = figure_with_interval("gap", shift.difference, shift.low, shift.high)
-    if found.exceeds(max_shift / 100):
-        way = "higher" if shift.difference > 0 else "lower"
-        say(console, f"{found.judge} judges {way} than the anchor: {gap} points.", "bold red")
+    if drift.exceeds(max_shift / 100):
+        direction = "higher" if shift.difference > 0 else "lower"
+        say(console, f"{drift.judge} judges {direction} than the anchor: {gap} points.", "bold red")
     else:
         least = f" beyond {max_shift:g} points" if max_shift else ""
-        say(console, f"{found.judge}: no shift{least} is shown ({gap} points).", "bold green")
+        say(console, f"{drift.judge}: no shift{least} is shown ({gap} points).", "bold green")
     rate = (
         "not known"
         if flips.mean is None
@@ -141,8 +142,8 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
     )
     say(
         console,
-        f"Changed scores: {rate} of {found.scores:,}, on {pluralize(found.answers, 'answer')} to "
-        f"{pluralize(found.items, 'item')}.",
+        f"Changed scores: {rate} of {drift.scores:,}, on {pluralize(drift.answers, 'answer')} to "
+        f"{pluralize(drift.items, 'item')}.",
     )
     if shift.minimum_detectable is not None:
         say(
@@ -155,7 +156,7 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
         ReportColumn("changed", "changed", "share"),
         ReportColumn("shift", "shift", "points"),
     )
-    rows = [(one.task, one.factor, one.n, one.flips, one.shift) for one in found.factors]
+    rows = [(row.task, row.factor, row.n, row.flips, row.shift) for row in drift.factors]
     show_table(
         console, ReportTable("", "", (*make_columns("task", "factor"), *figures), tuple(rows), names=2)
     )
@@ -164,9 +165,9 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
         "Shift in points: new − anchor, tasks counting alike, with the 95% interval over items.",
         "dim",
     )
-    if found.missing:
-        warn(console, f"{pluralize(found.missing, 'anchor score')} missing from the new check.")
-    then, now = found.served
+    if drift.missing:
+        warn(console, f"{pluralize(drift.missing, 'anchor score')} missing from the new check.")
+    then, now = drift.served
     if then != now:
         warn(
             console,
@@ -175,7 +176,6 @@ def _print(check: JudgeCheck, found: JudgeDrift, max_shift: float, console: Cons
         )
     elif now:
         warn(
-            console,
-            f"The host serves this name as {join_names(now)}. Use that name in the config to pin it.",
+            console, f"The host serves this name as {join_names(now)}. Use that name in the config to pin it."
         )
     say(console, f"The check is the run {check.folder.path.name}, beside the anchor.", "dim")

@@ -1,4 +1,4 @@
-"""`coeval label`: people label answers that were drawn by chance, in a browser or in a sheet."""
+"""`coeval label`: people label randomly drawn answers, in a browser or in a sheet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from coeval.cli import streams
-from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, names_in, the_folder
+from coeval.cli.command_names import NoToken, OpenIt, Port, RunFolder, RunWord, require_folder, split_names
 from coeval.cli.commands.view_command import serve_pages
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
@@ -74,29 +74,29 @@ def label(
         raise UsageError("--sheet and --read exclude each other; give one of them")
     if item and (n is not None or among):
         raise UsageError("--item picks answers by hand; leave out --n and --among, which draw them")
-    named = the_folder(word, run, "label")
-    if list_output_tasks(named):
+    path = require_folder(word, run, "label")
+    if list_output_tasks(path):
         raise UsageError(
-            f"{named} has no rubric to label by. To turn its answers into a run: coeval "
-            f"export {quote(str(named))} --to csv --out tables, then coeval init answers tables/scores.csv "
+            f"{path} has no rubric to label by. To turn its answers into a run: coeval "
+            f"export {quote(str(path))} --to csv --out tables, then coeval init answers tables/scores.csv "
             "--prompt prompt --response text (docs/exchange.md)"
         )
-    folder = require_run(named)
+    folder = require_run(path)
 
     if sheet is not None:  # before anything is drawn
         check_new_sheet(sheet, recorded_levels(folder, by))
-    chosen, people = tuple(factor or ()), names_in(among)
+    chosen, people = tuple(factor or ()), split_names(among)
     request = LabelRequest(by, n, chosen, seed, people, overlap, draws=read is None, items=tuple(item or ()))
     session = LabelSession(folder, request)
     if sheet is not None:
-        _write(session, sheet)
+        _write_sheet(session, sheet)
     elif read is not None:
-        _read(session, read)
+        _read_sheet(session, read)
     else:
-        _serve(session, port, open_it=open_it, no_token=no_token)
+        _serve_labelling(session, port, open_it=open_it, no_token=no_token)
 
 
-def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
+def _serve_labelling(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
     token = None if no_token else ViewToken()
     done, total = len(session.levels), len(session.questions)
 
@@ -110,7 +110,7 @@ def _serve(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -
         streams.say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
-def _write(session: LabelSession, path: Path) -> None:
+def _write_sheet(session: LabelSession, path: Path) -> None:
     write_label_sheet(path, session.questions, session.levels)
     streams.say(
         streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
@@ -119,27 +119,28 @@ def _write(session: LabelSession, path: Path) -> None:
     streams.say(streams.messages(), f"then: coeval label {run} --by {session.by} --read {quote(str(path))}")
 
 
-def _read(session: LabelSession, path: Path) -> None:
-    found = read_label_sheet(path, session.questions, session.levels)
-    session.keep(found.labels)
-    for problem in found.problems[:_MOST_SHOWN]:
+def _read_sheet(session: LabelSession, path: Path) -> None:
+    """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
+    sheet = read_label_sheet(path, session.questions, session.levels)
+    session.keep(sheet.labels)
+    for problem in sheet.problems[:_MOST_PROBLEMS]:
         streams.warn(streams.messages(), problem)
-    if len(found.problems) > _MOST_SHOWN:
-        streams.warn(streams.messages(), f"and {len(found.problems) - _MOST_SHOWN:,} more rows")
+    if len(sheet.problems) > _MOST_PROBLEMS:
+        streams.warn(streams.messages(), f"and {len(sheet.problems) - _MOST_PROBLEMS:,} more rows")
     streams.say(
         streams.messages(),
-        f"kept {pluralize(len(found.labels), 'label')} of {session.by}; "
-        f"{pluralize(found.empty, 'row')} without a level; "
+        f"kept {pluralize(len(sheet.labels), 'label')} of {session.by}; "
+        f"{pluralize(sheet.empty, 'row')} without a level; "
         f"{len(session.levels):,} of {len(session.questions):,} are labelled",
     )
-    if found.kept:
+    if sheet.kept:
         streams.say(
             streams.messages(),
-            f"of the rows without a level, {found.kept:,} keep the one they had; write another to change it",
+            f"of the rows without a level, {sheet.kept:,} keep the one they had; write another to change it",
         )
-    if found.problems:
+    if sheet.problems:
         raise typer.Exit(1)
 
 
 # A screen of sentences.
-_MOST_SHOWN = 20
+_MOST_PROBLEMS = 20

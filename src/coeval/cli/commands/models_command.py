@@ -1,4 +1,4 @@
-"""`coeval models`: what the credentials at hand reach."""
+"""`coeval models`: lists the models that the user's keys reach."""
 
 from __future__ import annotations
 
@@ -7,11 +7,17 @@ from typing import Annotated
 
 import typer
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, KeyFile
-from coeval.cli.views.host_view import credentials, hosts_as_data, print_credentials, print_hosts, served_by
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.host_view import (
+    find_credentials,
+    host_label,
+    hosts_as_data,
+    print_credentials,
+    print_hosts,
+)
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.core.model import ModelSpec
@@ -72,23 +78,23 @@ def models(
             "--base-url has no http:// or https:// before its host; write it as in "
             "--base-url http://127.0.0.1:8000/v1"
         )
-    found_keys, prices = find_keys(keys), PriceBook()
+    found_keys, prices = load_keys(keys), PriceBook()
     if providers:
-        _show_providers(found_keys, config, interface, as_json)
+        _print_providers(found_keys, config, interface, as_json)
         return
-    specs = _specs(config, interface, base_url, found_keys, prices)
-    requested = _survey(specs, found_keys, prices)
+    specs = _find_specs(config, interface, base_url, found_keys, prices)
+    requested = _list_models(specs, found_keys, prices)
     if config is None:  # then they were asked about for no model of anybody's
         requested = [report._replace(names={}) for report in requested]
-    _show(requested, verbose, as_json)
+    _print_models(requested, verbose, as_json)
     if all(report.problem is not None for report in requested):
         raise ModelUnavailable("no host lists its models; coeval models --providers shows what was found")
 
 
-def _specs(
+def _find_specs(
     config: Path | None, interface: str | None, base_url: str | None, keys: Keys, prices: PriceBook
 ) -> list[ModelSpec]:
-    """Whom to ask: the models of a file, or one for each interface."""
+    """Return one model per host to list: hosts of a file, of one interface, or all with a credential."""
     if config is not None:
         settled = load_config(config)
         options = RunOptions.continue_if_started(settled)
@@ -97,16 +103,16 @@ def _specs(
     if interface is not None:
         if interface not in HOSTS:
             raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
-        found = keep_hosted(
+        at_interface = keep_hosted(
             [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
         )
-        if not found:
+        if not at_interface:
             raise UsageError(f"--interface {interface}: these models are in this process; no host lists them")
-        return found
+        return at_interface
     return specs_with_credentials(keys)
 
 
-def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
+def _list_models(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     if not specs:
         raise UsageError(
             "no credential was found that reaches a host; coeval models --providers shows where they are "
@@ -114,7 +120,7 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
         )
 
     stopped = "stopped while listing the hosts' models"
-    return with_progress(
+    return show_progress_while(
         keys,
         lambda context: await_unless_interrupted(
             survey_hosts(specs, keys, prices), context.interrupt, stopped
@@ -122,7 +128,7 @@ def _survey(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostR
     )
 
 
-def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
+def _print_models(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
     if as_json:
         write_json({"hosts": hosts_as_data(reports)})
     else:
@@ -130,13 +136,13 @@ def _show(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
     messages = streams.messages()
     for report in reports:
         if report.problem is not None:
-            streams.warn(messages, f"{served_by(report)}: {report.problem}")
+            streams.warn(messages, f"{host_label(report)}: {report.problem}")
 
 
-def _show_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
+def _print_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
     named = load_config(config).models if config is not None else []
-    found = credentials(keys, [model.spec() for model in named], interface)
+    rows = find_credentials(keys, [model.spec() for model in named], interface)
     if as_json:
-        write_json({"providers": found})
+        write_json({"providers": rows})
     else:
-        print_credentials(found, streams.results())
+        print_credentials(rows, streams.results())

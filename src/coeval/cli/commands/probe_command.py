@@ -1,4 +1,4 @@
-"""`coeval probe`: whether each model of an experiment can be asked, before anything depends on it."""
+"""`coeval probe`: checks that each model of an experiment answers, before a run depends on it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.command_names import ExperimentFile, KeyFile
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
@@ -60,29 +60,36 @@ def probe(
         mode or experiment.probe_mode,
         on_fail or experiment.probe_on_fail,
     )
-    found_keys, messages = find_keys(keys), streams.messages()
-    resolved, results = with_progress(found_keys, lambda context: probe_config(settled, probing, context))
+    found_keys, messages = load_keys(keys), streams.messages()
+    resolved, results = show_progress_while(
+        found_keys, lambda context: probe_config(settled, probing, context)
+    )
     if not results:
         streams.say(messages, "no model was probed")
         return
-    _show(resolved, results, streams.results())
+    _print_results(resolved, results, streams.results())
     reasons = list(report_silent(results, lambda sentence: streams.warn(messages, sentence)))
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":
-        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} failed the probe.")
+        raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be reached.")
 
 
-def _show(config: Config, results: list[ProbeResult], console: Console) -> None:
+def _print_results(config: Config, results: list[ProbeResult], console: Console) -> None:
     models = {model.name: model for model in config.models}
     rows = [
-        (result.name, models[result.name].interface, _found(result), model_id_or_code(models[result.name]))
+        (
+            result.name,
+            models[result.name].interface,
+            _describe_result(result),
+            model_id_or_code(models[result.name]),
+        )
         for result in results
     ]
-    show_rows(console, "", make_columns("model", "interface", "found", "sent as"), rows)
+    show_rows(console, "", make_columns("model", "interface", "result", "model id"), rows)
 
 
-def _found(result: ProbeResult) -> str:
+def _describe_result(result: ProbeResult) -> str:
     if result.error is not None:
         return result.error.kind.replace("_", " ")
     return "found" if result.listed else f"answered in {result.latency_s:.1f} s"

@@ -1,4 +1,4 @@
-"""`coeval repair`: find what of a run's files is no valid record, set it aside, and count the gaps."""
+"""`coeval repair`: finds invalid records of a run, sets them aside, and counts what is missing."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.cli import streams
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
-from coeval.cli.views.gaps_view import tell_way_on
+from coeval.cli.command_names import RunFolder, RunWord, require_folder
+from coeval.cli.views.gaps_view import print_way_on
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
@@ -56,8 +56,8 @@ def repair(
       coeval repair --run ./runs/quickstart --stats --phase evaluation
       coeval repair --run ./runs/quickstart
     """
-    phases = PHASES if phase is None else (_phase(phase),)
-    folder = require_run(the_folder(word, run, "repair"), whole=dry_run)
+    phases = PHASES if phase is None else (_parse_phase(phase),)
+    folder = require_run(require_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
     _show_phases(report, phases, console)
@@ -69,20 +69,20 @@ def repair(
     _show_outcome(report, folder, dry_run, console)
 
 
-def _phase(text: str) -> Phase:
+def _parse_phase(text: str) -> Phase:
     for number, name in enumerate(PHASES, 1):
         if text in (name, str(number)):
             return name
     raise UsageError(f"--phase {text}: the phases are {', '.join(PHASES)}, or 1 to {len(PHASES)}")
 
 
-def _figures(files: list[FileState]) -> list[int | str]:
-    """Lines, failed, invalid; planned, there, owed where there is a plan to count by."""
+def _count_lines(files: list[FileState]) -> list[int | str]:
+    """Return lines, failed, invalid; then planned, there and missing, empty without a plan to count by."""
     counts = [sum(f.lines for f in files), sum(f.failed for f in files), sum(f.invalid for f in files)]
-    counted = [file for file in files if file.planned is not None]
-    if not counted:
+    with_plan = [file for file in files if file.planned is not None]
+    if not with_plan:
         return [*counts, "", "", ""]
-    sums = (sum(f.planned or 0 for f in counted), sum(f.there or 0 for f in counted))
+    sums = (sum(f.planned or 0 for f in with_plan), sum(f.there or 0 for f in with_plan))
     return [*counts, *sums, sums[0] - sums[1]]
 
 
@@ -90,14 +90,16 @@ _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
 def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
-    rows = [(phase, *_figures([file for file in report.files if file.phase == phase])) for phase in phases]
+    rows = [
+        (phase, *_count_lines([file for file in report.files if file.phase == phase])) for phase in phases
+    ]
     show_rows(console, "", (*make_columns("phase"), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
 def _show_files(report: RepairReport, console: Console) -> None:
-    """Documents, which have no lines, only if damaged."""
+    """Print a row per file; documents, which have no lines, only if damaged."""
     rows = [
-        (f"{file.path.parent.name}/{file.path.name}", *_figures([file]))
+        (f"{file.path.parent.name}/{file.path.name}", *_count_lines([file]))
         for file in report.files
         if not file.is_document or file.invalid
     ]
@@ -131,6 +133,7 @@ def _show_lines(lines: list[DamagedLine], folder: Path, console: Console) -> Non
 
 
 def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
+    """Print damaged files, uncounted gaps, what was set aside, and the command that regenerates it."""
     for file in report.files:
         if file.damaged is not None:
             streams.say(console, f"damaged: {file.damaged}", "yellow")
@@ -148,4 +151,4 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
         streams.say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and not (dry_run and invalid):
-        tell_way_on(console, report.short, build_continue_command(folder), owed=owed + len(report.unsettled))
+        print_way_on(console, report.short, build_continue_command(folder), owed=owed + len(report.unsettled))

@@ -1,4 +1,4 @@
-"""`coeval results`: a run's scores, again and in other shapes; nobody is asked."""
+"""`coeval results`: prints a run's scores, also as JSON, CSV or a paper's table; no model is called."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from coeval.analysis.load import require_run_for
 from coeval.analysis.training.sweep_comparison import compare_runs
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
-from coeval.cli.command_names import AsJson, RunFolder, RunWord, the_folder
+from coeval.cli.command_names import AsJson, RunFolder, RunWord, require_folder
 from coeval.cli.views import results_view
-from coeval.cli.views.gaps_view import tell_missing
-from coeval.cli.views.results_view import names_of
+from coeval.cli.views.gaps_view import print_missing
+from coeval.cli.views.results_view import short_result_names
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
 from coeval.pipeline.upkeep.repair import find_missing_records
@@ -45,8 +45,8 @@ def results(
 
     No model is called. Every score has its number of items (n) and its 95%
     interval. If the run is unfinished, the look is recorded
-    (docs/intervals.md); nothing else is written. --markdown and --latex take a
-    sweep too.
+    (docs/intervals.md); nothing else is written. --markdown and
+    --latex also work for sweeps.
 
     \b
     Examples:
@@ -61,34 +61,32 @@ def results(
     if as_json + as_csv + as_markdown + as_latex > 1 or (paper and by is not None):
         raise UsageError("--json, --csv, --markdown and --latex exclude each other, the last two also --by")
     if paper:
-        print_paper(the_folder(word, run, "results"), latex=as_latex)
+        print_paper_table(require_folder(word, run, "results"), latex=as_latex)
         return
-    folder = require_results(the_folder(word, run, "results"))
+    folder = require_results(require_folder(word, run, "results"))
     parts = None
     if by is not None:
-        with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (of_run, _):
-            parts = break_down_scores(of_run, by)
+        with open_run_reader(require_run_for(folder, f"scores by {by} (--by)")) as (run_reader, _):
+            parts = break_down_scores(run_reader, by)
     with open_folder_reader(folder, is_look=True) as (reader, notes):
-        found = read_results(reader, notes)
+        scores = read_results(reader, notes)
         labels = None if reader.planned is None else reader.planned.labels
     missing = find_missing_records(RunDir(folder))
-    found = msgspec.structs.replace(found, missing=missing.sentences, notes=(*found.notes, *missing.notes))
+    scores = msgspec.structs.replace(scores, missing=missing.sentences, notes=(*scores.notes, *missing.notes))
     if by is not None and parts is not None and not any(parts):
-        streams.say(streams.messages(), results_view.why_nothing(found, by))
+        streams.say(streams.messages(), results_view.explain_empty_breakdown(scores, by))
     if as_json:
-        results_view.print_json(found, parts)
+        results_view.print_json(scores, parts)
     elif as_csv:
-        results_view.print_csv(found, parts)
+        results_view.print_csv(scores, parts)
     else:
-        results_view.print_tables(found, parts, streams.results(), labels)
-    tell_missing(missing, RunDir(folder), streams.messages())
+        results_view.print_tables(scores, parts, streams.results(), labels)
+    print_missing(missing, RunDir(folder), streams.messages())
 
 
-def print_paper(folder: Path, *, latex: bool) -> None:
-    """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep.
-
-    Raises UsageError: the folder is none of these.
-    """
+def print_paper_table(folder: Path, *, latex: bool) -> None:
+    """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep. Raises
+    UsageError: the folder is none of these."""
     sweep = is_sweep(folder)
     folder = folder if sweep else require_results(folder)
 
@@ -97,11 +95,11 @@ def print_paper(folder: Path, *, latex: bool) -> None:
         table = sweep_paper_table(run, compare_runs([run]))
     else:
         with open_folder_reader(folder, is_look=True) as (reader, notes):
-            found = read_results(reader, notes)
-            students = [one.student for one in found.students if one.task is None and one.score is not None]
+            scores = read_results(reader, notes)
+            students = [row.student for row in scores.students if row.task is None and row.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()
             labels = None if reader.planned is None else reader.planned.labels
-        table = names_of(found, labels).shorten_in(paper_table(found, compared))
-        for note in found.notes:
+        table = short_result_names(scores, labels).shorten_in(paper_table(scores, compared))
+        for note in scores.notes:
             streams.warn(streams.messages(), note)
     sys.stdout.write((as_latex(table, "tab:scores") if latex else as_markdown(table)) + "\n")

@@ -1,4 +1,4 @@
-"""`coeval run`, `plan` and `describe`: carry an experiment as far as it goes, or say what it takes."""
+"""`coeval run`, `plan` and `describe`: run an experiment, or show what it takes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import Run, find_keys, run_checked
+from coeval.api import Run, load_keys, run_checked
 from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
@@ -22,17 +22,17 @@ from coeval.cli.command_names import (
     OnlyModels,
     Probe,
     ProbeOnFail,
-    names_in,
+    split_names,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import checks_first, tell_gaps, tell_way_on
-from coeval.cli.views.progress_view import tell_batches, with_progress
-from coeval.cli.views.results_view import render
+from coeval.cli.views.gaps_view import describe_check_failures, print_gaps, print_way_on
+from coeval.cli.views.progress_view import print_open_batches, show_progress_while
+from coeval.cli.views.results_view import print_results
 from coeval.cli.views.table_view import show_each
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.process_limits import address_space_left
 from coeval.engine.session import SessionContext
-from coeval.exchange.trackers import Destination, destinations, log_at_end
+from coeval.exchange.trackers import Destination, log_after_command, parse_destinations
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
@@ -52,18 +52,15 @@ ContinueRun = Annotated[
     bool, typer.Option("--continue", help="Continue the run: request only what is missing.")
 ]
 Overwrite = Annotated[
-    bool,
-    typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/."),
+    bool, typer.Option("--overwrite", help="Start over; records of phases in mode New move to replaced/.")
 ]
 Resume = Annotated[
-    str | None,
-    typer.Option(metavar="ID", help="Take over artifacts of another run; overrides resume_from."),
+    str | None, typer.Option(metavar="ID", help="Reuse artifacts of another run; overrides resume_from.")
 ]
 RedoChanged = Annotated[
     bool,
     typer.Option(
-        "--redo-changed",
-        help="Regenerate records of another configuration, and those that depend on them.",
+        "--redo-changed", help="Regenerate records of another configuration, and those that depend on them."
     ),
 ]
 KeepChanged = Annotated[bool, typer.Option("--keep-changed", help="Keep records of another configuration.")]
@@ -111,8 +108,7 @@ def run(
     allow_unsandboxed: Annotated[
         bool,
         typer.Option(
-            "--allow-unsandboxed",
-            help="Run the programs of checks without a sandbox (docs/checks.md).",
+            "--allow-unsandboxed", help="Run the programs of checks without a sandbox (docs/checks.md)."
         ),
     ] = False,
     log_to: Annotated[
@@ -147,26 +143,26 @@ def run(
     """
     if log_level == "DEBUG":
         logging.getLogger("coeval").setLevel(logging.DEBUG)  # what shows a traceback, see cli.ending
-    stance, names = stance_of(redo_changed, keep_changed), names_in(only_models)
+    policy, names = choose_change_policy(redo_changed, keep_changed), split_names(only_models)
     batches = BatchMode.SUBMIT if no_wait else BatchMode.WAIT
     options = RunOptions(
-        continue_run, overwrite, names, stance, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
+        continue_run, overwrite, names, policy, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
     )
-    settled = started_file(config, options, resume).with_settings(
+    settled = read_experiment_file(config, options, resume).with_settings(
         log_level=log_level,
         probe_mode=probe,
         probe_on_fail=probe_on_fail,
         estimate_samples=estimate_samples,
         report=report or None,
     )
-    trackers = destinations(log_to or ())
+    trackers = parse_destinations(log_to or ())
     if dry_run:
-        raise typer.Exit(count_calls(settled.config, options, keys))
+        raise typer.Exit(print_dry_run(settled.config, options, keys))
     if estimate_only:
-        from coeval.cli.commands.estimate_report import estimate_and_report
+        from coeval.cli.commands.estimate_report import estimate_and_print
 
-        raise typer.Exit(estimate_and_report(settled.config, options, keys))
-    raise typer.Exit(run_and_report(settled.config, options, keys, config, trackers))
+        raise typer.Exit(estimate_and_print(settled.config, options, keys))
+    raise typer.Exit(run_and_print(settled.config, options, keys, config, trackers))
 
 
 def plan(
@@ -199,12 +195,12 @@ def plan(
     \b
     Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
     """
-    from coeval.cli.commands.estimate_report import estimate_and_report
+    from coeval.cli.commands.estimate_report import estimate_and_print
 
-    stance = stance_of(redo_changed, keep_changed)
-    options = RunOptions(continue_run, overwrite, names_in(only_models), stance, phase_barriers)
-    settled = started_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
-    raise typer.Exit(estimate_and_report(settled.config, options, keys, as_json=as_json))
+    policy = choose_change_policy(redo_changed, keep_changed)
+    options = RunOptions(continue_run, overwrite, split_names(only_models), policy, phase_barriers)
+    settled = read_experiment_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
+    raise typer.Exit(estimate_and_print(settled.config, options, keys, as_json=as_json))
 
 
 PAGE_ONLY = ("values",)
@@ -214,8 +210,7 @@ PAGE_ONLY = ("values",)
 def describe(
     config: ExperimentFile,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", help="Write a page. Example: --out experiment.html"),
+        Path | None, typer.Option("--out", help="Write a page. Example: --out experiment.html")
     ] = None,
     prompts: Annotated[
         bool, typer.Option("--prompts", help="Print the prompts in full, as they will be sent.")
@@ -239,16 +234,16 @@ def describe(
     Exit codes: 0 described, 1 wrong request.
     """
     from coeval.cli.views.description_view import (
-        described_experiment,
+        check_page_path,
+        preview_experiment,
         print_report,
-        refuse_place,
         write_description,
     )
     from coeval.reports.description_report import description_report
 
     if out is not None:
-        refuse_place(out, config)
-    described = described_experiment(read_config(config).config, find_keys(keys))
+        check_page_path(out, config)
+    described = preview_experiment(read_config(config).config, load_keys(keys))
     report = description_report(described)
     print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
     messages = streams.messages()
@@ -259,15 +254,15 @@ def describe(
         streams.say(messages, f"written: {out}")
 
 
-def stance_of(redo_changed: bool, keep_changed: bool) -> ChangePolicy:
-    """What to do with records of another configuration; raises UsageError where both flags say it."""
+def choose_change_policy(redo_changed: bool, keep_changed: bool) -> ChangePolicy:
+    """Return what to do with records of another configuration; raises UsageError if both flags are given."""
     if redo_changed and keep_changed:
         raise UsageError("--redo-changed and --keep-changed exclude each other; give one of them")
     return ChangePolicy.REDO if redo_changed else ChangePolicy.KEEP if keep_changed else ChangePolicy.REFUSE
 
 
-def started_file(file: Path, options: RunOptions, resume: str | None) -> LoadedConfig:
-    """The experiment file, checked for a start with these options; ``resume`` overrides resume_from."""
+def read_experiment_file(file: Path, options: RunOptions, resume: str | None) -> LoadedConfig:
+    """Read the experiment file, and check it for these options; ``resume`` overrides resume_from."""
     if options.continue_run and resume is not None:
         raise UsageError("--continue and --resume exclude each other; give one of them")
     return read_config(file, resume_from=resume, start=options)
@@ -276,19 +271,19 @@ def started_file(file: Path, options: RunOptions, resume: str | None) -> LoadedC
 # --- `coeval run` on the terminal: the forecast, the run as it goes, and what came of it
 
 
-def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
-    """``--dry-run``: models, tasks, modes, records and calls; the exit code."""
+def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> int:
+    """Print models, tasks, modes, records and calls of ``--dry-run``; return the exit code."""
     results, messages = streams.results(), streams.messages()
-    config, choices = _resolved(config, options, keys, messages)
+    config, choices = _resolve_hosts(config, options, keys, messages)
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
-    foreseen = forecast_start(config, options)
-    for sentence in foreseen.warnings:
+    forecast = forecast_start(config, options)
+    for sentence in forecast.warnings:
         warn(messages, sentence)
     show_each(results, [models_table(config, options.models_to_open(config))], above=False)
     for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
-    show_each(results, [phases_table(config, foreseen, options), tasks_table(foreseen)])
+    show_each(results, [phases_table(config, forecast, options), tasks_table(forecast)])
     for task in config.tasks:
         if scales := task.describe_custom_scales():
             say(results, f"Levels of {task.name}: {scales}")
@@ -297,39 +292,41 @@ def count_calls(config: Config, options: RunOptions, keys: Path | None) -> int:
         say(results, sentence)
     say(
         results,
-        f"{foreseen.total} calls, excluding probes and retries. No model was called and nothing was written.",
+        f"{forecast.total} calls, excluding probes and retries. No model was called and nothing was written.",
     )
     return 0
 
 
-def _resolved(config: Config, options: RunOptions, keys: Path | None, messages: Console) -> ResolvedConfig:
-    """A file can be checked without a credential; what is wrong in it ends a dry run as it ends a run."""
+def _resolve_hosts(
+    config: Config, options: RunOptions, keys: Path | None, messages: Console
+) -> ResolvedConfig:
+    """Resolve ``interface: auto``. A missing key is only a warning: a dry run needs no credential."""
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
     try:
-        return resolve_hosts(config, options, find_keys(keys), prices)
+        return resolve_hosts(config, options, load_keys(keys), prices)
     except KeyMissing as error:
         warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
         return ResolvedConfig(config)
 
 
-def run_and_report(
+def run_and_print(
     config: Config, options: RunOptions, key_file: Path | None, file: Path, log_to: Sequence[Destination] = ()
 ) -> int:
-    """Run, with progress on the terminal, and print scores, gaps and the way on; the exit code."""
+    """Run with progress; print scores, gaps and the next command. Return the exit code."""
     messages = streams.messages()
     run = run_with_progress(config, options, key_file)
     labels = {model.name: model.label for model in config.models if model.label is not None}
-    _report(run, labels, messages, _way_on(file, options))
+    _print_outcome(run, labels, messages, _continue_command(file, options))
     if run.summary is not None and run.summary.shows_scores:
         if config.experiment.report:
             say(messages, f"Report: {run.path / 'report.html'}")
-        log_at_end(run.path, log_to, lambda sentence: warn(messages, sentence))
+        log_after_command(run.path, log_to, lambda sentence: warn(messages, sentence))
     return run.exit_code
 
 
 def run_with_progress(config: Config, options: RunOptions, key_file: Path | None) -> Run:
-    """Run, with progress on the terminal."""
+    """Run a configuration with progress on the terminal."""
 
     async def work(context: SessionContext) -> Run:
         loading = asyncio.create_task(_load_analysis())
@@ -340,41 +337,41 @@ def run_with_progress(config: Config, options: RunOptions, key_file: Path | None
         finally:
             loading.cancel()
 
-    return with_progress(find_keys(key_file), work)
+    return show_progress_while(load_keys(key_file), work)
 
 
 async def _load_analysis() -> None:
-    """Import what the table at the end needs while requests are on the wire: a third of a second."""
+    """Import what the final table needs while requests are on the wire: a third of a second."""
     await asyncio.sleep(0.2)
     if address_space_left() is not None:
         return  # little may be left, and what is missed at the end is told there
     await asyncio.to_thread(importlib.import_module, "coeval.reports.result_tables")
 
 
-def _way_on(file: Path, options: RunOptions) -> str:
-    """The command that goes on as this one began."""
-    stance = options.change_policy
-    changed = f" --{stance.value}-changed" if stance in (ChangePolicy.REDO, ChangePolicy.KEEP) else ""
+def _continue_command(file: Path, options: RunOptions) -> str:
+    """Return the command that continues this one, with the flags that matter."""
+    policy = options.change_policy
+    changed = f" --{policy.value}-changed" if policy in (ChangePolicy.REDO, ChangePolicy.KEEP) else ""
     only = f" --only-models {quote(','.join(options.only_models))}" if options.only_models else ""
     free = " --allow-unsandboxed" if options.allow_unsandboxed else ""
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"
 
 
-def _report(run: Run, labels: Mapping[str, str], messages: Console, way_on: str) -> None:
-    """The table as ``results``; what is missing from it, why, and how to go on as ``messages``."""
+def _print_outcome(run: Run, labels: Mapping[str, str], messages: Console, next_command: str) -> None:
+    """Print the scores as ``results``; what is missing, why, and the next command as ``messages``."""
     summary = run.summary
     if summary is None:
         return
     if messages.file.isatty():
         messages.print()
     if summary.shows_scores:
-        render(run.results(), streams.results(), labels)
+        print_results(run.results(), streams.results(), labels)
     for sentence in (*summary.notes, *summary.stopped.values()):
         warn(messages, sentence)
     if summary.batches:
-        tell_batches(summary.batches, messages)
+        print_open_batches(summary.batches, messages)
     if summary.missing:
-        tell_gaps(summary, messages)
+        print_gaps(summary, messages)
         if any(outcome.failed["cut_off"] for outcome in summary.phases.values()):
             warn(
                 messages,
@@ -384,13 +381,13 @@ def _report(run: Run, labels: Mapping[str, str], messages: Console, way_on: str)
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
         first = "Raise what is used up first: the warnings above name it." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
-        first = first or checks_first(RunDir(run.path), others)
-        tell_way_on(messages, summary.short, way_on, owed=summary.missing, first=first)
+        first = first or describe_check_failures(RunDir(run.path), others)
+        print_way_on(messages, summary.short, next_command, owed=summary.missing, first=first)
         if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
     elif summary.interrupted:
         untouched = "the same command; no record has changed, only the run's log and account"
-        way = way_on if summary.begun else untouched
-        say(messages, f"Stopped. Go on with: {way}")
+        next_step = next_command if summary.begun else untouched
+        say(messages, f"Stopped. Continue with: {next_step}")
     if summary.begun:
         say(messages, f"Artifacts: {run.path}")

@@ -1,4 +1,4 @@
-"""`coeval show`: items with their answers and judgments, as models wrote them."""
+"""`coeval show`: prints items with their answers and judgments, as models wrote them."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import typer
 from coeval.analysis.judged_answers import AnswerChoice, Order, read_chosen_answers
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.cli import streams
-from coeval.cli.command_names import RunFolder, RunWord, the_folder
-from coeval.cli.views.answer_view import AnswerView, answer_lines
+from coeval.cli.command_names import RunFolder, RunWord, require_folder
+from coeval.cli.views.answer_view import AnswerView, answer_json_lines
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.store.output_folder import require_run
 
 # What fits on a screen with its answers and judgments.
-_FEW = 10
+_DEFAULT_LIMIT = 10
 
 
 def show(
@@ -50,7 +50,10 @@ def show(
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, metavar="N", help="At most N answers.", show_default=f"{_FEW}; all with --json or --id"
+            min=1,
+            metavar="N",
+            help="At most N answers.",
+            show_default=f"{_DEFAULT_LIMIT}; all with --json or --id",
         ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show long texts in full.")] = False,
@@ -75,31 +78,28 @@ def show(
     """
     if worst is not None and disagreement:
         raise UsageError("--worst and --disagreement are two orders; give one of them")
-    folder = require_run(the_folder(word, run, "show"))
+    folder = require_run(require_folder(word, run, "show"))
 
-    most = min(filter(None, (worst, limit)), default=None if as_json or identity else _FEW)
+    most = min(filter(None, (worst, limit)), default=None if as_json or identity else _DEFAULT_LIMIT)
     order: Order = "worst" if worst is not None else "disagreement" if disagreement else "id"
     choice = AnswerChoice(tuple(student or ()), tuple(task or ()), identity, order, most)
     messages = streams.messages()
     with open_run_reader(folder) as (reader, notes):
         for note in (*reader.notes(), *notes):
             streams.warn(messages, note)
-        (found, fitting), planned = read_chosen_answers(reader, choice), reader.planned
-        if not found:
-            streams.say(messages, _nothing(reader, choice))
+        (chosen, fitting), planned = read_chosen_answers(reader, choice), reader.planned
+        if not chosen:
+            streams.say(messages, _explain_no_answers(reader, choice))
     if as_json:
-        sys.stdout.writelines(f"{line}\n" for line in answer_lines(found))
+        sys.stdout.writelines(f"{line}\n" for line in answer_json_lines(chosen))
     else:
-        AnswerView(streams.results(), whole=full, planned=planned).show(found)
-    if worst is None and (left := fitting - len(found)):
+        AnswerView(streams.results(), whole=full, planned=planned).show(chosen)
+    if worst is None and (left := fitting - len(chosen)):
         streams.say(messages, f"{left:,} more answers; --limit {fitting} shows all of them", "dim")
 
 
-def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
-    """Why nothing fits, where that is no error.
-
-    Raises UsageError: a name or an id is none of the run's.
-    """
+def _explain_no_answers(reader: RunReader, choice: AnswerChoice) -> str:
+    """Say why no answer fits. Raises UsageError: the run has no such name or id."""
     if choice.id is not None:
         raise UsageError(
             f"--id {choice.id}: no item or answer that counts in {reader.run.path} has this id; "
@@ -109,14 +109,16 @@ def _nothing(reader: RunReader, choice: AnswerChoice) -> str:
         ("--student", choice.students, "SELECT DISTINCT model FROM answers ORDER BY ALL"),
         ("--task", choice.tasks, "SELECT DISTINCT task FROM items ORDER BY ALL"),
     ):
-        known = [name for (name,) in reader.rows(sql)]
+        names_in_run = [name for (name,) in reader.rows(sql)]
         for name in names:
-            if name not in known:
-                close = get_close_matches(name, known, n=1)
-                hint = f"did you mean {close[0]}?" if close else f"there are {', '.join(known) or 'none yet'}"
-                raise UsageError(
-                    f"{flag} {name}: nobody and nothing in {reader.run.path} is called so; {hint}"
+            if name not in names_in_run:
+                matches = get_close_matches(name, names_in_run, n=1)
+                hint = (
+                    f"did you mean {matches[0]}?"
+                    if matches
+                    else f"there are {', '.join(names_in_run) or 'none yet'}"
                 )
+                raise UsageError(f"{flag} {name}: {reader.run.path} has no such name; {hint}")
     if choice.order == "disagreement":
         return "nothing to show: no two judges differ about an answer"
     return "nothing to show: no answer fits"

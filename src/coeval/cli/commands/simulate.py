@@ -1,4 +1,4 @@
-"""`coeval simulate`: simulated models as an OpenAI-compatible server on this machine."""
+"""`coeval simulate`: serves simulated models as an OpenAI-compatible server on this machine."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def simulate(
     """
     # Here, because `coeval --help` must not pay for them.
 
-    address = _loopback(host)
+    address = _check_loopback(host)
     models: dict[str, SimulatedModel] = {}
     for text in model:
         spec = parse_model_option(text, {"latency_s": latency})
@@ -66,14 +66,10 @@ def simulate(
         models[spec.model] = SimulatedModel(spec)
 
     def announce(actual_port: int) -> None:
-        shown = f"[{address}]" if ":" in address else address
-        print(f"simulated models at http://{shown}:{actual_port}/v1: {', '.join(models)}", flush=True)
+        url_host = f"[{address}]" if ":" in address else address
+        print(f"simulated models at http://{url_host}:{actual_port}/v1: {', '.join(models)}", flush=True)
 
-    app = make_app(
-        models.values(),
-        api_key=api_key,
-        rate_limit_every=rate_limit_every,
-    )
+    app = make_app(models.values(), api_key=api_key, rate_limit_every=rate_limit_every)
     try:
         asyncio.run(serve(app, address, port, announce))
     except OSError as error:
@@ -83,8 +79,8 @@ def simulate(
         ) from error
 
 
-def _loopback(host: str) -> str:
-    """The address that ``host`` names, if only this machine can reach it."""
+def _check_loopback(host: str) -> str:
+    """Return the address of ``host``; raises UsageError unless only this machine can reach it."""
     if host == "localhost":
         return "127.0.0.1"
     try:

@@ -1,4 +1,4 @@
-"""`coeval status`: what a folder holds and lacks, and what went wrong in it lately."""
+"""`coeval status`: shows what a folder holds and lacks, with recent errors; settles bills and batch jobs."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.load import find_writer_pid
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
-from coeval.cli.command_names import KeyFile, RunFolder, RunWord, the_folder
+from coeval.cli.command_names import KeyFile, RunFolder, RunWord, require_folder
 from coeval.cli.loop import run_async
-from coeval.cli.views.folder_status import show_status, status_of, watch
-from coeval.cli.views.progress_view import with_progress
+from coeval.cli.views.folder_status import read_folder_status, show_status, watch_folder
+from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
 from coeval.core.model import judge_name
@@ -37,14 +37,13 @@ def status(
     word: RunWord = None,
     run: RunFolder = None,
     fetch_batches: Annotated[
-        bool,
-        typer.Option("--fetch-batches", help="First collect the batch jobs that have ended."),
+        bool, typer.Option("--fetch-batches", help="First collect the batch jobs that have ended.")
     ] = False,
     cancel_batches: Annotated[
         bool,
         typer.Option(
             "--cancel-batches",
-            help="First cancel all batch jobs; what is done is paid. Given again: give them up.",
+            help="First cancel all batch jobs; finished work is charged. Repeat to abandon them.",
         ),
     ] = False,
     settle: Annotated[
@@ -73,41 +72,42 @@ def status(
       coeval status --run ./outputs
 
     \b
-    Exit codes: 0 shown, 1 wrong request, or a batch job that could not be looked at or cancelled.
+    Exit codes: 0 shown, 1 wrong request, or a batch job that could not be checked or cancelled.
     """
-    path = require_results(the_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
+    path = require_results(require_folder(word, run, "status"), whole=fetch_batches or cancel_batches)
     is_run = RunDir(path).is_run()
-    _refuse_contradictions(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
+    _check_flags(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
-        _settle(path, settle, is_run=is_run, writer=find_writer_pid(path))
-    left = 0
+        _settle_bills(path, settle, is_run=is_run, writer=find_writer_pid(path))
+    failed_jobs = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
-        left = (
-            _fetch(folder, keys, cancel=cancel_batches)
+        failed_jobs = (
+            _fetch_run_jobs(folder, keys, cancel=cancel_batches)
             if is_run
-            else _cancel(folder, keys, find_writer_pid(path))
+            else _cancel_output_jobs(folder, keys, find_writer_pid(path))
         )
     console = streams.results()
 
-    def shown() -> str:
+    def render_status() -> str:
         if as_json:
-            return json_text(status_of(path), indent=0 if watching else 2) + "\n"
+            return json_text(read_folder_status(path), indent=0 if watching else 2) + "\n"
         with console.capture() as captured:
             show_status(path, console)
         return captured.get()
 
     if watching:
-        watch(shown, lambda: find_writer_pid(path) is not None, console)
+        watch_folder(render_status, lambda: find_writer_pid(path) is not None, console)
     elif as_json:
-        typer.echo(shown(), nl=False)
+        typer.echo(render_status(), nl=False)
     else:
         show_status(path, console)
-    if left:
+    if failed_jobs:
         raise typer.Exit(1)
 
 
-def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: bool) -> None:
+def _check_flags(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: bool) -> None:
+    """Raise UsageError for flags that exclude each other or do not fit the folder."""
     if fetch and cancel:
         raise UsageError(
             "--fetch-batches and --cancel-batches exclude each other; the latter collects what is done, too"
@@ -124,12 +124,12 @@ def _refuse_contradictions(path: Path, *, fetch: bool, cancel: bool, watch: bool
         )
 
 
-def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | None) -> None:
-    """Book what the provider's bills say in the place of what was perhaps spent."""
+def _settle_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer: int | None) -> None:
+    """Book the amounts of provider bills in place of what was perhaps spent."""
     if writer is not None:
         raise UsageError(f"{path} is in use by process {writer}, which keeps the account; wait for it")
     bills: dict[str, float] = {}
-    for name, usd in map(_bill, given):
+    for name, usd in map(_parse_bill, texts):
         if name in bills:
             raise UsageError(f"--settle names {name} twice; give its whole bill once")
         bills[name] = usd
@@ -137,8 +137,8 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
         by = getuser()
     except (KeyError, OSError):
         by = "unknown"
-    with _all_locked(path):
-        recorded = read_own_usage(RunDir(path)) if is_run else _of_evaluation(path)
+    with _lock_all(path):
+        recorded = read_own_usage(RunDir(path)) if is_run else _read_evaluation_usage(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         settled = account.settlements[-1]
@@ -150,11 +150,9 @@ def _settle(path: Path, given: Sequence[str], *, is_run: bool, writer: int | Non
 
 
 @contextmanager
-def _all_locked(path: Path) -> Iterator[None]:
-    """Hold a run, or an output folder with all its tasks, which is what eval-framework holds.
-
-    Raises UsageError: another process is at work there.
-    """
+def _lock_all(path: Path) -> Iterator[None]:
+    """Hold the locks of a run, or of an output folder and its tasks, as eval-framework does. Raises
+    UsageError: another process is at work there."""
     tasks = [] if RunDir(path).is_run() else list_output_tasks(path)
     with ExitStack() as stack:
         for folder in dict.fromkeys((path, *tasks)):
@@ -162,9 +160,9 @@ def _all_locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _of_evaluation(output: Path) -> dict[str, Usage]:
-    """What the records of an output folder took, by the accounts that it has: a judge may be the same model
-    elsewhere, and answers may bear a checkpoint's name, which has no account."""
+def _read_evaluation_usage(output: Path) -> dict[str, Usage]:
+    """Return the usage in an output folder's records by account name. A judge may have another name in its
+    records, and answers may bear a checkpoint's name, which has no account."""
     accounts = read_accounts(output / "usage.json")
     recorded: dict[str, Usage] = {}
     for pattern, named in (("responses*.jsonl", str), ("judgments.*.jsonl", judge_name)):
@@ -175,7 +173,7 @@ def _of_evaluation(output: Path) -> dict[str, Usage]:
     return recorded
 
 
-def _bill(text: str) -> tuple[str, float]:
+def _parse_bill(text: str) -> tuple[str, float]:
     name, _, amount = text.rpartition("=")
     try:
         usd = float(amount.strip().removeprefix("$"))
@@ -186,9 +184,8 @@ def _bill(text: str) -> tuple[str, float]:
     return name, usd
 
 
-def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
-    """Have the jobs of an output folder of eval-framework cancelled; how many could not be. ``writer``: the
-    process at work there."""
+def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -> int:
+    """Cancel an output folder's batch jobs; return how many failed. ``writer``: the process at work there."""
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
     if not jobs:
@@ -198,26 +195,28 @@ def _cancel(output: RunDir, keys: Path | None, writer: int | None) -> int:
         raise UsageError(
             f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
         )
-    found = find_keys(keys)
-    with _all_locked(output.path):
+    key_set = load_keys(keys)
+    with _lock_all(output.path):
         jobs = read_jobs(output.pending_batches)
-        left = run_async(cancel_jobs(jobs, output, found, lambda sentence: streams.say(messages, sentence)))
+        failed_jobs = run_async(
+            cancel_jobs(jobs, output, key_set, lambda sentence: streams.say(messages, sentence))
+        )
     streams.say(
         messages,
-        "What they have done by then is paid. The eval-framework command that submitted them collects it, "
-        "and asks for the rest again. --cancel-batches, given once more, gives up what is on the list then.",
+        "Work finished by then is charged. The eval-framework command that submitted them collects it, "
+        "and requests the rest again. Repeat --cancel-batches to abandon the jobs that are listed then.",
     )
-    return left
+    return failed_jobs
 
 
-def _fetch(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
-    """Make records of what batch jobs have brought, asking nothing; how many could not be looked at."""
+def _fetch_run_jobs(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
+    """Make records of what batch jobs returned, without requests; return how many could not be checked."""
     messages = streams.messages()
     if not folder.pending_batches.exists():
         streams.say(messages, "There are no batch jobs.")
         return 0
-    summary = with_progress(
-        find_keys(keys),
+    summary = show_progress_while(
+        load_keys(keys),
         lambda context: fetch_batches(
             folder, context.keys, context.watcher, context.interrupt, cancel=cancel
         ),

@@ -1,4 +1,4 @@
-"""`coeval view`: runs and outputs as pages, served to this machine alone."""
+"""`coeval view`: serves runs and outputs as pages, to this machine only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.cli import streams
 from coeval.cli.command_names import NoToken, OpenIt, Port
 from coeval.cli.loop import run_async
-from coeval.cli.views.folder_status import status_of
+from coeval.cli.views.folder_status import read_folder_status
 from coeval.core.errors import UsageError
 from coeval.reports.compared_sides import open_sides
 from coeval.reports.comparison_page import comparison_page
@@ -55,31 +55,31 @@ def view(
       coeval view ./runs ./outputs --port 0
     """
 
-    places = ViewedPlaces([*(paths or ()), *(run or ())] or [_usual()], _status)
+    viewed = ViewedPlaces([*(paths or ()), *(run or ())] or [_default_folder()], _read_status)
     messages = streams.messages()
     token = None if no_token else ViewToken()
 
     def announce() -> None:
-        shown = ", ".join(folder.name for folder in places.folders[:5])
-        more = f" and {len(places.folders) - 5} more" if len(places.folders) > 5 else ""
-        streams.say(messages, f"{shown}{more}; Ctrl-C ends it", "dim")
-        places.watch()
+        names = ", ".join(folder.name for folder in viewed.folders[:5])
+        more = f" and {len(viewed.folders) - 5} more" if len(viewed.folders) > 5 else ""
+        streams.say(messages, f"{names}{more}; Ctrl-C ends it", "dim")
+        viewed.watch()
 
     try:
-        serve_pages(make_view_app(places, token, _compare), token, port, announce, open_it=open_it)
+        serve_pages(
+            make_view_app(viewed, token, _write_comparison_page), token, port, announce, open_it=open_it
+        )
     finally:
-        ended = places.stop()
+        ended = viewed.stop()
     if not ended:
-        _leave()
+        _exit_now()
 
 
 def serve_pages(
     app: Application, token: ViewToken | None, port: int, announce: Callable[[], None], *, open_it: bool
 ) -> None:
-    """Serve an app to this machine until Ctrl-C, and print its address; ``announce``: what else is said.
-
-    Raises UsageError: the port is taken.
-    """
+    """Serve an app to this machine until Ctrl-C, and print its address, then whatever ``announce`` prints.
+    Raises UsageError: the port is taken."""
 
     def begin(actual_port: int) -> None:
         address = f"http://{_HERE}:{actual_port}/"
@@ -99,36 +99,36 @@ def serve_pages(
         ) from error
 
 
-def _usual() -> Path:
-    """Where runs are if nobody says: where ``coeval run`` puts them, or here."""
+def _default_folder() -> Path:
+    """Return ``runs``, where ``coeval run`` writes, or the current folder."""
     runs = Path("runs")
     return runs if runs.is_dir() else Path()
 
 
-def _status(path: Path) -> Any:
-    """What ``coeval status --json`` tells."""
-    return status_of(path)
+def _read_status(path: Path) -> Any:
+    """Return the status as ``coeval status --json`` prints it."""
+    return read_folder_status(path)
 
 
-def _compare(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
-    """What ``coeval compare --html`` writes: of students in all folders, or of the ``best`` of each."""
+def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
+    """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
-    def page(students: Sequence[str]) -> bytes:
+    def render(students: Sequence[str]) -> bytes:
         with open_sides(folders, students) as (groups, notes):
             return write_page(comparison_page(compare_sides(groups, notes)))
 
     try:
-        return page([])
+        return render([])
     except UsageError:
-        named = [name for name in best if name is not None]
-        if len(named) < len(folders):
+        best_students = [name for name in best if name is not None]
+        if len(best_students) < len(folders):
             raise
-        return page(named)
+        return render(best_students)
 
 
-def _leave() -> None:
-    """End this process while a thread is reading: to wait for it may take half a minute, and Python does not
-    end cleanly beside it. Nothing is being written."""
+def _exit_now() -> None:
+    """End the process while a thread still reads: waiting may take half a minute, and Python does not exit
+    cleanly beside it. Nothing is being written."""
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(0)

@@ -10,15 +10,13 @@ from coeval import __version__
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.cli.command_names import LogLevel
 from coeval.cli.ending import run_to_exit
-from coeval.cli.settings_flags import GroupedCommand, set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
 from coeval.core.options import Frontend
 
 
 def make_app() -> typer.Typer:
-    """The command with the options of all tasks that there are.
-
-    Raises UsageError: another package's benchmark cannot be used.
-    """
+    """Build the command with the options of all tasks. Raises UsageError: another package's benchmark cannot
+    be used."""
     app = typer.Typer(
         name="eval-framework",
         add_completion=False,
@@ -43,7 +41,7 @@ def evaluate(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all summaries as JSON on stdout.")] = False,
     log_level: Annotated[
-        LogLevel, typer.Option(help="Of OUTPUT_DIR/run.log; DEBUG also shows tracebacks.")
+        LogLevel, typer.Option(help="Level of OUTPUT_DIR/run.log; DEBUG also shows tracebacks.")
     ] = "INFO",
     version: Annotated[  # noqa: ARG001  its callback has done it
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
@@ -68,13 +66,13 @@ def evaluate(
     Exit codes: 0 complete, 1 wrong request, 2 a model is unavailable,
     3 finished with gaps or a failed task, 130 interrupted (finished work is on disk).
     """
-    from coeval.cli.eval_framework.eval_report import EvalOutput, run_and_report
+    from coeval.cli.eval_framework.eval_report import EvalOutput, evaluate_and_print
 
-    given = EvalSettings(**set_flags(context, EvalSettings))
-    shown = EvalOutput(estimate_only=estimate_only, as_json=as_json, log_level=log_level)
-    raise typer.Exit(run_and_report(given, shown))
+    output = EvalOutput(estimate_only=estimate_only, as_json=as_json, log_level=log_level)
+    raise typer.Exit(evaluate_and_print(EvalSettings(**read_set_flags(context, EvalSettings)), output))
 
 
 def main() -> None:
-    """Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 130 interrupted."""
+    """Run ``eval-framework``. Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain,
+    130 interrupted."""
     run_to_exit(lambda: make_app()(prog_name="eval-framework"), Frontend.EVAL_FRAMEWORK)

@@ -1,10 +1,11 @@
 """``python -m coeval.cli.eval_framework.worker_process [WORKER_FOLDER]``: a worker of a sweep, started by an
-engine. Without a folder, one worker after another: each line of standard input is a folder in JSON, which is
-written to standard output at the worker's end.
+engine. Without a folder it runs one worker after another: each line of standard input is a folder in JSON,
+which it repeats on standard output when that worker ends.
 
-Its standard input is a lifeline: a pipe that whoever started it holds open. When that ends, or at SIGTERM or
-SIGINT, the worker stops asking, ends its server and exits; a second signal does so at once. It says nothing:
-``progress.json`` and ``result.json`` do, and ``worker.log``. Exit code 0: read ``result.json``.
+Its standard input is a lifeline: a pipe that the starting process holds open. When that ends, or at
+SIGTERM or SIGINT, the worker sends no more requests, ends its server and exits; a second signal does so at
+once. It prints nothing: see ``progress.json``, ``result.json`` and ``worker.log``. Exit code 0: read
+``result.json``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from contextlib import aclosing, contextmanager, suppress
 from pathlib import Path
 
 from coeval.cli.ending import run_to_exit
-from coeval.cli.loop import interruptible, run_async
+from coeval.cli.loop import run_async, run_interruptible
 from coeval.core.errors import Draining, StoreError, UsageError
 from coeval.core.foreign import decode
 from coeval.core.options import Frontend
@@ -42,14 +43,14 @@ def _worker() -> None:
         raise UsageError("coeval.cli.eval_framework.worker_process takes the folder of one worker, or none")
     keys = Keys.load(None, env=os.environ, cwd=Path.cwd(), home=Path.home())
     if len(sys.argv) == 1:
-        run_async(interruptible(lambda interrupt: _one_by_one(keys, interrupt), log.info))
+        run_async(run_interruptible(lambda interrupt: _run_workers_from_stdin(keys, interrupt), log.info))
         return
-    worker = _read(Path(sys.argv[1]))
+    worker = _read_worker_folder(Path(sys.argv[1]))
     with write_log(worker.folder / WORKER_LOG, "INFO"):
-        run_async(interruptible(lambda interrupt: _until_cut(worker, keys, interrupt), log.info))
+        run_async(run_interruptible(lambda interrupt: _run_one_worker(worker, keys, interrupt), log.info))
 
 
-def _read(folder: Path) -> Worker:
+def _read_worker_folder(folder: Path) -> Worker:
     try:
         worker = read_worker(folder)
     except FileNotFoundError as error:
@@ -58,28 +59,27 @@ def _read(folder: Path) -> Worker:
     return worker
 
 
-async def _until_cut(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
-    with lifeline(interrupt, asyncio.Queue()):
+async def _run_one_worker(worker: Worker, keys: Keys, interrupt: asyncio.Event) -> WorkerResult:
+    with watch_lifeline(interrupt, asyncio.Queue()):
         return await run_worker(worker, keys, interrupt)
 
 
-async def _one_by_one(keys: Keys, interrupt: asyncio.Event) -> None:
-    """Do the workers of a slot until there are no more; their server may stay in between."""
+async def _run_workers_from_stdin(keys: Keys, interrupt: asyncio.Event) -> None:
+    """Run the workers of a slot until the input ends; their server may stay up in between."""
     folders: asyncio.Queue[bytes] = asyncio.Queue()
-    with lifeline(interrupt, folders), suppress(Draining):
+    with watch_lifeline(interrupt, folders), suppress(Draining):
         async with aclosing(KeptServer()) as kept:
             while not interrupt.is_set():
                 line = await await_unless_interrupted(folders.get(), interrupt, "there are no more workers")
-                worker = _read(Path(decode(line, str)))
+                worker = _read_worker_folder(Path(decode(line, str)))
                 with write_log(worker.folder / WORKER_LOG, "INFO"):
                     await run_worker(worker, keys, interrupt, kept)
                 os.write(ANSWERS, line + b"\n")
 
 
 @contextmanager
-def lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[None]:
-    """Meanwhile, where standard input is a pipe or a socket, pass on its lines, and set ``interrupt`` when it
-    ends."""
+def watch_lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[None]:
+    """Queue the lines of standard input, if it is a pipe or a socket, and set ``interrupt`` when it ends."""
     mode = 0
     with suppress(OSError):  # it is closed
         mode = os.fstat(LIFELINE).st_mode
@@ -87,26 +87,27 @@ def lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[
         yield
         return
     loop = asyncio.get_running_loop()
-    rest = bytearray()
+    unread = bytearray()
 
-    def look() -> None:
+    def read_lines() -> None:
+        """Read what standard input has, and queue its complete lines."""
         try:
-            there = os.read(LIFELINE, 1 << 12)
+            data = os.read(LIFELINE, 1 << 12)
         except BlockingIOError:
             return
         except OSError:  # it is a socket, and was reset
-            there = b""
-        if not there:
+            data = b""
+        if not data:
             log.info("whoever started this process is gone, or has ended it")
             loop.remove_reader(LIFELINE)
             interrupt.set()
-        rest.extend(there)
-        while b"\n" in rest:
-            line, _, after = bytes(rest).partition(b"\n")
-            rest[:] = after
+        unread.extend(data)
+        while b"\n" in unread:
+            line, _, after = bytes(unread).partition(b"\n")
+            unread[:] = after
             lines.put_nowait(line)
 
-    loop.add_reader(LIFELINE, look)
+    loop.add_reader(LIFELINE, read_lines)
     try:
         yield
     finally:
@@ -114,7 +115,7 @@ def lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Iterator[
 
 
 def _link_logs(worker: Worker) -> None:
-    """Let both logs be found in the folder that the user named for them."""
+    """Link both logs into the folder that the user named for logs."""
     if worker.logs is None:
         return
     for folder, name in ((worker.server_folder, LOG), (worker.folder, WORKER_LOG)):

@@ -1,4 +1,4 @@
-"""Items with their answers and judgments, for reading. Texts are those of models: shown, never obeyed."""
+"""Items with their answers and judgments, for reading. Texts of models are shown, never interpreted."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ _VERDICT: dict[Winner, tuple[str, str]] = {
 _STYLE: dict[Level, str] = {"High": "green", "Medium": "yellow", "Low": "red"}
 
 
-def answer_lines(found: tuple[JudgedAnswer, ...]) -> Iterator[str]:
-    """One JSON line for each answer, with the whole records."""
-    for judged in found:
+def answer_json_lines(answers: tuple[JudgedAnswer, ...]) -> Iterator[str]:
+    """Yield one JSON line for each answer, with the whole records."""
+    for judged in answers:
         yield json_text(
             {
                 "item": judged.item,
@@ -62,7 +62,7 @@ def answer_lines(found: tuple[JudgedAnswer, ...]) -> Iterator[str]:
 class AnswerView:
     """Prints answers on a console, folded between words on a terminal and in one piece elsewhere.
 
-    ``whole``: long texts too. ``planned`` knows the scales of factors.
+    ``whole``: long texts too. ``planned`` has the scales of factors.
     """
 
     def __init__(self, console: Console, *, whole: bool, planned: Planned | None = None) -> None:
@@ -70,92 +70,96 @@ class AnswerView:
         self._whole = whole
         self._planned = planned
 
-    def show(self, found: tuple[JudgedAnswer, ...]) -> None:
-        """Print the answers; an item stands once above those to it that follow one another."""
-        for place, (_, answers) in enumerate(groupby(found, key=lambda judged: judged.item.id)):
+    def show(self, judged_answers: tuple[JudgedAnswer, ...]) -> None:
+        """Print answers; an item is printed once above its answers that follow one another."""
+        for number_of_item, (_, answers) in enumerate(
+            groupby(judged_answers, key=lambda judged: judged.item.id)
+        ):
             for number, judged in enumerate(answers):
                 if not number:
-                    self._item(judged.item, apart=bool(place))
-                self._answer(judged)
+                    self._print_item(judged.item, after_other=bool(number_of_item))
+                self._print_answer(judged)
 
-    def _item(self, item: Datapoint, *, apart: bool) -> None:
-        if apart:
+    def _print_item(self, item: Datapoint, *, after_other: bool) -> None:
+        """Print an item's id, attributes, failure and texts."""
+        if after_other:
             self._console.print()
-        self._line(Text(escape_line(item.id), style="bold"))
+        self._print_line(Text(escape_line(item.id), style="bold"))
         for name, values in (
             ("attributes", item.sampled_target_attributes),
             ("nuance", item.sampled_nuanced_attributes),
         ):
             if values:
                 pairs = ", ".join(f"{attribute}={value}" for attribute, value in values.items())
-                self._line(Text(escape_line(f"{name}: {pairs}"), style="dim"))
-        self._failure(item)
+                self._print_line(Text(escape_line(f"{name}: {pairs}"), style="dim"))
+        self._print_failure(item)
         if item.source:
-            self._line(Text(escape_line(f"source: {item.source}"), style="dim"))
-        self._texts("prompt", item.prompt)
-        self._texts("reference", item.reference_response)
-        self._texts("evidence", "\n".join(item.evidence) or None)
+            self._print_line(Text(escape_line(f"source: {item.source}"), style="dim"))
+        self._print_named_text("prompt", item.prompt)
+        self._print_named_text("reference", item.reference_response)
+        self._print_named_text("evidence", "\n".join(item.evidence) or None)
 
-    def _answer(self, judged: JudgedAnswer) -> None:
+    def _print_answer(self, judged: JudgedAnswer) -> None:
+        """Print an answer with its judgments and comparisons."""
         answer = judged.answer
         if answer is None:
-            self._line(Text("not answered", style="yellow"))
+            self._print_line(Text("not answered", style="yellow"))
             return
         self._console.print()
         sample = f" (sample {answer.sample + 1})" if answer.sample else ""
         name = escape_line(f"answer of {answer.student_model_id}{sample}")
-        self._line(Text(name, style="bold") + _figures(judged, answer))
-        self._line(Text(escape_line(answer.id), style="dim"))
-        self._failure(answer)
-        self._texts("reasoning", answer.reasoning)
+        self._print_line(Text(name, style="bold") + _format_figures(judged, answer))
+        self._print_line(Text(escape_line(answer.id), style="dim"))
+        self._print_failure(answer)
+        self._print_named_text("reasoning", answer.reasoning)
         if answer.response == "":
-            self._line(Text("(empty)", style="yellow"), 2)
+            self._print_line(Text("(empty)", style="yellow"), 2)
         elif answer.response is not None:
-            self._text(answer.response)
+            self._print_text(answer.response)
         for judgment in judged.judgments:
-            self._judgment(judgment)
+            self._print_judgment(judgment)
         for compared in judged.comparisons:
-            self._comparison(compared)
+            self._print_comparison(compared)
 
-    def _judgment(self, judgment: Evaluation) -> None:
+    def _print_judgment(self, judgment: Evaluation) -> None:
         head = Text(escape_line(f"{judgment.judge_model_id}: "), style="cyan")
-        self._line(head + Text(", ").join(_scores(judgment, self._planned)))
-        self._failure(judgment)
+        self._print_line(head + Text(", ").join(_format_scores(judgment, self._planned)))
+        self._print_failure(judgment)
         for factor, reason in (judgment.reasons or {}).items():
-            self._text(f"{factor}: {reason}", style="dim")
-        if judgment.raw and not _is_read(judgment):
-            self._text(judgment.raw, style="dim")
+            self._print_text(f"{factor}: {reason}", style="dim")
+        if judgment.raw and not _is_scores_alone(judgment):
+            self._print_text(judgment.raw, style="dim")
 
-    def _comparison(self, compared: Preference) -> None:
-        """With another answer, which was shown after this one."""
+    def _print_comparison(self, compared: Preference) -> None:
+        """Print the verdict against another answer, which the judge saw second."""
         head = Text(escape_line(f"{compared.judge_model_id}: "), style="cyan")
         if compared.winner is not None:
             words, style = _VERDICT[compared.winner]
             head += Text(words, style=style) + Text(escape_line(f" {compared.second_model_id}"))
-        self._line(head)
-        self._failure(compared)
+        self._print_line(head)
+        self._print_failure(compared)
         if compared.reason:
-            self._text(compared.reason, style="dim")
+            self._print_text(compared.reason, style="dim")
 
-    def _failure(self, record: Kept) -> None:
+    def _print_failure(self, record: Kept) -> None:
         if not is_good(record):
             reason = f" ({record.error.kind}): {record.error.message}" if record.error is not None else ""
-            self._line(Text(escape_line(f"failed{reason}"), style="red"), 2)
+            self._print_line(Text(escape_line(f"failed{reason}"), style="red"), 2)
 
-    def _texts(self, name: str, text: str | None) -> None:
+    def _print_named_text(self, name: str, text: str | None) -> None:
         if text is not None:
-            self._line(Text(f"{name}:"))
-            self._text(text)
+            self._print_line(Text(f"{name}:"))
+            self._print_text(text)
 
-    def _text(self, text: str, style: str = "") -> None:
-        shown = text if self._whole or len(text) <= _LONG else text[:_LONG]
-        for line in escape_lines(shown).split("\n"):
-            self._line(Text(line.rstrip(), style=style), 2)
-        if left := len(text) - len(shown):
-            self._line(Text(f"… {left:,} more characters (--full shows them)", style="yellow"), 2)
+    def _print_text(self, text: str, style: str = "") -> None:
+        shown_text = text if self._whole or len(text) <= _LONG else text[:_LONG]
+        for line in escape_lines(shown_text).split("\n"):
+            self._print_line(Text(line.rstrip(), style=style), 2)
+        if hidden := len(text) - len(shown_text):
+            self._print_line(Text(f"… {hidden:,} more characters (--full shows them)", style="yellow"), 2)
 
-    def _line(self, line: Text, indent: int = 0) -> None:
-        """One line, or on a terminal as many as it takes, each of them indented."""
+    def _print_line(self, line: Text, indent: int = 0) -> None:
+        """Print one line, or on a terminal as many as it takes, each of them indented."""
         blanks = " " * indent
         line.rstrip()
         if not self._console.file.isatty():
@@ -165,7 +169,7 @@ class AnswerView:
             self._console.print(Text(blanks) + part, soft_wrap=True)
 
 
-def _figures(judged: JudgedAnswer, answer: Response) -> Text:
+def _format_figures(judged: JudgedAnswer, answer: Response) -> Text:
     parts = [] if judged.score is None else [f"score {format_points(judged.score)}"]
     if judged.disagreement is not None:
         parts.append(f"disagreement {format_points(judged.disagreement)}")
@@ -175,17 +179,18 @@ def _figures(judged: JudgedAnswer, answer: Response) -> Text:
     return Text(f"  {', '.join(parts)}" if parts else "")
 
 
-def _is_read(judgment: Evaluation) -> bool:
-    """Whether what the judge said is its scores and reasons and nothing else."""
+def _is_scores_alone(judgment: Evaluation) -> bool:
+    """Check whether a judge's reply holds its scores and nothing else."""
     try:
-        said = decode(judgment.raw or "")
+        reply = decode(judgment.raw or "")
     except Undecodable:
         return False
     scored = judgment.scores.keys() | (judgment.values or {}).keys()
-    return isinstance(said, dict) and said.keys() == scored
+    return isinstance(reply, dict) and reply.keys() == scored
 
 
-def _scores(judgment: Evaluation, planned: Planned | None) -> Iterator[Text]:
+def _format_scores(judgment: Evaluation, planned: Planned | None) -> Iterator[Text]:
+    """Yield each level, value, missing factor and label of a judgment, coloured."""
     for factor, level in judgment.scores.items():
         yield Text(escape_line(f"{factor} ")) + Text(escape_line(level), style=_STYLE.get(level, "red"))
     for factor, value in keep_valid_values(judgment.values).items():
@@ -195,9 +200,9 @@ def _scores(judgment: Evaluation, planned: Planned | None) -> Iterator[Text]:
     for factor in judgment.missing:
         yield Text(escape_line(f"{factor} missing"), style="yellow")
     for label, score in (judgment.label_scores or {}).items():
-        given = score.predicted if score.predicted is not None else "none of the labels"
+        stated = score.predicted if score.predicted is not None else "none of the labels"
         verdict = "right" if score.match else "wrong"
         yield (
-            Text(escape_line(f"{label}: expected {score.expected}, given {given}, "))
+            Text(escape_line(f"{label}: expected {score.expected}, given {stated}, "))
             + Text(verdict, style="green" if score.match else "red")
         )

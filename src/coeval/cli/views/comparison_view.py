@@ -1,4 +1,4 @@
-"""Comparisons on a terminal and in Markdown: the sentences first, then the figures behind them."""
+"""Comparisons on a terminal and in Markdown: sentences first, then their figures."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import (
     pair_columns,
     pair_headings,
-    say_names,
+    print_full_names,
+    print_incomparable_notes,
     show_each,
-    without_incomparable,
 )
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import pluralize
@@ -46,23 +46,24 @@ _LEGEND = (
 )
 
 
-def print_sweeps(found: SweepComparison, console: Console) -> None:
+def print_sweeps(comparison: SweepComparison, console: Console) -> None:
+    """Print findings on sweeps, best checkpoints, last steps, and runs against each other."""
     from coeval.reports.training_report import best_checkpoints_table, last_steps_table, run_table
 
-    for said in found.sentences:
-        say(console, said)
-    show_each(console, [best_checkpoints_table(found).reorder_columns("task", "best", last="tied")])
-    if found.changes:
-        show_each(console, [last_steps_table(found).reorder_columns("run", "task")])
-    table = run_table(found)
+    for sentence in comparison.sentences:
+        say(console, sentence)
+    show_each(console, [best_checkpoints_table(comparison).reorder_columns("task", "best", last="tied")])
+    if comparison.changes:
+        show_each(console, [last_steps_table(comparison).reorder_columns("run", "task")])
+    table = run_table(comparison)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
-        title = f"{table.title}: the others less {base}"
+        title = f"{table.title}: the others − {base}"
         against = msgspec.structs.replace(table, title=title, rows=rows)
         show_each(console, [against.reorder_columns("of", "row")])
     console.print()
     say(console, _LEGEND, "dim")
-    for note in found.notes:
+    for note in comparison.notes:
         warn(console, note)
 
 
@@ -75,63 +76,64 @@ _ALL = "all of them: --html FILE, --excel FILE or --json"
 _MOST_SENTENCES = 8
 
 
-def print_comparisons(compared: ComparisonReport, console: Console) -> None:
-    """Sentences and what speaks against them, tables, and what else is to be known: of two sides a table, of
-    three or more the leader against the others, overall and in tasks."""
-    names = ShownNames.of(compared.sides)
-    compared = names.shorten_in(compared)
-    if compared.simulated:
+def print_comparisons(report: ComparisonReport, console: Console) -> None:
+    """Print sentences, doubts, tables and notes; of three or more sides only the leader's tables."""
+    names = ShownNames.of(report.sides)
+    report = names.shorten_in(report)
+    if report.simulated:
         say(console, SIMULATED, "bold yellow")
-    pairs = list(group_by_pair(compared.comparisons))
-    order = sort_best_first(compared.comparisons, list(compared.sides))
-    many = len(compared.bases) == 1 and len(compared.sides) > 2
-    leading = [said.text for said in leading_sentences(compared.comparisons, 1)]
-    for said in (
-        [*leading, significant_count_sentence(compared.comparisons)] if many else _sentences(compared)
+    pairs = list(group_by_pair(report.comparisons))
+    order = sort_best_first(report.comparisons, list(report.sides))
+    many = len(report.bases) == 1 and len(report.sides) > 2
+    leading = [sentence.text for sentence in leading_sentences(report.comparisons, 1)]
+    for sentence in (
+        [*leading, significant_count_sentence(report.comparisons)] if many else _first_sentences(report)
     ):
-        say(console, said)
-    for doubt in compared.doubts:
+        say(console, sentence)
+    for doubt in report.doubts:
         warn(console, doubt)
-    for (a, b), found in [] if many else pairs[:_MOST_TABLES]:
+    for (a, b), of_pair in [] if many else pairs[:_MOST_TABLES]:
         whole = not console.file.isatty()
-        places = [one.place if whole else _name(one) for one in found]
-        headings = ("task", *compared.mean_headings(*pair_headings(a, b)))
-        show_each(console, [_table(f"a: {a}  b: {b}", headings, places, found)])
+        places = [comparison.place if whole else _row_name(comparison) for comparison in of_pair]
+        headings = ("task", *report.mean_headings(*pair_headings(a, b)))
+        show_each(console, [_difference_table(f"a: {a}  b: {b}", headings, places, of_pair)])
     if many:
-        _print_leader(compared, order, console)
-        of_leader = [one for one in compared.comparisons if order[0] in (one.a, one.b)]
-        compared = msgspec.structs.replace(compared, comparisons=tuple(of_leader))
+        _print_leader(report, order, console)
+        of_leader = [
+            comparison for comparison in report.comparisons if order[0] in (comparison.a, comparison.b)
+        ]
+        report = msgspec.structs.replace(report, comparisons=tuple(of_leader))
     elif len(pairs) > _MOST_TABLES:
         say(console, f"{_MOST_TABLES} of {len(pairs)} pairs; {_ALL}")
     console.print()
-    say(console, compared.legend.replace("b − a", "difference") if many else compared.legend, "dim")
-    for said in (*compared.missing, *without_incomparable(compared.notes, console)):
-        warn(console, said)
-    say_names(console, names)
+    say(console, report.legend.replace("b − a", "difference") if many else report.legend, "dim")
+    for sentence in (*report.missing, *print_incomparable_notes(report.notes, console)):
+        warn(console, sentence)
+    print_full_names(console, names)
 
 
-def _print_leader(compared: ComparisonReport, order: Sequence[str], console: Console) -> None:
-    """A table for each of the first places: the best of all against each of the others, the best first."""
+def _print_leader(report: ComparisonReport, order: Sequence[str], console: Console) -> None:
+    """Print the leader against each other side, best first, in a table for each of the first places."""
     places: dict[str, dict[str, Comparison]] = {}
-    for one in compared.comparisons:
-        if order[0] in (one.a, one.b) and one.family != "part":
-            turned = orient_to_base(one, order[0])
-            places.setdefault(one.place, {})[turned.b] = turned
-    for place, others in list(places.items())[:_MOST_TABLES]:
+    for comparison in report.comparisons:
+        if order[0] in (comparison.a, comparison.b) and comparison.family != "part":
+            turned = orient_to_base(comparison, order[0])
+            places.setdefault(comparison.place, {})[turned.b] = turned
+    for task, others in list(places.items())[:_MOST_TABLES]:
         names = [name for name in order if name in others]
-        headings = ("other", *compared.mean_headings("leader", "other", "difference"))
-        title = f"{place[0].upper()}{place[1:]}" if place == "overall" else place
-        found = [others[name] for name in names]
-        show_each(console, [_table(f"{title}: the others less {order[0]}", headings, names, found)])
-    say(console, f"{pluralize(len(compared.comparisons), 'difference')} were tested; {_ALL}")
+        headings = ("other", *report.mean_headings("leader", "other", "difference"))
+        title = f"{task[0].upper()}{task[1:]}" if task == "overall" else task
+        pairs = [others[name] for name in names]
+        show_each(console, [_difference_table(f"{title}: the others − {order[0]}", headings, names, pairs)])
+    say(console, f"{pluralize(len(report.comparisons), 'difference')} were tested; {_ALL}")
 
 
-def _table(
-    title: str, headings: Sequence[str], names: Sequence[str], found: Sequence[Comparison]
+def _difference_table(
+    title: str, headings: Sequence[str], names: Sequence[str], comparisons: Sequence[Comparison]
 ) -> ReportTable:
-    """``headings``: of the names, the scores of both sides, and their difference."""
+    """Make a table of comparisons. ``headings``: of the names, both sides' scores, and their difference."""
     heading, *pair = headings
-    judged = any(one.ci95_over_judges is not None for one in found)
+    judged = any(comparison.ci95_over_judges is not None for comparison in comparisons)
     columns = (
         ReportColumn("name", heading),
         *pair_columns(*pair),
@@ -141,39 +143,40 @@ def _table(
         ReportColumn("least", "least", "points"),
     )
     rows = []
-    for name, one in zip(names, found, strict=True):
-        a, b, difference, *others = comparison_cells(one)
-        over = [interval_over_judges_text(one, one.unit)] if judged else []
+    for name, comparison in zip(names, comparisons, strict=True):
+        a, b, difference, *others = comparison_cells(comparison)
+        over = [interval_over_judges_text(comparison, comparison.unit)] if judged else []
         rows.append((name, a, b, difference, *over, *others))
     return ReportTable("", title, columns, tuple(rows))
 
 
-def markdown(compared: ComparisonReport, gate: Sequence[str] = ()) -> str:
-    """For a pull request: what a ``gate`` says and the sentences as a list, doubts of them, a table for each
-    pair, notes."""
-    said = [escape_markdown(sentence) for sentence in (*gate, *_sentences(compared))]
-    said += [f"**Doubt:** {escape_markdown(doubt)}" for doubt in compared.doubts]
-    parts = [f"**{escape_markdown(SIMULATED)}**"] if compared.simulated else []
-    parts.append("\n".join(f"- {one}" for one in said))
-    for (a, b), found in group_by_pair(compared.comparisons):
-        table = _table("", ("task", *compared.mean_headings(a, b)), [one.place for one in found], found)
+def comparison_markdown(report: ComparisonReport, gate: Sequence[str] = ()) -> str:
+    """Write a comparison for a pull request: ``gate`` and sentences as a list, doubts, tables, notes."""
+    items = [escape_markdown(sentence) for sentence in (*gate, *_first_sentences(report))]
+    items += [f"**Doubt:** {escape_markdown(doubt)}" for doubt in report.doubts]
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if report.simulated else []
+    parts.append("\n".join(f"- {comparison}" for comparison in items))
+    for (a, b), pairs in group_by_pair(report.comparisons):
+        table = _difference_table(
+            "", ("task", *report.mean_headings(a, b)), [comparison.place for comparison in pairs], pairs
+        )
         parts.append(as_markdown(table))
-    notes = [*compared.missing, *compared.notes]
+    notes = [*report.missing, *report.notes]
     parts += ["\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
-    return "\n\n".join([*parts, compared.legend]) + "\n"
+    return "\n\n".join([*parts, report.legend]) + "\n"
 
 
-def _sentences(compared: ComparisonReport) -> list[str]:
-    """Of the tasks of each pair; of many pairs, only what is overall; never of parts where there is more."""
-    said = list(compared.sentences)
-    if len(said) > _MOST_SENTENCES:
-        overall = [one.sentence for one in compared.comparisons if one.family == "overall"]
-        said = overall or said
-    more = len(said) - _MOST_SENTENCES
-    return said[:_MOST_SENTENCES] + ([f"… and {more:,} more comparisons: see below"] if more > 0 else [])
+def _first_sentences(report: ComparisonReport) -> list[str]:
+    """Return the first sentences; of many, only those on overall scores, never those on parts."""
+    texts = list(report.sentences)
+    if len(texts) > _MOST_SENTENCES:
+        overall = [comparison.sentence for comparison in report.comparisons if comparison.family == "overall"]
+        texts = overall or texts
+    more = len(texts) - _MOST_SENTENCES
+    return texts[:_MOST_SENTENCES] + ([f"… and {more:,} more comparisons: see below"] if more > 0 else [])
 
 
-def _name(one: Comparison) -> str:
-    """On a terminal labels and parts stand below their task; elsewhere each row tells its own, for whoever
+def _row_name(comparison: Comparison) -> str:
+    """Indent labels and parts below their task on a terminal. Elsewhere each row has its whole name, for
     searches."""
-    return f"  {one.metric}" if one.family in ("label", "part") else one.place
+    return f"  {comparison.metric}" if comparison.family in ("label", "part") else comparison.place

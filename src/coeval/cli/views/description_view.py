@@ -1,4 +1,4 @@
-"""The description of an experiment: what it says, on a terminal and as a page."""
+"""The description of an experiment, on a terminal and as a page."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _INDENT = "    "
 def print_report(
     report: Report, console: Console, *, without: Collection[str] = (), passages: bool = False
 ) -> None:
-    """Print it; ``without`` names the tables that are left out."""
+    """Print a report, except the tables named by ``without``."""
     console.print(Text(escape_line(report.title), style="bold"))
     if report.facts:
         say(console, " · ".join(report.facts), "dim")
@@ -62,7 +62,7 @@ def _print_section(
 
 
 def _print_passage(passage: Passage, console: Console) -> None:
-    """As it is written, indented; what stands in for a text to come is set off by signs and by colour."""
+    """Print a passage as written, indented; signs and colour set off its stand-ins."""
     console.print(Text(escape_line(passage.title), style="italic"))
     text = Text()
     for part in passage.parts:
@@ -72,19 +72,19 @@ def _print_passage(passage: Passage, console: Console) -> None:
         start = 0
         for piece in wrap_lines(line.plain, max(20, console.width - len(_INDENT))):
             end = line.plain.find(piece, start) + len(piece)
-            shown = Text(_INDENT) + line[end - len(piece) : end]
-            shown.rstrip()
-            console.print(shown, soft_wrap=True)
+            indented = Text(_INDENT) + line[end - len(piece) : end]
+            indented.rstrip()
+            console.print(indented, soft_wrap=True)
             start = end
 
 
 # --- The description of an experiment as a page
 
 
-def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
-    """What is left of its run where it has begun, else all of it; nothing is asked, created or changed.
+def preview_experiment(config: Config, keys: Keys) -> DescribedExperiment:
+    """Preview an experiment, or the rest of a started one, without calling a model or changing a file.
 
-    Raises UsageError: a model has no host, or items of one's own cannot be used.
+    Raises UsageError: a model has no host, or the user's items cannot be used.
     """
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
@@ -93,33 +93,36 @@ def described_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
-    warnings = (*find_doubtful_settings(config), *start.warnings, *_changed(start, options), *start.choices)
+    warnings = (
+        *find_doubtful_settings(config),
+        *start.warnings,
+        *_refusal_reason(start, options),
+        *start.choices,
+    )
     return DescribedExperiment(start.config, start.preview, options, estimate, warnings)
 
 
-def _changed(start: PreviewedStart, options: RunOptions) -> Iterator[str]:
-    """Why the run could not go on as it is, where records of another configuration stand."""
+def _refusal_reason(start: PreviewedStart, options: RunOptions) -> Iterator[str]:
+    """Yield why a start would be refused, if records of another configuration exist."""
     try:
         start.preview.refuse_start(options)
     except UsageError as changed:
         yield str(changed)
 
 
-def refuse_place(place: Path, config: Path) -> None:
-    """
-    Raises UsageError: a page cannot, or should not, take that place.
-    """
-    if place.suffix.lower() not in (".html", ".htm"):
-        raise UsageError(f"{place} cannot hold a page; end its name in .html (print it from a browser)")
-    if place.is_dir() or (place.exists() and place.samefile(config)):
-        raise UsageError(f"{place} cannot be replaced by a page; name a new file")
-    if not place.parent.is_dir():
-        raise UsageError(f"{place}: there is no folder {place.parent}; make it, or name another")
+def check_page_path(path: Path, config: Path) -> None:
+    """Raise UsageError if a page cannot, or should not, be written to this path."""
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{path} cannot hold a page; end its name in .html (print it from a browser)")
+    if path.is_dir() or (path.exists() and path.samefile(config)):
+        raise UsageError(f"{path} cannot be replaced by a page; name a new file")
+    if not path.parent.is_dir():
+        raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
 
 
-def write_description(report: Report, place: Path) -> None:
-    """Write it, in place of an older one.
+def write_description(report: Report, path: Path) -> None:
+    """Write the page, replacing an older one.
 
     Raises StoreError: it cannot be written.
     """
-    write_bytes_atomic(place, write_page(report))
+    write_bytes_atomic(path, write_page(report))

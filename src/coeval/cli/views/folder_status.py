@@ -1,4 +1,4 @@
-"""The state of a folder, a run's or one of eval-framework: as one record for programs, and as tables."""
+"""The status of a run or an eval-framework folder: as one record for programs, and as tables."""
 
 from __future__ import annotations
 
@@ -19,9 +19,14 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.run_records import read_error_lines
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import checks_first, show_lacking_files, show_unscored_checks, tell_way_on
+from coeval.cli.views.gaps_view import (
+    describe_check_failures,
+    print_way_on,
+    show_lacking_files,
+    show_unscored_checks,
+)
 from coeval.cli.views.progress_view import show_batches
-from coeval.cli.views.table_view import say_names, show_costs, show_rows
+from coeval.cli.views.table_view import print_full_names, show_costs, show_rows
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import dollars, limit_in_dollars, pluralize
@@ -39,25 +44,25 @@ from coeval.store.rundir import ErrorLine, Meta, RunDir
 # A person watches; records come within a second of their answer (`Journal`).
 EVERY_S = 2.0
 # Of the time, at most so much is spent on looking: a large folder is looked at less often.
-_LOOKED_SHARE = 0.1
+_MOST_LOOKING = 0.1
 
 
-def watch(show: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
-    """Write what ``show`` makes until nobody is at work any more: over what stood there on a terminal, below
-    it elsewhere, where it has changed."""
+def watch_folder(show: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
+    """Repeat what ``show`` returns until nobody is at work: in place on a terminal, elsewhere below if it has
+    changed."""
     last: str | None = None
     while True:
         going_on, began = is_at_work(), time.monotonic()
         text = show()
         if text != last:
-            _write(text, console, first=last is None)
+            _write_screen(text, console, first=last is None)
             last = text
         if not going_on or console.quiet:
             return
-        time.sleep(max(EVERY_S, (time.monotonic() - began) / _LOOKED_SHARE))
+        time.sleep(max(EVERY_S, (time.monotonic() - began) / _MOST_LOOKING))
 
 
-def _write(text: str, console: Console, *, first: bool) -> None:
+def _write_screen(text: str, console: Console, *, first: bool) -> None:
     if console.is_terminal:
         console.clear()
     elif not first and "\n" in text.rstrip("\n"):
@@ -78,8 +83,7 @@ _TOO_LITTLE = 0.1
 
 
 class PhaseStatus(msgspec.Struct, frozen=True):
-    """Records of a phase, or its documents: those of the plan, the good ones among them, the failed ones, and
-    what is owed. None: nobody can know yet."""
+    """Records of a phase, or its documents: planned, good, failed and owed ones. None: unknown as yet."""
 
     planned: int | None
     good: int
@@ -88,18 +92,21 @@ class PhaseStatus(msgspec.Struct, frozen=True):
 
 
 class StateShown(msgspec.Struct, frozen=True):
-    """``status`` is that of ``meta.json``, "stopped" where it says "running" and nobody is at work, and
-    "not started" where there is none, "replacing" while a part of it has moved to ``replaced/``; of
-    eval-framework, "completed" where nothing is owed,
-    "incomplete" where records are missing, else "running" or "stopped". ``pid``: who is at work."""
+    """A folder's state, and the process at work.
+
+    ``status``: a run's is that of ``meta.json``, but "stopped" if it says "running" and nobody is at work,
+    "not started" without the file, and "replacing" while parts are moved to ``replaced/``. Of
+    eval-framework: "completed" if nothing is owed, "incomplete" if records are missing, else "running" or
+    "stopped".
+    """
 
     status: str
     pid: int | None
 
 
 class MoneyShown(msgspec.Struct, frozen=True):
-    """US dollars: ``spent`` for sure, and ``perhaps``; held for batch jobs, and set aside for other requests
-    on their way."""
+    """US dollars: ``spent`` for sure, ``perhaps``, held for batch jobs, and set aside for other requests in
+    flight."""
 
     limit_usd: float | None
     spent_usd: float
@@ -109,19 +116,21 @@ class MoneyShown(msgspec.Struct, frozen=True):
 
     @property
     def used_up(self) -> bool:
-        """Whether what is left may not pay for another request."""
+        """Check whether the rest may not pay for another request."""
         taken = self.spent_usd + self.perhaps_usd + self.in_jobs_usd + self.set_aside_usd
         return self.limit_usd is not None and taken > (1 - _TOO_LITTLE) * self.limit_usd
 
     def __str__(self) -> str:
-        said = f"{dollars(self.spent_usd)} of {limit_in_dollars(self.limit_usd or 0.0)} spent"
+        sentence = f"{dollars(self.spent_usd)} of {limit_in_dollars(self.limit_usd or 0.0)} spent"
         if self.perhaps_usd:
-            said += f", and {dollars(self.perhaps_usd)} perhaps (billing unknown)"
+            sentence += f", and {dollars(self.perhaps_usd)} perhaps (billing unknown)"
         if self.in_jobs_usd:
-            said += f", {dollars(self.in_jobs_usd)} held for batch jobs"
+            sentence += f", {dollars(self.in_jobs_usd)} held for batch jobs"
         if self.set_aside_usd:
-            said += f", {dollars(self.set_aside_usd)} set aside for requests that are being sent or come next"
-        return said
+            sentence += (
+                f", {dollars(self.set_aside_usd)} set aside for requests that are being sent or come next"
+            )
+        return sentence
 
 
 class CallsShown(msgspec.Struct, frozen=True):
@@ -137,15 +146,15 @@ class CallsShown(msgspec.Struct, frozen=True):
 
 
 class BudgetShown(msgspec.Struct, frozen=True):
-    """``total`` is of all models, its limit ``experiment.budget_usd``; the others have a key for each model
-    with such a quota."""
+    """Use of limits: ``total`` of all models, with ``experiment.budget_usd``; the others by model with such a
+    quota."""
 
     total: MoneyShown
     max_cost_usd: dict[str, MoneyShown] = {}
     max_calls: dict[str, CallsShown] = {}
 
     def limits(self) -> Iterator[tuple[str, MoneyShown | CallsShown]]:
-        """Each limit that the experiment sets, by its key."""
+        """Yield each limit that the experiment sets, by its key."""
         if self.total.limit_usd is not None:
             yield "experiment.budget_usd", self.total
         for name, calls in self.max_calls.items():
@@ -158,9 +167,9 @@ Limits: TypeAlias = Sequence[tuple[str, MoneyShown | CallsShown]]
 
 
 class FolderStatus(msgspec.Struct, frozen=True):
-    """``batches`` are the jobs that are not done with, ``errors`` the last ones of ``run_errors.jsonl``,
-    oldest first. ``run`` is the id of the experiment, None of an output folder; ``notes`` say what
-    else is to be known of a run's records."""
+    """The status of a folder. ``batches``: unfinished jobs; ``errors``: the last of ``run_errors.jsonl``,
+    oldest first; ``run``: the experiment's id, None of an output folder; ``notes``: further sentences on a
+    run's records."""
 
     phases: dict[str, PhaseStatus]
     spend: dict[str, ModelCost]
@@ -172,24 +181,24 @@ class FolderStatus(msgspec.Struct, frozen=True):
     notes: tuple[str, ...] = ()
 
 
-def status_of(path: Path) -> FolderStatus:
-    """The state of a folder, of which nothing is changed. Raises StoreError: a file cannot be read."""
+def read_folder_status(path: Path) -> FolderStatus:
+    """Read the status of a folder without changing it. Raises StoreError: a file cannot be read."""
     folder, pid = RunDir(path), find_writer_pid(path)
     if not folder.is_run():
         with OutputReader(path) as reader:
-            phases, status = _phases_of_output(reader), reader.status()
-        return _status(folder, phases, None, StateShown(status if pid is None else "running", pid))
-    if said := folder.describe_half_replaced():  # whatever has moved, the account stays
+            phases, status = _count_output_phases(reader), reader.status()
+        return _read_rest(folder, phases, None, StateShown(status if pid is None else "running", pid))
+    if sentence := folder.describe_half_replaced():  # whatever has moved, the account stays
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
-        return _status(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(said,))
+        return _read_rest(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(sentence,))
     look = inspect_quickly(folder, config := load_run_config(folder))
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
     mixed = (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else ()
-    return _status(
+    return _read_rest(
         folder,
-        {phase: _phase(folder, look, phase) for phase in PHASES},
+        {phase: _count_phase(folder, look, phase) for phase in PHASES},
         path.name if meta is None else meta.experiment_id,
         StateShown(status, pid),
         None if isinstance(config, str) else config.experiment,
@@ -197,7 +206,7 @@ def status_of(path: Path) -> FolderStatus:
     )
 
 
-def _status(
+def _read_rest(
     folder: RunDir,
     phases: dict[str, PhaseStatus],
     run: str | None,
@@ -207,31 +216,39 @@ def _status(
 ) -> FolderStatus:
     at_work = state.pid is not None
     spend = {cost.model: cost for cost in read_model_costs(folder.usage, at_work=at_work)}
-    jobs = [_job(job) for job in read_jobs(folder.pending_batches)]
+    jobs = [_job_as_data(job) for job in read_jobs(folder.pending_batches)]
     errors = list(deque(read_error_lines(folder.errors), maxlen=LAST_ERRORS))
     return FolderStatus(
-        phases, spend, jobs, errors, run, state, _budget(folder.usage, experiment, at_work=at_work), notes
+        phases,
+        spend,
+        jobs,
+        errors,
+        run,
+        state,
+        _read_budget(folder.usage, experiment, at_work=at_work),
+        notes,
     )
 
 
-def _budget(usage: Path, experiment: Experiment | None, *, at_work: bool) -> BudgetShown:
-    """Without limits where there is no ``experiment``. Raises StoreError where the file cannot be read."""
+def _read_budget(usage: Path, experiment: Experiment | None, *, at_work: bool) -> BudgetShown:
+    """Read the use of limits, or without an ``experiment`` the spending alone. Raises StoreError: it cannot
+    be read."""
     accounts = read_accounts(usage)
 
-    def money(limit: float | None, of: Collection[ModelAccount]) -> MoneyShown:
-        return MoneyShown(limit, *Spent.add_up(of, at_work=at_work))
+    def money(limit: float | None, accounts_counted: Collection[ModelAccount]) -> MoneyShown:
+        return MoneyShown(limit, *Spent.add_up(accounts_counted, at_work=at_work))
 
-    shown = BudgetShown(money(None if experiment is None else experiment.budget_usd, accounts.values()))
+    budget = BudgetShown(money(None if experiment is None else experiment.budget_usd, accounts.values()))
     for name, quota in {} if experiment is None else experiment.quota.items():
         account = accounts.get(name, ModelAccount())
         if quota.max_cost_usd is not None:
-            shown.max_cost_usd[name] = money(quota.max_cost_usd, [account])
+            budget.max_cost_usd[name] = money(quota.max_cost_usd, [account])
         if quota.max_calls is not None:
-            shown.max_calls[name] = CallsShown(quota.max_calls, account.requests + account.reserved)
-    return shown
+            budget.max_calls[name] = CallsShown(quota.max_calls, account.requests + account.reserved)
+    return budget
 
 
-def _job(job: PendingJob) -> dict[str, Any]:
+def _job_as_data(job: PendingJob) -> dict[str, Any]:
     return {
         "id": job.id,
         "tag": job.tag,
@@ -253,18 +270,18 @@ def _age_s(at: float) -> int:
     return max(0, round(time.time() - at))
 
 
-def _phases_of_output(reader: OutputReader) -> dict[str, PhaseStatus]:
+def _count_output_phases(reader: OutputReader) -> dict[str, PhaseStatus]:
     return {
         name: PhaseStatus(*counts, None if counts.planned is None else counts.planned - counts.good)
         for name, counts in reader.record_counts().items()
     }
 
 
-def _phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseStatus:
-    """Records that the plan does not name are good ones all the same, beside it."""
+def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseStatus:
+    """Count a phase's records; good ones that the plan does not name count only if there is no plan."""
     recorded, report, _ = look
     files = [] if report is None else [file for file in report.files if file.phase == phase]
-    owed = None if report is None else _missing(report, phase)
+    owed = None if report is None else _count_missing(report, phase)
     indexes: dict[str, PhaseIndex[Any]] = {
         "data_generation": recorded.items,
         "response_collection": recorded.responses,
@@ -282,8 +299,8 @@ def _phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseStatus:
     return PhaseStatus(planned, planned - owed, failed, owed)
 
 
-def _missing(report: RepairReport, phase: Phase) -> int | None:
-    """Records of a phase that are owed, or, of phases 1–2, documents; None where it cannot be known."""
+def _count_missing(report: RepairReport, phase: Phase) -> int | None:
+    """Count a phase's owed records, or, in phases 1–2, documents; None if they cannot be known."""
     if phase in ("attribute_mapping", "rubric_mapping"):
         damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
         return damaged or (None if report.no_plan or report.unsettled else 0)
@@ -299,23 +316,24 @@ _EXCERPT = 200
 
 
 def show_status(path: Path, console: Console) -> None:
+    """Print a folder's state, phases, gaps, cost, limits, batch jobs and errors."""
     folder, pid = RunDir(path), find_writer_pid(path)
     is_run, at_work = folder.is_run(), pid is not None
     config = load_run_config(folder) if is_run else ""
     limits, unknown = [], ""
     if not isinstance(config, str):  # else why it cannot be read is told of what is missing
         try:
-            limits = list(_budget(folder.usage, config.experiment, at_work=at_work).limits())
+            limits = list(_read_budget(folder.usage, config.experiment, at_work=at_work).limits())
         except StoreError as error:
             unknown = str(error)
     if not is_run:
-        state = f"running (process {pid})" if at_work else "nobody is at work there"
+        state = f"running (process {pid})" if at_work else "no process is working on it"
         say(console, f"{path}: results of eval-framework; {state}", "bold")
         with OutputReader(path) as reader:
-            _show_phases("task", _phases_of_output(reader), console)
-    elif said := folder.describe_half_replaced():
+            _show_phases("task", _count_output_phases(reader), console)
+    elif sentence := folder.describe_half_replaced():
         say(console, f"{path.name}: being replaced", "bold")
-        warn(console, said)
+        warn(console, sentence)
     else:
         _show_run(folder, inspect_quickly(folder, config), limits, console)
     _show_costs(folder.usage, console, at_work=at_work)
@@ -327,26 +345,27 @@ def show_status(path: Path, console: Console) -> None:
         show_batches(jobs, console)
         if not at_work:
             look = "--fetch-batches" if is_run else "the same eval-framework command"
-            say(console, f"They are shown as they stood at the last look; {look} looks again.", "dim")
+            say(console, f"As of the last check; {look} checks again.", "dim")
     _show_errors(folder.errors, console)
 
 
 def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Console) -> None:
+    """Print a run's state, phases, and what it lacks."""
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is None:
         say(console, f"{folder.path}: not started yet (no meta.json)")
     else:
         kind = " (simulated models)" if meta.simulated else ""
-        say(console, f"{meta.experiment_id}: {_state(folder, meta, look.report)}{kind}", "bold")
+        say(console, f"{meta.experiment_id}: {_describe_state(folder, meta, look.report)}{kind}", "bold")
         say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
         if meta.resume_from:
             say(console, f"resumed from {meta.resume_from}")
-    phases: dict[str, PhaseStatus] = {phase: _phase(folder, look, phase) for phase in PHASES}
+    phases: dict[str, PhaseStatus] = {phase: _count_phase(folder, look, phase) for phase in PHASES}
     _show_phases("phase", phases, console, () if meta is None else meta.phases_completed)
-    if said := empty_answers_sentence(look.recorded.count_empty_answers(), "of"):
-        warn(console, said)
-    for said in look.recorded.describe_discarded_replies():
-        say(console, f"{said[0].upper()}{said[1:]}.")
+    if sentence := empty_answers_sentence(look.recorded.count_empty_answers(), "of"):
+        warn(console, sentence)
+    for sentence in look.recorded.describe_discarded_replies():
+        say(console, f"{sentence[0].upper()}{sentence[1:]}.")
     if look.report is not None:
         _show_lacking(look.report, folder, limits, console)
     elif count := len(look.recorded.damaged):
@@ -357,40 +376,42 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
         warn(console, look.gaps.mixed)
     if look.report is not None:
         lacking = [
-            (f"{one.path.parent.name}/{one.path.name}", one.owed) for one in look.report.files if one.owed
+            (f"{file.path.parent.name}/{file.path.name}", file.owed)
+            for file in look.report.files
+            if file.owed
         ]
         if left_out := show_lacking_files(lacking, console, _MOST_ROWS, "Files that lack records"):
             console.print(f"… and {left_out:,} more")
     show_unscored_checks(folder, console)
 
 
-def _state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
-    """A run that was killed still says that it is running; whether it is, its lock tells. One that has lost
-    records since says that it is complete."""
+def _describe_state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
+    """Return a run's state. After a kill ``meta.json`` still says running, so the lock decides; a completed
+    run that has lost records is incomplete."""
     if meta.status != "running":
         lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
         return "incomplete" if lacks and meta.status == "completed" else meta.status
     writer = folder.writer()
     if writer is not None:
         return f"running (process {writer})"
-    return f"stopped before its end; resume with {build_continue_command(folder)}"
+    return f"stopped before its end; continue with {build_continue_command(folder)}"
 
 
 def _show_phases(
     heading: str, phases: Mapping[str, PhaseStatus], console: Console, ended: Collection[str] | None = None
 ) -> None:
-    """``ended``: phases of a run that it says are complete, which counts where nothing else is known."""
+    """Print phases. ``ended``: those that a run's file says are complete, used if nothing else is known."""
     rows = []
-    for name, of in phases.items():
-        complete = name in (ended or ()) if of.owed is None else not of.owed
-        counts = (of.planned, of.good, of.failed, of.owed)
+    for name, phase in phases.items():
+        complete = name in (ended or ()) if phase.owed is None else not phase.owed
+        counts = (phase.planned, phase.good, phase.failed, phase.owed)
         rows.append((name, None if ended is None else complete, *counts))
     figures = make_columns("planned", "good", "failed", "missing", kind="count")
     show_rows(console, "", (*make_columns(heading, "complete"), *figures), rows)
 
 
 def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:
-    """What is invalid, what is owed, and what to do about both."""
+    """Print invalid and owed records, and what to do about both."""
     if invalid := sum(file.invalid for file in report.files):
         mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
         warn(console, f"{pluralize(invalid, 'invalid record')}; see {mend}")
@@ -402,23 +423,24 @@ def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console:
     if (owed or report.unsettled) and folder.writer() is None:
         checks = owed - sum(supply.missing for supply in report.short)
         used_up = ", ".join(key for key, limit in limits if limit.used_up)
-        raised = f"Raise first what may not suffice: {used_up}."
-        first = raised if used_up else checks_first(folder, checks)
+        raised = f"Raise these limits first: {used_up}."
+        first = raised if used_up else describe_check_failures(folder, checks)
         whole = owed + len(report.unsettled)
-        tell_way_on(console, report.short, build_continue_command(folder), owed=whole, first=first)
+        print_way_on(console, report.short, build_continue_command(folder), owed=whole, first=first)
 
 
 def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
     try:
         costs = read_model_costs(usage, at_work=at_work)
-        shown = ShownNames.of(cost.model for cost in costs)
-        show_costs(shown.shorten_in(costs), console)
-        say_names(console, shown)
+        names = ShownNames.of(cost.model for cost in costs)
+        show_costs(names.shorten_in(costs), console)
+        print_full_names(console, names)
     except StoreError as error:
         warn(console, f"its cost is unknown: {error}")
 
 
 def _show_errors(errors: Path, console: Console) -> None:
+    """Print how often each kind of error occurred, and the last errors."""
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)
     for error in read_error_lines(errors):

@@ -1,4 +1,4 @@
-"""What a run lacks, in words: how many records, and what fills the gaps."""
+"""What a run lacks, in words: how many records, and how to fill the gaps."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _MOST_FILES = 8
 _MOST_REASONS = 20
 
 
-def tell_missing(missing: MissingRecords, folder: RunDir, console: Console) -> None:
-    """Say what of a run's plan is not there, if anything is, in which files, and the way on."""
+def print_missing(missing: MissingRecords, folder: RunDir, console: Console) -> None:
+    """Print which records of a run's plan are missing, if any, in which files, and how to continue."""
     if missing.gaps is None or not missing.sentences:
         for sentence in missing.sentences:
             warn(console, sentence)
@@ -39,25 +39,25 @@ def tell_missing(missing: MissingRecords, folder: RunDir, console: Console) -> N
     if left_out := show_lacking_files(missing.gaps.lacking_files, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
-    tell_way_on(console, missing.gaps.short, build_continue_command(folder), owed=missing.gaps.owed)
+    print_way_on(console, missing.gaps.short, build_continue_command(folder), owed=missing.gaps.owed)
 
 
 def show_lacking_files(
     lacking: Sequence[tuple[str, int]], console: Console, most: int | None, title: str = ""
 ) -> int:
-    """Print which files lack how many records, those that lack most first, and return how many more do."""
-    shown = sorted(lacking, key=lambda file: -file[1])[:most]
-    if shown:
+    """Print which files lack how many records, most first, and return how many more files do."""
+    files = sorted(lacking, key=lambda file: -file[1])[:most]
+    if files:
         columns = (*make_columns("missing", kind="count"), *make_columns("of file"))
-        show_rows(console, title, columns, ((count, name) for name, count in shown))
-    return len(lacking) - len(shown)
+        show_rows(console, title, columns, ((count, name) for name, count in files))
+    return len(lacking) - len(files)
 
 
-def tell_way_on(
+def print_way_on(
     console: Console, short: Sequence[ShortSupply], command: str, *, owed: int, first: str = ""
 ) -> None:
-    """Say what fills the gaps: items that people write, what is to be done ``first``, and the command, which
-    has something to ask before there are more items if more is ``owed``."""
+    """Print how to fill the gaps: by items that people write, by what must be done ``first``, then by the
+    command."""
     for supply in short:
         noun = "answers" if supply.student else "items"
         say(console, f"No model makes the {noun} that are missing: {supply.remedy}.")
@@ -67,19 +67,19 @@ def tell_way_on(
     say(console, f"{'Fill the gaps with' if asks and not first else 'After that'}: {command}")
 
 
-def checks_first(folder: RunDir, owed: int) -> str:
-    """Say which checks to put right where nothing but these is ``owed``; else empty."""
+def describe_check_failures(folder: RunDir, owed: int) -> str:
+    """Name the first reason why checks have no score if only checks are ``owed``; else return ''."""
     unscored = read_unscored_checks(folder)
     if not unscored.records or owed > unscored.records:
         return ""
     (task, factor, why), count = unscored.reasons.most_common(1)[0]
     more = pluralize(len(unscored.reasons) - 1, "more reason")
     also = f", and {more}" if len(unscored.reasons) > 1 else ""
-    return f"Put right first why checks have no score: {task}, {factor}: {why} ({count:,}{also})."
+    return f"Mend first why checks have no score: {task}, {factor}: {why} ({count:,}{also})."
 
 
 def show_unscored_checks(folder: RunDir, console: Console) -> None:
-    """Print a table of why checks have no score, if some have none."""
+    """Print a table of why checks have no score, if any lacks one."""
     reasons = read_unscored_checks(folder).reasons.most_common()
     if not reasons:
         return
@@ -90,14 +90,14 @@ def show_unscored_checks(folder: RunDir, console: Console) -> None:
         say(console, f"… and {pluralize(len(reasons) - len(rows), 'more reason')}")
 
 
-def tell_gaps(summary: RunSummary, messages: Console) -> None:
-    """A table of what a run, or a part of one, has not made, and why."""
+def print_gaps(summary: RunSummary, messages: Console) -> None:
+    """Print a table of what a run, or a part of one, has not made, and why."""
     warn(messages, "Some requested records are missing:")
     rows = []
     for phase, outcome in summary.phases.items():
         if outcome.missing:
             counts = (outcome.planned, outcome.planned - outcome.missing, outcome.missing)
-            rows.append((phase, *counts, _why(outcome, interrupted=summary.interrupted)))
+            rows.append((phase, *counts, _describe_reasons(outcome, interrupted=summary.interrupted)))
     counted = make_columns("planned", "there", "missing", kind="count")
     show_rows(messages, "", (*make_columns("phase"), *counted, *make_columns("why")), rows)
 
@@ -105,7 +105,7 @@ def tell_gaps(summary: RunSummary, messages: Console) -> None:
 _GAPS = {BatchLost.kind: "the batch job failed (reason above)"}
 
 
-def _why(outcome: PhaseOutcome, *, interrupted: bool) -> str:
+def _describe_reasons(outcome: PhaseOutcome, *, interrupted: bool) -> str:
     reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
     gaps = ((count, _GAPS.get(kind, kind)) for kind, count in outcome.gaps.most_common())
     reasons += [f"{count:,} not requested: {why}" for count, why in gaps]

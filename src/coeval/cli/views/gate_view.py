@@ -10,7 +10,7 @@ from rich.console import Console
 from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask, GateReport
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import say_names, show_table, without_incomparable
+from coeval.cli.views.table_view import print_full_names, print_incomparable_notes, show_table
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import ReportTable, make_columns
@@ -25,58 +25,59 @@ _COLUMNS = (
 )
 
 
-def legend(found: GateReport) -> str:
-    """What the columns say."""
+def gate_legend(report: GateReport) -> str:
+    """Explain the columns of the gate's table."""
     return (
         "In points: candidate − base over n items; at least: its lower bound "
-        f"({100 * found.level:.4g}% sure), items without a score counted as lost; allowed: the loss that the "
-        "policy allows; other judges: whether they would say the same."
+        f"({100 * report.level:.4g}% sure), "
+        "items without a score counted as lost; allowed: the loss that the policy allows; other judges: same "
+        "verdict with judges as a sample."
     )
 
 
-def print_gate(found: GateReport, console: Console) -> None:
-    """The verdict on each candidate, its tasks in a table, in sentences what is not GO, and doubts."""
-    names = ShownNames.of(side for one in found.candidates for side in (one.base, one.candidate))
-    found = names.shorten_in(found)
-    if found.simulated:
+def print_gate(report: GateReport, console: Console) -> None:
+    """Print each candidate's verdict and tasks, sentences on tasks that are not GO, and doubts."""
+    names = ShownNames.of(side for gated in report.candidates for side in (gated.base, gated.candidate))
+    report = names.shorten_in(report)
+    if report.simulated:
         say(console, SIMULATED, "bold yellow")
-    for one in found.candidates:
-        say(console, one.sentence, _STYLES[one.verdict])
-        show_table(console, _table(one, f"{one.candidate} − {one.base}"))
-        for said in _open(one):
-            say(console, said)
-    say(console, legend(found), "dim")
-    for said in (*found.doubts, *without_incomparable(found.notes, console)):
-        warn(console, said)
-    say_names(console, names)
+    for gated in report.candidates:
+        say(console, gated.sentence, _STYLES[gated.verdict])
+        show_table(console, _task_table(gated, f"{gated.candidate} − {gated.base}"))
+        for text in _undecided_sentences(gated):
+            say(console, text)
+    say(console, gate_legend(report), "dim")
+    for text in (*report.doubts, *print_incomparable_notes(report.notes, console)):
+        warn(console, text)
+    print_full_names(console, names)
 
 
-def markdown(found: GateReport) -> str:
-    """For a pull request or the summary of a step: the same."""
-    parts = [f"**{escape_markdown(SIMULATED)}**"] if found.simulated else []
-    for one in found.candidates:
-        parts += [f"### {escape_markdown(one.sentence)}", as_markdown(_table(one))]
-        if said := list(_open(one)):
-            parts.append("\n".join(f"- {escape_markdown(each)}" for each in said))
-    said = [f"- **Doubt:** {escape_markdown(doubt)}" for doubt in found.doubts]
-    said += [f"- {escape_markdown(note)}" for note in found.notes]
-    parts += ["\n".join(said)] if said else []
-    return "\n\n".join([*parts, legend(found)]) + "\n"
+def gate_markdown(report: GateReport) -> str:
+    """Write the verdicts for a pull request or a step's summary."""
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if report.simulated else []
+    for candidate in report.candidates:
+        parts += [f"### {escape_markdown(candidate.sentence)}", as_markdown(_task_table(candidate))]
+        if items := list(_undecided_sentences(candidate)):
+            parts.append("\n".join(f"- {escape_markdown(open_sentence)}" for open_sentence in items))
+    items = [f"- **Doubt:** {escape_markdown(doubt)}" for doubt in report.doubts]
+    items += [f"- {escape_markdown(note)}" for note in report.notes]
+    parts += ["\n".join(items)] if items else []
+    return "\n\n".join([*parts, gate_legend(report)]) + "\n"
 
 
-def junit_xml(found: GateReport) -> bytes:
-    """A suite for each candidate, a case for each task: NO-GO is a failure, INCONCLUSIVE an error, and what
-    does not decide is skipped."""
+def junit_xml(report: GateReport) -> bytes:
+    """Write a suite for each candidate and a case for each task: NO-GO fails, INCONCLUSIVE is an error, and
+    what does not decide is skipped."""
     root = Element("testsuites", name="coeval gate")
-    for one in found.candidates:
-        cases = [(task, _outcome(task)) for task in one.tasks]
+    for gated in report.candidates:
+        cases = [(task, _junit_outcome(task)) for task in gated.tasks]
         counts = {
             "tests": len(cases),
             "failures": sum(kind == "failure" for _, kind in cases),
             "errors": sum(kind == "error" for _, kind in cases),
             "skipped": sum(kind == "skipped" for _, kind in cases),
         }
-        name = escape_line(f"{one.candidate} against {one.base}")
+        name = escape_line(f"{gated.candidate} against {gated.base}")
         suite = SubElement(root, "testsuite", {"name": name} | {key: str(n) for key, n in counts.items()})
         for task, kind in cases:
             case = SubElement(suite, "testcase", classname=name, name=escape_line(task.place))
@@ -89,7 +90,7 @@ def junit_xml(found: GateReport) -> bytes:
     return bytes(tostring(root, encoding="utf-8", xml_declaration=True)) + b"\n"
 
 
-def _outcome(task: GatedTask) -> str:
+def _junit_outcome(task: GatedTask) -> str:
     if task.verdict == "GO":
         return ""
     if task.blocks_go:
@@ -97,13 +98,13 @@ def _outcome(task: GatedTask) -> str:
     return "skipped"
 
 
-def _open(one: GatedCandidate) -> Iterator[str]:
-    for task in one.tasks:
+def _undecided_sentences(candidate: GatedCandidate) -> Iterator[str]:
+    for task in candidate.tasks:
         if task.verdict != "GO":
             yield f"{task.place}: {task.sentence}"
 
 
-def _table(one: GatedCandidate, title: str = "") -> ReportTable:
+def _task_table(candidate: GatedCandidate, title: str = "") -> ReportTable:
     rows = [
         (
             task.place,
@@ -115,6 +116,6 @@ def _table(one: GatedCandidate, title: str = "") -> ReportTable:
             task.n,
             task.other_judges or None,
         )
-        for task in one.tasks
+        for task in candidate.tasks
     ]
     return ReportTable("gate", title, _COLUMNS, tuple(rows))

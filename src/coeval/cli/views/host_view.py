@@ -26,8 +26,8 @@ from coeval.reports.content import Cell, ReportTable, make_columns
 
 
 class FoundCredential(msgspec.Struct, frozen=True):
-    """Whether an interface (with an ``account`` of its own, or for one ``model``) can be asked, by what was
-    ``found``: field → where it stands. ``missing`` says what there is to do where it cannot."""
+    """Whether an interface, an ``account`` of it or one ``model`` can be called, and where its credentials
+    were ``found``, by field. ``missing`` says what to do if not."""
 
     interface: str
     account: str | None
@@ -37,35 +37,41 @@ class FoundCredential(msgspec.Struct, frozen=True):
     missing: str | None
 
 
-def credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -> list[FoundCredential]:
-    """Those of all interfaces, or of one; then those of accounts, and of models that bring their own."""
+def find_credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -> list[FoundCredential]:
+    """Find the credentials of all interfaces or of one, then of accounts, and of models with their own."""
     if interface is not None and interface not in HOSTS:
         raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
     specs = list(specs)
     used = {spec.interface for spec in specs}
-    needed = [interface] if interface is not None else [name for name in HOSTS if not used or name in used]
-    found = [
-        _of_interface(keys, name) for name in needed if HOSTS[name].dialect not in ("benchmark", OWN_CODE)
+    interfaces = (
+        [interface] if interface is not None else [name for name in HOSTS if not used or name in used]
+    )
+    credentials = [
+        _interface_credential(keys, name)
+        for name in interfaces
+        if HOSTS[name].dialect not in ("benchmark", OWN_CODE)
     ]
     for name, (at, path) in sorted(keys.accounts().items()):
-        if at in needed:
-            place = {"account": f"`providers.{name}` in {path}"}
-            missing = _missing(ModelSpec(name=name, interface=at, model=at, account=name), keys)
-            found.append(FoundCredential(at, name, None, missing is None, place, missing))
+        if at in interfaces:
+            sources = {"account": f"`providers.{name}` in {path}"}
+            missing = _missing_settings(ModelSpec(name=name, interface=at, model=at, account=name), keys)
+            credentials.append(FoundCredential(at, name, None, missing is None, sources, missing))
     for spec in specs:
         if spec.access_key is not None:
-            own, missing = {"api_key": "`access_key` of the model"}, _missing(spec, keys)
-            found.append(FoundCredential(spec.interface, None, spec.name, missing is None, own, missing))
-    return found
+            own, missing = {"api_key": "`access_key` of the model"}, _missing_settings(spec, keys)
+            credentials.append(
+                FoundCredential(spec.interface, None, spec.name, missing is None, own, missing)
+            )
+    return credentials
 
 
-def _of_interface(keys: Keys, name: str) -> FoundCredential:
-    missing = _missing(ModelSpec(name=name, interface=name, model=name), keys)
+def _interface_credential(keys: Keys, name: str) -> FoundCredential:
+    missing = _missing_settings(ModelSpec(name=name, interface=name, model=name), keys)
     return FoundCredential(name, None, None, missing is None, keys.sources(name), missing)
 
 
-def _missing(spec: ModelSpec, keys: Keys) -> str | None:
-    """What a model lacks to be asked, without its name: the table has it."""
+def _missing_settings(spec: ModelSpec, keys: Keys) -> str | None:
+    """Say what a model lacks to be called, without its name, which the table has."""
     if HOSTS[spec.interface].local and spec.base_url is None:
         return None  # whether weights can be loaded here is another question
     missing = find_model_obstacle(spec, keys)
@@ -74,26 +80,33 @@ def _missing(spec: ModelSpec, keys: Keys) -> str | None:
     return missing
 
 
-def print_credentials(found: Sequence[FoundCredential], console: Console) -> None:
-    """A row for each."""
-    rows = [(_named(each), each.usable, _where(each)) for each in found]
+def print_credentials(credentials: Sequence[FoundCredential], console: Console) -> None:
+    """Print a row for each credential."""
+    rows = [
+        (_label_credential(credential), credential.usable, _describe_places(credential))
+        for credential in credentials
+    ]
     show_rows(console, "", make_columns("interface", "usable", "found"), rows)
 
 
-def _named(found: FoundCredential) -> str:
-    if found.account is not None:
-        return f"{found.interface} (account {found.account})"
-    return found.interface if found.model is None else f"{found.interface} (model {found.model})"
+def _label_credential(credential: FoundCredential) -> str:
+    if credential.account is not None:
+        return f"{credential.interface} (account {credential.account})"
+    return (
+        credential.interface
+        if credential.model is None
+        else f"{credential.interface} (model {credential.model})"
+    )
 
 
-def _where(found: FoundCredential) -> str:
-    """Fields with their places; where something is lacking, what to set."""
-    reported = [f"{field}: {place}" for field, place in found.found.items()]
-    if found.usable:
-        return "; ".join(reported) or "none needed"
-    if reported and found.missing is not None:
-        return "; ".join([*reported, found.missing])
-    host = HOSTS[found.interface]
+def _describe_places(credential: FoundCredential) -> str:
+    """List fields with their places, or what to set if something is missing."""
+    parts = [f"{field}: {path}" for field, path in credential.found.items()]
+    if credential.usable:
+        return "; ".join(parts) or "none needed"
+    if parts and credential.missing is not None:
+        return "; ".join([*parts, credential.missing])
+    host = HOSTS[credential.interface]
     variables = " or ".join(host.key_env) or ", ".join(names[0] for names in host.settings.values() if names)
     return f"nothing; set {variables}" if variables else "nothing"
 
@@ -103,7 +116,8 @@ _MORE_COLUMNS = (*_COLUMNS, *make_columns("cached", kind="count"), *make_columns
 
 
 def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) -> None:
-    """A table for each host that has a list. What an experiment asks there is marked with its names."""
+    """Print a table of the models of each host that lists them; those of the experiment are marked with its
+    names."""
     priced: dict[str, None] = {}
     for report in reports:
         if report.problem is not None:
@@ -111,10 +125,10 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
         rows = []
         for model in report.models:
             names = report.names.get(model.id, ())
-            shown = f"{model.id} ({', '.join(names)})" if names else model.id
-            rows.append((shown, *_cells(model, verbose)))
-            priced |= dict.fromkeys(_sources(model))
-        title = f"{served_by(report)}: {pluralize(len(rows), 'model')}"
+            label = f"{model.id} ({', '.join(names)})" if names else model.id
+            rows.append((label, *_model_cells(model, verbose)))
+            priced |= dict.fromkeys(_price_sources(model))
+        title = f"{host_label(report)}: {pluralize(len(rows), 'model')}"
         if rows:
             bold = frozenset((at, 0) for at, model in enumerate(report.models) if model.id in report.names)
             columns = _MORE_COLUMNS if verbose else _COLUMNS
@@ -141,31 +155,31 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
         )
 
 
-def served_by(report: HostReport) -> str:
-    """``openai (account lab) at https://…``"""
+def host_label(report: HostReport) -> str:
+    """Return a host as ``openai (account lab) at https://…``."""
     account = f" (account {report.account})" if report.account is not None else ""
     return f"{report.interface}{account}" + (f" at {report.base_url}" if report.base_url else "")
 
 
-def _cells(model: OfferedModel, verbose: bool) -> tuple[Cell, ...]:
+def _model_cells(model: OfferedModel, verbose: bool) -> tuple[Cell, ...]:
     if model.tariff is None:
         return (model.context_window, None, None, *([None, ""] if verbose else []))
     rates, longer = model.tariff.rates, "+" if model.tariff.tiers else ""
     into, out = dollar_rate(rates.input_usd_per_mtok), dollar_rate(rates.output_usd_per_mtok)
-    reported: list[Cell] = [model.context_window, f"{into}{longer}", f"{out}{longer}"]
+    cells: list[Cell] = [model.context_window, f"{into}{longer}", f"{out}{longer}"]
     if verbose:
         cached = rates.cached_usd_per_mtok
-        reported += [None if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
-    return tuple(reported)
+        cells += [None if cached is None else f"{dollar_rate(cached)}{longer}", model.tariff.source]
+    return tuple(cells)
 
 
-def _sources(model: OfferedModel) -> Iterator[str]:
+def _price_sources(model: OfferedModel) -> Iterator[str]:
     if model.tariff is not None:
         yield model.tariff.source.partition(":")[0]
 
 
 def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, Any]]:
-    """The same for JSON; what is not known is null."""
+    """Return the hosts for JSON; unknown values are null."""
     return [
         {
             "interface": report.interface,

@@ -14,7 +14,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, m
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
 from coeval.cli.views.results_view import json_text
-from coeval.cli.views.table_view import say_names, show_each
+from coeval.cli.views.table_view import print_full_names, show_each
 from coeval.core.figures import MISSING
 from coeval.core.plain import guard_formula
 from coeval.core.shown_names import ShownNames
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from coeval.analysis.measures.run_measures import Measures
 
-_OF = " / "
+_SEPARATOR = " / "
 _COLUMNS = ("part", "name", "measure", "of", "value", "low", "high", "n", "missing")
 
 # --- JSON and CSV: all figures
@@ -39,16 +39,15 @@ def as_json(measures: Measures, analysis: Analysis) -> str:
 
 
 def as_csv(measures: Measures, analysis: Analysis) -> str:
-    """A line for each number: the part and name it belongs to (no name: the run as a whole), the measure,
-    and of what (``by_task`` of ``haiku``; of a label ``quiz / colour``); with its interval, n and what is
-    missing, where it has these."""
+    """Write a line for each number: its part and name ('' for the run), its measure, what it is of (``quiz /
+    colour``), interval, n and missing."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(_COLUMNS)
     for name, part in select_parts(measures, analysis):
         for leaf in iterate_leaves(name, part):
-            place = (leaf.part, leaf.name, leaf.measure, _OF.join(leaf.of))
-            writer.writerow([*map(guard_formula, place), *("" if v is None else v for v in leaf.measured)])
+            names = (leaf.part, leaf.name, leaf.measure, _SEPARATOR.join(leaf.of))
+            writer.writerow([*map(guard_formula, names), *("" if v is None else v for v in leaf.measured)])
     return text.getvalue()
 
 
@@ -56,8 +55,7 @@ def as_csv(measures: Measures, analysis: Analysis) -> str:
 
 
 class _ShownAnalysis(NamedTuple):
-    """What an analysis shows: the scores, a line for each student, then findings, then a table for each part
-    that there is anything of, and sentences on these."""
+    """What an analysis prints: the scores of students, findings, and tables and sentences by part."""
 
     simulated: bool
     scores: ReportTable | None
@@ -69,35 +67,40 @@ class _ShownAnalysis(NamedTuple):
         return not any(isinstance(part, ReportTable) for part in self.parts)
 
 
-def _shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
-    shown = dict(select_parts(measures, analysis))
-    scored = "students" in shown and isinstance(measures, RunMeasures) and measures.units > 0
+def _select_shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
+    selected = dict(select_parts(measures, analysis))
+    scored = "students" in selected and isinstance(measures, RunMeasures) and measures.units > 0
     match measures:
         case RunMeasures():
-            parts = run_part_tables(measures, shown.keys())
+            parts = run_part_tables(measures, selected.keys())
             scores = ranked_scores_table(measures) if scored else None
         case OutputMeasures():
-            parts, scores = output_part_tables(measures, shown.keys()), None
-    told = [part for part in parts if isinstance(part, Sentence) or _says_something(part)]
-    return _ShownAnalysis(bool(shown.get("simulated")), scores, shown.get("findings", ()), told)
+            parts, scores = output_part_tables(measures, selected.keys()), None
+    kept = [part for part in parts if isinstance(part, Sentence) or _has_figures(part)]
+    return _ShownAnalysis(bool(selected.get("simulated")), scores, selected.get("findings", ()), kept)
 
 
-def _says_something(table: ReportTable) -> bool:
-    """A table of nothing but counts does not."""
+def _has_figures(table: ReportTable) -> bool:
+    """Check whether a table has more than counts."""
     figures = [at for at, column in enumerate(table.columns) if at >= table.names and column.kind != "count"]
     texts = format_rows(table.columns, table.rows)
-    known = table.name == "confusion" or any(row[at] not in ("", MISSING) for row in texts for at in figures)
-    return known and bool(table.rows)
+    has_value = table.name == "confusion" or any(
+        row[at] not in ("", MISSING) for row in texts for at in figures
+    )
+    return has_value and bool(table.rows)
 
 
 def as_markdown(measures: Measures, analysis: Analysis) -> str:
-    """Findings as a list, then the tables, each below its title."""
-    shown = _shown(measures, analysis)
-    parts = [f"**{escape_markdown(SIMULATED)}**"] if shown.simulated else []
-    if shown.findings:
-        parts.append("\n".join(f"- {escape_markdown(finding)}" for finding in shown.findings))
+    """Write findings as a list, then the tables, each below its title."""
+    analysis_shown = _select_shown(measures, analysis)
+    parts = [f"**{escape_markdown(SIMULATED)}**"] if analysis_shown.simulated else []
+    if analysis_shown.findings:
+        parts.append("\n".join(f"- {escape_markdown(finding)}" for finding in analysis_shown.findings))
     parts.append(f"Scores that count (units): {measures.units:,}.")
-    for part in (*([shown.scores] if shown.scores is not None else []), *shown.parts):
+    for part in (
+        *([analysis_shown.scores] if analysis_shown.scores is not None else []),
+        *analysis_shown.parts,
+    ):
         if isinstance(part, Sentence):
             parts.append(escape_markdown(part.text))
         else:
@@ -106,26 +109,26 @@ def as_markdown(measures: Measures, analysis: Analysis) -> str:
 
 
 def print_measures(measures: Measures, analysis: Analysis, console: Console, names: ShownNames) -> None:
-    """``names``: of models as they are shown."""
-    shown = _shown(names.shorten_in(measures), analysis)
-    if shown.simulated:
+    """Print an analysis; ``names`` are the short names of models."""
+    analysis_shown = _select_shown(names.shorten_in(measures), analysis)
+    if analysis_shown.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
-    if shown.scores is not None:
-        show_each(console, [shown.scores])
-    if shown.findings and (shown.scores is not None or shown.simulated):
+    if analysis_shown.scores is not None:
+        show_each(console, [analysis_shown.scores])
+    if analysis_shown.findings and (analysis_shown.scores is not None or analysis_shown.simulated):
         console.print()
-    for finding in shown.findings:
+    for finding in analysis_shown.findings:
         say(console, f"- {finding}")
-    for part in shown.parts:
+    for part in analysis_shown.parts:
         if isinstance(part, Sentence):
             say(console, part.text, "dim")
         else:
             show_each(console, [part])
-    if not shown.is_empty:
+    if not analysis_shown.is_empty:
         console.print()
         say(console, "[low, high]: 95% interval, clustered by item (n). docs/measures.md", "dim")
-        say_names(console, names)
-    elif not shown.findings:
+        print_full_names(console, names)
+    elif not analysis_shown.findings:
         nothing = "No task of this run has labels." if analysis == "labels" else _NOT_YET
         say(console, _UNLABELLED if analysis == "calibration" else nothing)
 

@@ -1,4 +1,4 @@
-"""The run as it goes: bars on a terminal, a plain line now and then elsewhere; open batch jobs."""
+"""Progress of a run: bars on a terminal, a line now and then elsewhere; open batch jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from coeval.cli import streams
-from coeval.cli.loop import interruptible, run_async
+from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import INTERRUPTED, Draining
@@ -58,14 +58,14 @@ _CTRL_C = 2
 _GAP = 2
 # Figures that go where there is no room, in this order; the bar goes before any of them, and names are cut
 # before others go.
-_SPARED = ("calls_per_s", "tokens", "not_requested", "in_batches", "cost")
-_SPARED_LAST = ("failed", "calls")
+_DROPPED_FIRST = ("calls_per_s", "tokens", "not_requested", "in_batches", "cost")
+_DROPPED_LAST = ("failed", "calls")
 # Cells: fewer do not tell phases and models apart, so columns are dropped first.
 _SHORTEST_NAME = 8
 
 
 class Progress:
-    """Shows work on a console while it is entered: a picture on a terminal, lines now and then elsewhere."""
+    """Shows work on a console: a live picture on a terminal, lines now and then elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self._console = console
@@ -92,7 +92,7 @@ class Progress:
         warn(self._console, message)
 
     def draw(self, picture: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
-        """Keep drawing on a terminal; False elsewhere."""
+        """Keep drawing on a terminal; return False elsewhere."""
         if not self._console.file.isatty() or self._console.is_dumb_terminal:
             return False
         self._live = Live(
@@ -106,13 +106,13 @@ class Progress:
         return True
 
     def keep(self, telling: Callable[[], None]) -> None:
-        """Have a thread tell what there is to tell; it ends once ``_ended`` is set."""
+        """Run ``telling`` in a thread; it ends once ``_ended`` is set."""
         self._thread = threading.Thread(target=telling, name="progress", daemon=True)
         self._thread.start()
 
 
 class Terminal(Progress):
-    """A `Watcher` that shows the board on a console while it is entered."""
+    """A `Watcher` that shows the board on a console."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
@@ -136,9 +136,9 @@ class Terminal(Progress):
 
     def _bars(self) -> Table:
         board, counts = self._board, self._counts()
-        shown = [phase_figures(board, count) for count in counts] if board is not None else []
+        figures = [phase_figures(board, count) for count in counts] if board is not None else []
         size = self._console.size
-        return bars(counts, shown, max(1, size.width - _CTRL_C), size.height)
+        return draw_bars(counts, figures, max(1, size.width - _CTRL_C), size.height)
 
     def _keep_printing(self) -> None:
         wait = FIRST_LINE_S
@@ -147,7 +147,7 @@ class Terminal(Progress):
             wait = min(LAST_LINE_S, wait * 1.5)
 
     def _print_lines(self) -> None:
-        """A line for each phase of which there is something new to say."""
+        """Print a line for each phase whose counts have changed."""
         board = self._board
         if board is None:
             return
@@ -159,31 +159,31 @@ class Terminal(Progress):
                 say(self._console, f"{elapsed}  {line}")
 
 
-def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, height: int) -> Table:
-    """A heading, and a row for each phase, within ``width`` cells and ``height`` lines.
+def draw_bars(counts: Sequence[PhaseCount], figures: Sequence[Figures], width: int, height: int) -> Table:
+    """Draw a heading, and a row for each phase, within ``width`` cells and ``height`` lines.
 
-    No figure is ever cut: the bar shrinks first, then figures go that can be spared, then names are cut.
+    No figure is ever cut: the bar shrinks first, then the less important figures go, then names are cut.
     """
-    rows = list(zip(counts, shown, strict=True))
+    rows = list(zip(counts, figures, strict=True))
     if len(rows) >= height:
         rows = [row for row in rows if row[0].ended < row[0].owed][: height - 2]
     more = f"… {len(counts) - len(rows)} more" if len(rows) < len(counts) else ""
     longest = max(map(cell_len, [more, *(escape_line(count.name) for count, _ in rows)]))
-    columns = _columns([row for _, row in rows])
+    columns = _figure_widths([row for _, row in rows])
     before = len(columns)
-    for needed, spared in ((longest, _SPARED), (min(longest, _SHORTEST_NAME), _SPARED_LAST)):
+    for needed, spared in ((longest, _DROPPED_FIRST), (min(longest, _SHORTEST_NAME), _DROPPED_LAST)):
         for field in spared:
-            if _taken(columns) + needed > width:
+            if _used_width(columns) + needed > width:
                 columns.pop(field, None)
-    left = width - _taken(columns)
-    bar = min(WIDEST_BAR, left - longest - _GAP)
+    room = width - _used_width(columns)
+    bar = min(WIDEST_BAR, room - longest - _GAP)
     drawn = bar >= NARROWEST_BAR and len(columns) == before
     table = Table.grid(padding=(0, _GAP, 0, 0), pad_edge=False)
-    table.add_column(width=max(1, min(longest, left)), no_wrap=True)
+    table.add_column(width=max(1, min(longest, room)), no_wrap=True)
     if drawn:
         table.add_column(width=bar)
-    for wide in columns.values():
-        table.add_column(width=wide, justify="right", no_wrap=True)
+    for cell_width in columns.values():
+        table.add_column(width=cell_width, justify="right", no_wrap=True)
     table.add_row("", *[""] * drawn, *(Text(getattr(HEADINGS, field), style="dim") for field in columns))
     for count, row in rows:
         done = count.recorded + count.ended
@@ -196,8 +196,8 @@ def bars(counts: Sequence[PhaseCount], shown: Sequence[Figures], width: int, hei
     return table
 
 
-def _columns(rows: Sequence[Figures]) -> dict[str, int]:
-    """The figures to be shown, with the cells that each takes."""
+def _figure_widths(rows: Sequence[Figures]) -> dict[str, int]:
+    """Return the figures to be shown, with the cells that each takes."""
     columns = {}
     for position, field in enumerate(Figures._fields):
         cells = [row[position] for row in rows]
@@ -206,7 +206,7 @@ def _columns(rows: Sequence[Figures]) -> dict[str, int]:
     return columns
 
 
-def _taken(columns: Mapping[str, int]) -> int:
+def _used_width(columns: Mapping[str, int]) -> int:
     return sum(wide + _GAP for wide in columns.values())
 
 
@@ -214,7 +214,7 @@ def _taken(columns: Mapping[str, int]) -> int:
 _TAG = 8
 
 
-def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
+def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """Report the jobs that continue at their providers."""
     show_batches(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
@@ -225,16 +225,16 @@ def tell_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 
 def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
-    """A row for each job."""
+    """Print a row for each job."""
     columns = (
         *make_columns("batch", "model", "phase"),
-        *make_columns("requests", "done", "age", "looked at", kind="count"),
+        *make_columns("requests", "done", "age", "checked", kind="count"),
         *make_columns("state"),
     )
-    show_rows(console, "Batch jobs", columns, map(_cells, jobs))
+    show_rows(console, "Batch jobs", columns, map(_job_cells, jobs))
 
 
-def _cells(job: PendingJob) -> tuple[Cell, ...]:
+def _job_cells(job: PendingJob) -> tuple[Cell, ...]:
     done = "" if job.done is None else job.done + (job.failed or 0)
     age = format_duration(max(0.0, time.time() - job.written_at))
     looked = (
@@ -243,21 +243,21 @@ def _cells(job: PendingJob) -> tuple[Cell, ...]:
         else f"{format_duration(max(0.0, time.time() - job.checked_at))} ago"
     )
     name = job.id or f"{job.tag[:_TAG]}…"
-    return name, job.name, ", ".join(job.phases), job.requests, done, age, looked, _state(job)
+    return name, job.name, ", ".join(job.phases), job.requests, done, age, looked, _describe_job_state(job)
 
 
-def _state(job: PendingJob) -> str:
+def _describe_job_state(job: PendingJob) -> str:
     state = job.shown or ("being submitted" if job.state == "written" else job.state)
     return f"{state}; {job.note}" if job.note else state
 
 
-def with_progress(keys: Keys, work: Callable[[SessionContext], Coroutine[Any, Any, T]]) -> T:
-    """Do work that asks models, with its progress on the terminal. Ctrl-C before it begins ends it."""
+def show_progress_while(keys: Keys, work: Callable[[SessionContext], Coroutine[Any, Any, T]]) -> T:
+    """Run work that calls models and show its progress. Ctrl-C before it begins ends it."""
     messages = streams.messages()
     try:
-        with streams.kept_for_results(), Terminal(messages) as terminal:
+        with streams.redirect_user_output(), Terminal(messages) as terminal:
             return run_async(
-                interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
+                run_interruptible(lambda event: work(SessionContext(keys, terminal, event)), terminal.note)
             )
     except Draining as stopped:
         say(messages, str(stopped))

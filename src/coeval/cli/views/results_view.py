@@ -25,7 +25,7 @@ from coeval.analysis.run_results import (
     missing_label_sentences,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import say_names, show_costs, show_each, without_incomparable
+from coeval.cli.views.table_view import print_full_names, print_incomparable_notes, show_costs, show_each
 from coeval.core.plain import escape_line, guard_formula, is_displayable
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names
@@ -38,14 +38,14 @@ if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table d
 
 # --- JSON that moves no cursor
 
-_OTHER = re.compile(r"[^\x20-\x7e\n]")
+_NOT_PRINTABLE = re.compile(r"[^\x20-\x7e\n]")
 
 
 def json_text(value: Any, *, indent: int = 0) -> str:
-    """``value`` as JSON in one line, or indented; what cannot be shown is escaped as JSON escapes it."""
+    """Encode ``value`` as JSON in one line, or indented; characters that cannot be shown are escaped."""
     encoded = msgspec.json.encode(value)
     text = (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
-    return _OTHER.sub(_escaped, text)
+    return _NOT_PRINTABLE.sub(_escape_character, text)
 
 
 def write_json(value: Any) -> None:
@@ -53,8 +53,8 @@ def write_json(value: Any) -> None:
     sys.stdout.write(json_text(value, indent=2) + "\n")
 
 
-def _escaped(found: re.Match[str]) -> str:
-    character = found[0]
+def _escape_character(match: re.Match[str]) -> str:
+    character = match[0]
     if is_displayable(character):
         return character
     units = character.encode("utf-16-be", "surrogatepass")
@@ -64,14 +64,14 @@ def _escaped(found: re.Match[str]) -> str:
 def print_tables(
     results: Results, parts: ScoreParts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
-    """``labels`` as in `short_names`."""
+    """Print results, or their ``parts``; ``labels`` as in `short_names`."""
     from coeval.reports.result_tables import part_label_table, part_score_table
 
     if parts is None:
-        render(results, console, labels)
+        print_results(results, console, labels)
         return
-    shown = names_of(results, labels)
-    results, parts = shown.shorten_in(results), shown.shorten_in(parts)
+    names = short_result_names(results, labels)
+    results, parts = names.shorten_in(results), names.shorten_in(parts)
     if results.simulated and any(parts):
         console.print(Text(SIMULATED, style="bold yellow"))
     tables = []
@@ -86,7 +86,7 @@ def print_tables(
             console,
             f"Means of all scores of {'an' if parts.scores[0].by == 'attribute' else 'a'} "
             f"{parts.scores[0].by}, in points, 0 to 100, with the 95% interval over "
-            "items (n); missing: possible scores that are not there, in no mean.",
+            "items (n); missing: expected scores that are missing, in no mean.",
             "dim",
         )
     if parts.labels:
@@ -94,38 +94,38 @@ def print_tables(
     for note in results.notes if any(parts) else ():
         say(console, note, "dim")
     if any(parts):
-        say_names(console, shown)
+        print_full_names(console, names)
 
 
-def names_of(results: Results, labels: Mapping[str, str] | None = None) -> ShownNames:
-    """Short names of all models that take part; ``labels`` as in `short_names`."""
-    names = [one.student for of in (results.students, results.labels, results.pairs) for one in of]
-    names += [one.model for of in (results.metrics, results.costs) for one in of]
+def short_result_names(results: Results, labels: Mapping[str, str] | None = None) -> ShownNames:
+    """Return short names of all models in the results; ``labels`` as in `short_names`."""
+    names = [row.student for rows in (results.students, results.labels, results.pairs) for row in rows]
+    names += [row.model for rows in (results.metrics, results.costs) for row in rows]
     return ShownNames.of(names, mark_stand_in_labels(results.served, labels or {}))
 
 
-def render(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:
+def print_results(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:
     """Print scores, label accuracies and what they mean, within the console's width; ``labels`` as in
     `short_names`."""
-    names = names_of(results, labels)
+    names = short_result_names(results, labels)
     results = names.shorten_in(results)
     if results.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
-    for said in results.leads:
-        say(console, said)
+    for sentence in results.leads:
+        say(console, sentence)
     tables = map(names.shorten_in, results.tables())
     if not show_each(console, tables, above=bool(results.simulated or results.leads)):
         say(console, "no scores yet: no answer has been scored")
-    for note in without_incomparable(notes(results), console):
+    for note in print_incomparable_notes(result_notes(results), console):
         say(console, note, "dim")
-    for warning in warnings(results):
+    for warning in result_warnings(results):
         warn(console, warning)
     show_costs(results.costs, console)
-    say_names(console, names)
+    print_full_names(console, names)
 
 
-def why_nothing(results: Results, by: By) -> str:
-    """Why there is no part of this kind."""
+def explain_empty_breakdown(results: Results, by: By) -> str:
+    """Say why there is no part of this kind."""
     nothing = f"nothing to show by {by}"
     if by in ("factor", "judge") and results.labels:
         return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
@@ -135,18 +135,18 @@ def why_nothing(results: Results, by: By) -> str:
 
 
 def print_json(results: Results, parts: ScoreParts | None) -> None:
-    found = results.as_dict()
+    data = results.as_dict()
     if parts is not None:
-        found |= {"by": msgspec.to_builtins(parts.scores), "labels_by": msgspec.to_builtins(parts.labels)}
-    write_json(found)
+        data |= {"by": msgspec.to_builtins(parts.scores), "labels_by": msgspec.to_builtins(parts.labels)}
+    write_json(data)
 
 
 def print_csv(results: Results, parts: ScoreParts | None) -> None:
-    """Scores and label accuracies, or what they are made of, told apart by their ``measure``."""
-    rows = list(_rows(*(results.students, results.labels) if parts is None else parts))
-    rows += [{"measure": "strength", **_row(strength)} for strength in results.pairs]
-    rows += [{"measure": "human scale", **_row(score)} for score in results.people]
-    rows += [{"measure": "metric", **_row(metric)} for metric in results.metrics]
+    """Print scores and label accuracies, or their parts, distinguished by their ``measure``."""
+    rows = list(_csv_rows(*(results.students, results.labels) if parts is None else parts))
+    rows += [{"measure": "strength", **_csv_row(strength)} for strength in results.pairs]
+    rows += [{"measure": "human scale", **_csv_row(score)} for score in results.people]
+    rows += [{"measure": "metric", **_csv_row(metric)} for metric in results.metrics]
     if not rows:
         return
     columns = dict.fromkeys(column for row in rows for column in row)
@@ -155,20 +155,20 @@ def print_csv(results: Results, parts: ScoreParts | None) -> None:
     writer.writerows(rows)
 
 
-def _rows(scores: Iterable[MeasureRow], labels: Iterable[MeasureRow]) -> Iterator[Mapping[str, Any]]:
+def _csv_rows(scores: Iterable[MeasureRow], labels: Iterable[MeasureRow]) -> Iterator[Mapping[str, Any]]:
     for score in scores:
-        yield {"measure": "score", **_row(score)}
+        yield {"measure": "score", **_csv_row(score)}
     for label in labels:
-        row = _row(label)
+        row = _csv_row(label)
         accuracy = row.pop("accuracy")
         yield {"measure": "label accuracy", **row, "score": accuracy}
 
 
-def _row(record: object) -> dict[str, Any]:
-    return {field: _cell(value) for field, value in msgspec.to_builtins(record).items()}
+def _csv_row(record: object) -> dict[str, Any]:
+    return {field: _csv_cell(value) for field, value in msgspec.to_builtins(record).items()}
 
 
-def _cell(value: Any) -> Any:
+def _csv_cell(value: Any) -> Any:
     text = ", ".join(map(str, value)) if isinstance(value, tuple | list) else value
     return guard_formula(text) if isinstance(text, str) else text
 
@@ -178,8 +178,8 @@ def _cell(value: Any) -> Any:
 LABEL_INTERVAL = "[low, high] in label accuracy: 95% interval, over items."
 
 
-def notes(results: Results) -> list[str]:
-    """What to know of the tables."""
+def result_notes(results: Results) -> list[str]:
+    """List sentences that explain the tables."""
     notes = []
     if results.scored:
         notes.append(
@@ -193,35 +193,35 @@ def notes(results: Results) -> list[str]:
             f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
         )
     notes += map(escape_line, answer_note_sentences(results.students))
-    notes += _of_labels(results)
+    notes += _label_notes(results)
     if results.sampled:
         notes.append(
-            "mean@N: over N answers to an item, pooled within it. item s.e.: how far other items would move "
-            "it; sd in item: standard deviation over answers to one item."
+            "mean@N: over N answers to an item, pooled within it. item s.e.: its standard error over "
+            "items; sd in item: standard deviation of answers to one item."
         )
-    if any(each.pass_at is not None for each in results.sampled):
+    if any(sample.pass_at is not None for sample in results.sampled):
         notes.append(
             "pass@N, pass^N: how often one of N answers passes, and all of them; "
             "by k: coeval analyze students --run RUN --format json."
         )
-    notes += _removed(results)
+    notes += _removed_notes(results)
     return notes + [escape_line(note) for note in results.notes]
 
 
-def warnings(results: Results) -> Iterator[str]:
-    """What speaks against trusting the scores as they are."""
+def result_warnings(results: Results) -> Iterator[str]:
+    """Yield warnings against trusting the scores as they are."""
     yield from (escape_line(served.warning) for served in results.served if served.warning)
     yield from map(escape_line, answer_warning_sentences(results.students))
-    for place, of in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
-        known = (
+    for label_name, rows in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
+        bounded = (
             BoundedScore(label.student, label.least, label.most)
-            for label in of
+            for label in rows
             if not label.removed and label.least is not None and label.most is not None
         )
-        yield from map(escape_line, missing_label_sentences(place, known))
+        yield from map(escape_line, missing_label_sentences(label_name, bounded))
 
 
-def _of_labels(results: Results) -> list[str]:
+def _label_notes(results: Results) -> list[str]:
     notes = []
     if results.scored and results.only_labelled:
         notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
@@ -232,15 +232,15 @@ def _of_labels(results: Results) -> list[str]:
     return notes
 
 
-def _removed(results: Results) -> list[str]:
-    """What the configuration no longer plans: what the mark means, and what is left out of all means."""
+def _removed_notes(results: Results) -> list[str]:
+    """Explain what the configuration no longer plans: the mark, and what is left out of all means."""
     notes = []
     if any(s.removed for s in results.students) or any(label.removed for label in results.labels):
         notes.append("(removed): no longer in the configuration; a removed task is in no overall score.")
     names = [
-        f"{each.kind} {escape_line(each.name)}"
-        + (f" of {escape_line(each.task)}" if each.kind == "factor" else "")
-        for each in results.left_out
+        f"{row.kind} {escape_line(row.name)}"
+        + (f" of {escape_line(row.task)}" if row.kind == "factor" else "")
+        for row in results.left_out
     ]
     if names:
         notes.append(f"No longer in the configuration and in no mean: {join_names(dict.fromkeys(names))}.")

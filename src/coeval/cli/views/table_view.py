@@ -1,4 +1,4 @@
-"""Tables on a console, and what short names in them stand for."""
+"""Tables on a console, and the full names behind short ones."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from coeval.reports.writers.terminal import terminal_lines
 
 
 def show_table(console: Console, table: ReportTable) -> None:
-    """Print a table within the console's width, and its note. Its texts are foreign, and obey nothing."""
+    """Print a table within the console's width, and its note."""
     for line in terminal_lines(table, console.width):
         console.print(line, soft_wrap=True)
     if table.note:
@@ -27,20 +27,20 @@ def show_table(console: Console, table: ReportTable) -> None:
 
 
 def show_each(console: Console, tables: Iterable[ReportTable], *, above: bool = True) -> bool:
-    """Print those that have rows, an empty line before each where something stands ``above``; whether there
-    were any."""
-    shown = [table for table in tables if table.rows]
-    for at, table in enumerate(shown):
+    """Print the tables that have rows, separated by empty lines; return whether there were any. ``above``:
+    something is printed above them."""
+    nonempty = [table for table in tables if table.rows]
+    for at, table in enumerate(nonempty):
         if above or at:
             console.print()
         show_table(console, table)
-    return bool(shown)
+    return bool(nonempty)
 
 
 def show_rows(
     console: Console, title: str, columns: Iterable[ReportColumn], rows: Iterable[Sequence[Cell]]
 ) -> None:
-    """Print rows, the first cells of which are their names."""
+    """Print rows whose first cell is their name."""
     show_table(console, ReportTable("", title, tuple(columns), tuple(map(tuple, rows))))
 
 
@@ -49,12 +49,12 @@ _LONGEST_SIDE = 12
 
 
 def pair_headings(a: str, b: str) -> tuple[str, str, str]:
-    """Of two sides' scores and their difference."""
+    """Return the headings of two sides' scores and their difference."""
     return (a, b, "b − a") if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b", "b − a")
 
 
 def pair_columns(a: str, b: str, difference: str) -> tuple[ReportColumn, ...]:
-    """Of two sides' scores and their difference, by their headings."""
+    """Make the columns of two sides' scores and their difference."""
     return (
         ReportColumn("a", a, "points", terminal=a),
         ReportColumn("b", b, "points", terminal=b),
@@ -62,26 +62,31 @@ def pair_columns(a: str, b: str, difference: str) -> tuple[ReportColumn, ...]:
     )
 
 
-def say_names(console: Console, shown: ShownNames) -> None:
-    """Say what short names stand for, where there are any."""
-    if shown.key:
-        full = "; ".join(f"{label} = {escape_line(name)}" for name, label in shown.key.items())
+def print_full_names(console: Console, names: ShownNames) -> None:
+    """Print the full names behind short ones, if there are any."""
+    if names.key:
+        full = "; ".join(f"{label} = {escape_line(name)}" for name, label in names.key.items())
         say(console, f"Names in full: {full}.", "dim")
 
 
-def without_incomparable(notes: Sequence[str], console: Console) -> list[str]:
-    """Print what is not comparable with published figures as a table; the other notes."""
-    found = {note: Incomparable.of(note) for note in notes}
-    show_incomparable([one for one in found.values() if one is not None], console)
-    return [note for note, one in found.items() if one is None]
+def print_incomparable_notes(notes: Sequence[str], console: Console) -> list[str]:
+    """Print notes on incomparable figures as tables, and return the other notes."""
+    by_note = {note: Incomparable.of(note) for note in notes}
+    show_incomparable(
+        [incomparable for incomparable in by_note.values() if incomparable is not None], console
+    )
+    return [note for note, incomparable in by_note.items() if incomparable is None]
 
 
-def show_incomparable(found: Sequence[Incomparable], console: Console) -> None:
-    """A table for each kind of figures that they are not comparable with: of what tasks, and why."""
-    for with_what, of_kind in groupby(
-        sorted(found, key=lambda one: one.with_what), lambda one: one.with_what
+def show_incomparable(incomparables: Sequence[Incomparable], console: Console) -> None:
+    """Print which tasks cannot be compared, and why: a table for each kind of figures."""
+    for with_what, group in groupby(
+        sorted(incomparables, key=lambda incomparable: incomparable.with_what),
+        lambda incomparable: incomparable.with_what,
     ):
-        rows = [(one.task, one.remedy or None, one.shown_why) for one in of_kind]
+        rows = [
+            (incomparable.task, incomparable.remedy or None, incomparable.shown_why) for incomparable in group
+        ]
         if any(remedy for _, remedy, _ in rows):
             rows = [(task, remedy or MISSING, why) for task, remedy, why in rows]
         columns = make_columns("model" if with_what == OTHER_MODELS else "task", "to change that", "why")
@@ -92,27 +97,27 @@ def show_incomparable(found: Sequence[Incomparable], console: Console) -> None:
 
 
 def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
-    """A row for each model, the sum of them, and whose prices these are."""
+    """Print cost by model, the total, and whose prices these are."""
     from coeval.reports.result_tables import cost_table  # it loads numpy and scipy
 
-    of_all, perhaps = sum_costs(costs), [*uncertain_cost_sentences(costs)]
-    if of_all or perhaps:
+    total, perhaps = sum_costs(costs), [*uncertain_cost_sentences(costs)]
+    if total or perhaps:
         show_each(console, [cost_table(costs)])
-        for sentence in (*perhaps, *_notes(of_all)):
+        for sentence in (*perhaps, *_cost_notes(total)):
             say(console, sentence, "dim")
 
 
-def _notes(of_all: Bill) -> Iterator[str]:
-    if of_all.unknown:
-        plus = "; +: and what these took" if of_all.cost_usd else ""
+def _cost_notes(total: Bill) -> Iterator[str]:
+    if total.unknown:
+        plus = "; +: and what these took" if total.cost_usd else ""
         yield (
-            f"price unknown for {', '.join(of_all.unknown)}{plus}; overrides in Config/provider_pricing.yaml "
+            f"price unknown for {', '.join(total.unknown)}{plus}; overrides in Config/provider_pricing.yaml "
             "can name one (docs/prices.md)"
         )
-    if of_all.untold:
+    if total.untold:
         yield (
-            f"cost unknown of some answers of {', '.join(of_all.untold)}: the host reported no "
+            f"cost unknown of some answers of {', '.join(total.untold)}: the host reported no "
             "tokens for them, or they came before the price was known"
         )
-    if of_all.sources:
-        yield f"Prices: {join_price_sources(of_all.sources)}."
+    if total.sources:
+        yield f"Prices: {join_price_sources(total.sources)}."

@@ -262,8 +262,6 @@ def _iterate_keywords(schema: object) -> Iterator[tuple[str, object]]:
 
 
 class _Limit(RubricCheck, frozen=True, kw_only=True, dict=True):
-    """A check that a recorded figure is at most so large."""
-
     most: NotNegative
 
     def is_within_limit(self, value: float | None, unknown: str) -> bool:

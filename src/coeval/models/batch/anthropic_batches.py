@@ -125,6 +125,7 @@ class MessageBatches:
         return read_answer(reply.body, _MessageBatch, "a message batch").id
 
     async def find(self, job: BatchJob) -> str | None:
+        """Find the batch by size and time, then by custom ids; see `BatchApi.find`."""
         undecided: _MessageBatch | None = None
         async for batch in self._list_since(job.written_at - CLOCKS_APART_S):
             if batch.id in job.others or batch.request_counts.total != job.requests:

@@ -70,6 +70,7 @@ async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> Htt
 
 
 async def _write_download(response: aiohttp.ClientResponse, into: Path) -> None:
+    """Write a reply's body to disk; StoreError if it is too large, or the disk refuses."""
     received = 0
     try:
         file = into.open("wb")
@@ -142,21 +143,13 @@ PageT = TypeVar("PageT", bound=ListPage)
 
 
 class BatchHttp:
-    """Sends the requests of a provider's batch interface, at one endpoint.
+    """Sends the requests of a provider's batch interface, at one endpoint, whose limiter is not used.
 
     A ``path`` is appended to ``url`` unchanged. An absolute URL is used as it is, and gets the credentials
     only at the same scheme, host and port: no reply can lead them elsewhere. Passing failures are retried
-    as those of live requests are: with pauses, longer ones if the host asks for them. All methods raise a
-    ModelError if that fails, whose quotes are redacted.
-
-    Parameters
-    ----------
-    endpoint:
-        the base URL, the credential, and its redactor; its limiter is not used.
-    sleep, rng:
-        how to wait, and what spreads retries.
-    explain:
-        the host's `Dialect.explain`: some report an invalid key by a 400.
+    as those of live requests are: with pauses (``sleep``, spread by ``rng``), longer ones if the host asks
+    for them. All methods raise a ModelError if that fails, redacted. ``explain`` is the host's
+    `Dialect.explain`: some report an invalid key by a 400.
     """
 
     def __init__(
@@ -237,6 +230,7 @@ class BatchHttp:
             await self._sleep(tries.wait_s(outcome, self._rng))
 
     async def _send_once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
+        """Send a request once, signed if it goes to the endpoint's host."""
         endpoint = self._endpoint
         route, ours = self._make_route(sending)
         where = describe_request(sending.method, route.url)
@@ -301,6 +295,7 @@ class BatchHttp:
     async def _open_response(
         self, route: RequestRoute, sending: _Sending
     ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Open the response to a request, whose files are closed with it."""
         async with AsyncExitStack() as opened:
             data = _make_upload(sending.content, opened)
             headers = CIMultiDict(route.headers)

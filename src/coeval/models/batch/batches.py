@@ -416,6 +416,7 @@ class BatchedModel(HostedModel):
         return request.purpose not in self._parked
 
     async def _send(self, request: Request, body: bytes, call: Call[Completion]) -> Answered[Completion]:
+        """Return a job's answer, send the request live if it is not batched, or park it and raise Pending."""
         about = request.call
         if about is None or request.purpose not in BATCH_PHASES:
             return await super()._send(request, body, call)

@@ -36,10 +36,6 @@ from coeval.models.batch.batch_api import (
 from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, read_answer
 from coeval.models.transport.faults import excerpt
 
-# --- Files of a job
-#
-# The requests go up as one, the results come down as others, in OpenAI's form.
-
 TAG: Final = "coeval_tag"
 """The entry of a batch's metadata that holds our tag."""
 
@@ -115,10 +111,8 @@ class FileBatches:
         return self._paths.make_path(f"{self.jobs}/{quote(job_id, safe='')}{below}")
 
     async def _upload(self, lines: Path) -> str:
-        """Upload a file of requests; return its id once the host can make a job of it.
-
-        An uploaded file that is not used costs nothing: it may be sent twice.
-        """
+        """Upload a file of requests; return its id once the host can make a job of it. An uploaded file that
+        is not used costs nothing: it may be sent twice."""
         form = UploadForm({"purpose": "batch"}, lines)
         reply = await self._http.send("POST", self._paths.make_path("/files"), form, repeatable=True)
         file = read_answer(reply.body, UploadedFile, "an uploaded file")
@@ -315,9 +309,7 @@ def _is_busy(refusal: bytes) -> bool:
     return code in _NOT_NOW
 
 
-# --- Azure OpenAI's Batch API
-#
-# Source: Azure's guide and its REST reference, and OpenAI's own client for Azure, November 2026.
+# --- Azure OpenAI's Batch API. Source: its guide, REST reference and OpenAI's client for it, November 2026.
 
 
 class AzureBatches(OpenAiBatches):
@@ -333,9 +325,7 @@ class AzureBatches(OpenAiBatches):
         return BatchPaths("/openai" if path.startswith("/openai/") else "", query)
 
 
-# --- Mistral's batch API: a job names a file of requests without a model, and the model
-#
-# Source: Mistral's API reference, its guide to batches and its own client, November 2026.
+# --- Mistral's batch API. Source: its API reference, guide to batches and own client, November 2026.
 
 _MISTRAL_STATES: Mapping[str, BatchState] = {
     "SUCCESS": "ended",

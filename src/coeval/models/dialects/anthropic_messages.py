@@ -258,10 +258,8 @@ ANTHROPIC = Anthropic()
 
 
 def keeps_prefix(request: Request, spec: ModelSpec) -> bool:
-    """Check whether to mark a request's shared prefix for the cache: it may be long enough.
-
-    A token counts as three bytes, which overestimates tokens: a mark on too short a prefix does no harm.
-    """
+    """Check whether to mark a request's shared prefix for the cache: it may be long enough. A token counts as
+    three bytes, which overestimates tokens: a mark on too short a prefix does no harm."""
     if not (request.shared and spec.prompt_caching):
         return False
     *before, last = request.messages
@@ -401,9 +399,7 @@ def _encode_tool(name: str, schema: bytes) -> msgspec.Raw:
     )
 
 
-# --- What comes back: an answer, or the error in its place
-
-# Shared by the Messages API and Bedrock's Converse.
+# --- Replies (the first two are Bedrock's, too)
 
 REDACTED_THINKING = "[a part of the reasoning is withheld by the provider]"
 

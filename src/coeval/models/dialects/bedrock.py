@@ -368,6 +368,7 @@ def _encode_claude_parameters(request: Request, model: str) -> Body:
 
 
 def _encode_other_parameters(request: Request, model: str, family: BedrockFamily) -> Body:
+    """Encode the parameters of families other than Claude's."""
     sampling = request.sampling
     parameters = _drop_unset(temperature=sampling.temperature, top_p=sampling.top_p)
     if sampling.thinking_budget is not None:

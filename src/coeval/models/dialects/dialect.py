@@ -144,10 +144,8 @@ P = TypeVar("P", bound=msgspec.Struct)
 
 
 def read_error_fields(body: bytes, kind: type[P]) -> P:
-    """Read the fields that decide what an error is; defaults if the body has another shape.
-
-    Some hosts leave out the `error` around them, some gateways put that into a list.
-    """
+    """Read the fields that decide what an error is; defaults if the body has another shape. Some hosts leave
+    out the `error` around them, some gateways put that into a list."""
     try:
         error = foreign.decode(body)
         if isinstance(error, list) and error:
@@ -262,11 +260,9 @@ class Read(NamedTuple, Generic[T]):
 
 
 def make_reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
-    """Make a reader of replies of one type.
-
-    A list loses the items that do not fit, a tuple is whole or left out, an optional field falls back to its
-    default. Raises Undecodable: it is no JSON, or lacks what ``kind`` requires.
-    """
+    """Make a reader of replies of one type. A list loses the items that do not fit, a tuple is whole or left
+    out, an optional field falls back to its default. Raises Undecodable: it is no JSON, or lacks what
+    ``kind`` requires."""
     read = foreign.make_decoder(kind)
 
     def read_reply(body: bytes) -> Read[T]:
@@ -353,6 +349,7 @@ class _ReplyFit:
         return items
 
     def _fit_struct(self, value: Any, kind: type[msgspec.Struct], where: str) -> Any:
+        """Fit an object, or the text of one, to a struct; leave out fields that do not fit."""
         fields = msgspec.structs.fields(kind)
         if isinstance(value, str):
             value = dict([(field.encode_name, value) for field in fields if field.name in _TEXTS][:1]) or None
@@ -413,10 +410,8 @@ _ENUM = re.compile(r"^(?:finish|stop)?reason")
 
 def map_finish_reason(reason: str | None, usage: Usage, why: str = "", text: str | None = None) -> str:
     """Return ``stop``, ``length`` or ``tool_calls`` for a host's finish reason, or an unknown one as it came.
-
     ``why`` is what the host says of it, redacted. With a ``text``, "other" says nothing against it. Raises
-    ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off.
-    """
+    ContentFiltered: the host withheld the answer; ServerFault, Unreadable: it broke it off."""
     if not reason:
         return "stop"
     ending = _ENDINGS.get(reason) or _ENDINGS.get(_ENUM.sub("", _NO_LETTER.sub("", reason.lower())))

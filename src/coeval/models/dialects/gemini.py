@@ -51,12 +51,6 @@ from coeval.models.dialects.refusals import classify_refusal
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import error_behind_200, excerpt
 
-# --- Answers
-#
-# What Google says to a generateContent request: an answer, or the error in its place.
-#
-# The structs are partial: what a host adds is skipped, what it leaves out has a default.
-
 # --- Google's error details (``google.rpc.Status``)
 
 _NO_KEY = frozenset({"API_KEY_INVALID", "API_KEY_EXPIRED", "ACCESS_TOKEN_EXPIRED", "CREDENTIALS_MISSING"})
@@ -84,16 +78,13 @@ class _GoogleStatus(msgspec.Struct):
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
-    """Explain an error reply; None leaves it to the status.
-
-    Besides the table of all dialects, this reads Google's details: invalid keys (a 400), the requested wait,
-    and a daily quota (waiting does not help).
-    """
+    """Explain an error reply; None leaves it to the status. Besides the table of all dialects, this reads
+    Google's details: invalid keys (a 400), the requested wait, and a daily quota (waiting does not help)."""
     problem = read_error_fields(body, _GoogleStatus)
     if problem == _GoogleStatus():
         return None
     message = excerpt(problem.message or body, redactor)
-    details = [found for part in problem.details if (found := _parse_detail(part)) is not None]
+    details = [detail for part in problem.details if (detail := _parse_detail(part)) is not None]
     if _is_access_denied(status, problem, details):
         return AccessDenied(message, status=status)
     wait_s = next((_parse_duration_s(detail.retry_delay) for detail in details if detail.retry_delay), None)
@@ -267,11 +258,11 @@ def _read_model_page(body: bytes) -> ModelPage:
         if model.supported_generation_methods is None
         or "generateContent" in model.supported_generation_methods
     )
-    return ModelPage(tuple(map(_make_listed_model, answering)), page.next_page_token or None)
-
-
-def _make_listed_model(model: _GeminiModel) -> ListedModel:
-    return ListedModel(model.name.removeprefix("models/"), read_window(model.input_token_limit), bounds=False)
+    listed = (
+        ListedModel(model.name.removeprefix("models/"), read_window(model.input_token_limit), bounds=False)
+        for model in answering
+    )
+    return ModelPage(tuple(listed), page.next_page_token or None)
 
 
 # The most models that Google puts on a page.
@@ -348,6 +339,7 @@ class Gemini(Dialect):
         return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
+        """Decode an answer; see `Dialect`. A withheld prompt raises ContentFiltered."""
         answer, notes = _read_answer(body)
         if answer.error:
             code = answer.error.get("code") if isinstance(answer.error, dict) else None

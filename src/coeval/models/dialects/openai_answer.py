@@ -86,11 +86,9 @@ class Counts:
 
 
 def sum_output_tokens(output: int, reasoning: int | msgspec.UnsetType, beyond: int = 0) -> int:
-    """Return all output tokens, of a host that may count reasoning separately.
-
-    ``beyond`` is the total without prompt and output. xAI's holds the reasoning; that of Google's
-    OpenAI-like endpoint holds thoughts that no other count includes.
-    """
+    """Return all output tokens, of a host that may count reasoning separately. ``beyond`` is the total
+    without prompt and output. xAI's holds the reasoning; that of Google's OpenAI-like endpoint holds thoughts
+    that no other count includes."""
     if reasoning is msgspec.UNSET:
         return output + max(beyond, 0)
     return output + reasoning if reasoning > output or reasoning == beyond else output
@@ -289,10 +287,10 @@ def _read_logprobs(logprobs: _Logprobs) -> tuple[TokenLogprob, ...]:
     )
 
 
-# --- The error in an answer's place: what it says beyond its status
+# --- Error replies
 #
-# Hosts of OpenAI's shape agree on little here: Mistral and DeepInfra send FastAPI's lists of places, Hugging
-# Face and Ollama a bare text, OpenRouter the words of whoever it asked, Azure the verdicts of its filter.
+# OpenAI-like hosts agree on little here: Mistral and DeepInfra send FastAPI's lists of locations, Hugging
+# Face and Ollama a bare text, OpenRouter the provider's message, Azure the verdicts of its filter.
 
 _NO_DEPLOYMENT = "DeploymentNotFound"
 # An HTTP status, as a number or in quotes.
@@ -316,11 +314,8 @@ def read_inner_error(body: bytes, redactor: Redactor) -> ModelError:
 
 
 def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:
-    """Explain an error reply; None leaves it to the status. ``passes``: the host says when to retry.
-
-    Besides the table of all dialects, this reads Azure's filter verdicts and its code for a missing
-    deployment.
-    """
+    """Explain an error reply; None leaves it to the status. ``passes``: the host says when to retry. Besides
+    the table of all dialects, this reads Azure's filter verdicts and its code for a missing deployment."""
     problem = read_error_fields(body, _Problem)
     message = read_error_message(body, redactor)
     param = redactor.redact_message(problem.param) if isinstance(problem.param, str) else ""
@@ -337,10 +332,8 @@ def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = Fals
 
 
 def explain_missing_version(status: int, body: bytes, base_url: str, redactor: Redactor) -> NotFound | None:
-    """Explain a 404 that may come of a base URL without ``/v1``, and name the URL to try.
-
-    None if the host mentions the model, or gives the error a code: then the API was reached.
-    """
+    """Explain a 404 that may come of a base URL without ``/v1``, and name the URL to try. None if the host
+    mentions the model, or gives the error a code: then the API was reached."""
     words = read_error_message(body, redactor)
     if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
         return None

@@ -130,11 +130,8 @@ _NO_PARAMETERS = frozenset({"messages", "model", "input", "prompt", "body"})
 def classify_refusal(
     status: int, message: str, *, codes: str = "", param: str = "", passes: bool = False
 ) -> ModelError | None:
-    """Classify a refusal by the host's words; None leaves it to the status.
-
-    ``message`` is quoted in the error, ``codes`` and ``param`` are only read. ``passes``: the host says
-    when to retry.
-    """
+    """Classify a refusal by the host's words; None leaves it to the status. ``message`` is quoted in the
+    error, ``codes`` and ``param`` are only read. ``passes``: the host says when to retry."""
     param = param.lower()
     text = f"{param} {message}".lower()
     about = f"{codes.lower()} {text}"

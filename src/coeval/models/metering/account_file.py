@@ -204,9 +204,6 @@ def _read_accounts(path: Path) -> tuple[dict[str, Any], dict[str, ModelAccount]]
         raise StoreError(f"{path} is damaged: {error}") from error
 
 
-# --- Spending of a budget, over all its accounts
-
-
 class Spent(NamedTuple):
     """US dollars: the known cost of answers, the most that requests of unknown billing may have cost, and
     what is set aside for running batch jobs and for other requests."""

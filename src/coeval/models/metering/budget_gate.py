@@ -20,8 +20,6 @@ from coeval.core.options import BUDGET, CONTINUE, Option, max_cost
 from coeval.core.text import dollars, dollars_beyond, limit_in_dollars
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Spent, describe_uncertain
 
-# --- Budget
-
 # Requests of batch jobs whose money is worth waiting for: what fewer leave pays for jobs of one or two each.
 WORTH_A_JOB = 20
 # Share of a budget held by batch jobs below which nobody waits for it.
@@ -138,6 +136,7 @@ class Budget:
         return self.limit_usd if held >= WORTH_A_WAIT * self.limit_usd else 0.0
 
     def make_refusal(self, name: str, usd: float) -> QuotaExhausted:
+        """Make the error for a request that this budget cannot pay for, with the ways out."""
         so_far = Spent.add_up([fund.row for fund in self.funds], at_work=True)
         gone, needed = (
             dollars_beyond(self.limit_usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))

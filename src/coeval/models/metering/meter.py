@@ -23,8 +23,6 @@ from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
 from coeval.models.metering.budget_gate import BudgetGate, Fund
 
-# --- Bill of a batch job
-
 
 class JobBill:
     """Adds up the replies of a batch job; made by `Meter.open_bill`.
@@ -154,12 +152,9 @@ class Meter:
         row.requests += 1
 
     def return_request(self) -> None:
-        """Return the permit of a request that was not sent.
-
-        The file's count is lowered only at its next write, so it is never less than what was sent. It is
-        written as soon as a crash would waste more than a block. Raises StoreError: it could not be
-        written.
-        """
+        """Return the permit of a request that was not sent. The file's count is lowered only at its next
+        write, so it is never less than what was sent. It is written as soon as a crash would waste more than
+        a block. Raises StoreError: it could not be written."""
         row = self._row
         row.requests -= 1
         if self._terms.max_calls is not None:
@@ -361,8 +356,6 @@ class Reservation:
         else:
             self.release()
 
-
-# --- The meters of a folder's models
 
 _log = logging.getLogger("coeval")
 

@@ -142,11 +142,9 @@ class Admission:
         call: Callable[[Request], Awaitable[Completion]],
         reservation: Reservation | None = None,
     ) -> Completion:
-        """Call the model once, with a permit and a reservation, and book the answer.
-
-        A call that raises Draining was not made. An error costs nothing unless it says so; a request that
-        timed out may have spent its money.
-        """
+        """Call the model once, with a permit and a reservation, and book the answer. A call that raises
+        Draining was not made. An error costs nothing unless it says so; a request that timed out may have
+        spent its money."""
         if reservation is None and self.is_priced:
             tokens = max_answer_tokens(request.sampling, spec)
             reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.rank)

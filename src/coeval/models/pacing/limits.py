@@ -306,12 +306,10 @@ class Limiter:
         lane: Lane | None = None,
         owner: object = None,
     ) -> None:
-        """Take a slot, which `release` gives back: higher ranks first, then first come first served.
-
-        A retry goes before new work of its rank. Does not suspend if a slot is free and nothing holds
-        requests back. Raises the error given to `reject_waiting`, or what ``refusal`` returns by then;
-        such a request takes no slot and is not charged. ``owner`` is whom `reject_waiting` may name.
-        """
+        """Take a slot, which `release` gives back: higher ranks first, then first come first served. A retry
+        goes before new work of its rank. Does not suspend if a slot is free and nothing holds requests back.
+        Raises the error given to `reject_waiting`, or what ``refusal`` returns by then; such a request takes
+        no slot and is not charged. ``owner`` is whom `reject_waiting` may name."""
         if (
             not self.waiting
             and self.in_flight + 1 <= self._window.size

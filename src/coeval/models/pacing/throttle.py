@@ -24,8 +24,6 @@ from coeval.core.errors import UsageError
 from coeval.core.model import is_own_address
 from coeval.core.regular_files import file_kind
 
-# --- A time shared by processes in a file
-
 if sys.platform != "win32":
     import fcntl
 
@@ -35,12 +33,10 @@ _LONGEST = 64
 
 
 def replace_shared_time(path: Path, change: Callable[[float], float]) -> None:
-    """Replace the time in a file by ``change`` of it, while no other process does.
-
-    Times are seconds since 1970. An unreadable time counts as long past, and is repaired. Calls ``change``
-    once, and waits for nothing. Raises BlockingIOError: another process has locked the file; OSError: it
-    cannot be made or written, is a link or no file, belongs to another user, or holds more than a time.
-    """
+    """Replace the time in a file by ``change`` of it, while no other process does. Times are seconds since
+    1970. An unreadable time counts as long past, and is repaired. Calls ``change`` once, and waits for
+    nothing. Raises BlockingIOError: another process has locked the file; OSError: it cannot be made or
+    written, is a link or no file, belongs to another user, or holds more than a time."""
     if sys.platform == "win32":
         raise OSError(errno.ENOTSUP, "files are not shared so on Windows", str(path))
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK

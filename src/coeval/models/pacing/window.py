@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-# --- Slow answers, and whether fewer requests help
-
 # Answers in the first base latency: with fewer, a single slow answer would set it.
 _WARM_UP = 16
 # The mean over about the last 16 answers.
@@ -42,12 +40,10 @@ class _Latency:
         self._smoothed_s = self._base_s = 0.0
 
     def is_slow_after(self, latency_s: float, size: float) -> bool:
-        """Add a latency; return True while the smoothed one exceeds about twice the base.
-
-        The base is the mean of the first answers. It follows a faster host at once, and a slower one over
-        dozens of round trips, so that longer answers do not stop growth for good. The slack excludes the
-        jitter of our own event loop, which matters for very fast hosts.
-        """
+        """Add a latency; return True while the smoothed one exceeds about twice the base. The base is the
+        mean of the first answers. It follows a faster host at once, and a slower one over dozens of round
+        trips, so that longer answers do not stop growth for good. The slack excludes the jitter of our own
+        event loop, which matters for very fast hosts."""
         self._count += 1
         if self._count <= _WARM_UP:
             self._smoothed_s += (latency_s - self._smoothed_s) / self._count
@@ -73,10 +69,8 @@ class _Trial:
         self._rate: float | None = None
 
     def count_answer(self, now: float) -> TrialStep | None:
-        """Count an answer; return the next step, if this one ends a step.
-
-        With half of the requests, counting starts after a round trip of the whole.
-        """
+        """Count an answer; return the next step, if this one ends a step. With half of the requests, counting
+        starts after a round trip of the whole."""
         self._count += 1
         if self._rate is None:
             if self._count < self.size:
@@ -215,11 +209,8 @@ class Window:
 
     def record_refusal(self, sent_at: float, now: float, *, is_spacing: bool) -> bool:
         """Record that the host refused a request for overload; return True if requests should be (further)
-        apart.
-
-        ``is_spacing``: they are apart already. A refusal of a probe, or of a request sent before the last
-        refusal was known, asks for no gap.
-        """
+        apart. ``is_spacing``: they are apart already. A refusal of a probe, or of a request sent before the
+        last refusal was known, asks for no gap."""
         if sent_at <= self._refused_at:
             self._shrink_by_one()
             return False
@@ -240,11 +231,9 @@ class Window:
         return True
 
     def record_timeout(self, sent_at: float, now: float, *, alone: bool) -> None:
-        """Record a request without an answer in time.
-
-        ``alone``: no other had one lately. The cause may be load, or a host that is away; so the last good
-        size is kept, and the size does not fall below what is few for any host.
-        """
+        """Record a request without an answer in time. ``alone``: no other had one lately. The cause may be
+        load, or a host that is away; so the last good size is kept, and the size does not fall below what is
+        few for any host."""
         if sent_at <= self._refused_at:
             return
         self._refused_at = now

@@ -27,37 +27,17 @@ T = TypeVar("T")
 class Call(Generic[T]):
     """How to send one request, and what to do with its outcome.
 
-    Attributes
-    ----------
-    decode:
-        reads the value of a 2xx reply, redacted. Undecodable: the reply is no answer, and the request is
-        retried once; a ModelError is kept as it is.
-    explain:
-        reads an error reply in the dialect; None leaves it to the status alone. Quotes are redacted before
-        they are cut.
-    timeout_s:
-        for one attempt, from sending to the last byte.
-    probe:
-        it only finds out whether anybody answers; after a time-out it is not sent again.
-    rank:
-        larger ranks are sent first.
-    permit:
-        called just before a request is sent; raises QuotaExhausted or ModelStopped. If it returns an
-        awaitable, money is missing: that is awaited, without a slot, and `permit` is called again.
-    unsent:
-        called if that request was not sent after all, for want of a connection.
-    unbilled:
-        called if that request got an error that no host bills.
-    tokens:
-        counts a value's tokens, for the endpoint's ``tokens_per_minute``.
-    ended:
-        called once with the outcome: None for an answer, else the error that is raised.
-    refusal:
-        returns what ``permit`` would raise, for requests that wait for their turn.
-    goes_on:
-        it is sent even while the session ends.
-    lane:
-        the requests that share the model's own limit at the host; None: all requests of the endpoint.
+    ``decode`` reads the value of a 2xx reply, redacted; Undecodable: it is no answer, and the request is
+    retried once; a ModelError is kept as it is. ``explain`` reads an error reply in the dialect; None
+    leaves it to the status alone. ``timeout_s`` is for one attempt, from sending to the last byte. Larger
+    ranks are sent first. ``permit`` is called just before a request is sent, and raises QuotaExhausted or
+    ModelStopped; if it returns an awaitable, money is missing: that is awaited, without a slot, and
+    `permit` called again. ``refusal`` returns what it would raise, for waiting requests. ``unsent`` is
+    called if the request was not sent after all, for want of a connection; ``unbilled`` if it got an error
+    that no host bills; ``ended`` once with the outcome: None for an answer, else the error that is raised.
+    ``tokens`` counts a value's tokens, for the endpoint's ``tokens_per_minute``. ``lane``: the requests
+    that share the model's own limit; None: all of the endpoint. A ``probe`` only finds out whether anybody
+    answers; it is not repeated after a time-out. ``goes_on``: it is sent even while the session ends.
     """
 
     decode: Callable[[HttpReply, Redactor], T]

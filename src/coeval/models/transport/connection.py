@@ -35,10 +35,8 @@ class HttpReply(NamedTuple):
 
     @classmethod
     def read(cls, status: int, headers: Mapping[str, str], body: Body) -> HttpReply:
-        """Read a complete reply; NotHttp if it cannot be unpacked.
-
-        An error reply that cannot be unpacked has no body: its status says what matters.
-        """
+        """Read a complete reply; NotHttp if it cannot be unpacked. An error reply that cannot be unpacked has
+        no body: its status says what matters."""
         try:
             content = body.read()
         except NotHttp:
@@ -101,6 +99,7 @@ class ReplyParser:
             raise NotHttp("bytes after the answer")
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header, within the limits on size; skip trailers."""
         if 0 in value:
             raise NotHttp("a NUL in a header")
         size = len(name) + len(value)
@@ -182,10 +181,8 @@ class Connection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def send_request(self, data: bytes, deadline: float) -> asyncio.Future[HttpReply]:
-        """Write a request, or its head; the future holds the reply or a `WireError`.
-
-        ``deadline`` is in the loop's time. Whoever stops waiting calls `abandon`.
-        """
+        """Write a request, or its head; the future holds the reply or a `WireError`. ``deadline`` is in the
+        loop's time. Whoever stops waiting calls `abandon`."""
         self._answer = ReplyParser()
         waiter = self._waiter = self._loop.create_future()
         self._deadline = deadline
@@ -278,11 +275,9 @@ class Connection(asyncio.Protocol):
         self._wake_writer()
 
     def _read_unread_bytes(self) -> None:
-        """Read a reply that may have come before a reset of our writing.
-
-        A server that refuses a large body replies and hangs up; either event loop may then close the
-        socket unread. What came by TLS is lost: only the event loop could decrypt it.
-        """
+        """Read a reply that may have come before a reset of our writing. A server that refuses a large body
+        replies and hangs up; either event loop may then close the socket unread. What came by TLS is lost:
+        only the event loop could decrypt it."""
         unread = self._transport.get_extra_info("socket")
         if unread is None or self._transport.get_extra_info("sslcontext") is not None:
             return

@@ -75,10 +75,7 @@ _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 def foreign_errors() -> tuple[type[Exception], ...]:
     """Return every exception type that sending a request and reading its reply raises; TimeoutError is an
-    OSError.
-
-    aiohttp's are included only if it is loaded, that is, if a proxy is in use.
-    """
+    OSError. aiohttp's are included only if it is loaded, that is, if a proxy is in use."""
     if "aiohttp" not in sys.modules:
         return WireError, OSError
     from aiohttp import ClientError, EofStream
@@ -234,6 +231,7 @@ def error_from_garbage(
 
 
 def _error_from_tls(error: Exception, where: str) -> ConnectionFailed:
+    """Make the error for a failed TLS handshake; only a cut connection may be retried."""
     if isinstance(error, ssl.SSLCertVerificationError):
         cause = getattr(error, "verify_message", "") or "not trusted"
         return ConnectionFailed(

@@ -96,11 +96,9 @@ class SharedHosts:
 
     def open_endpoints(self, addresses: Iterable[ModelAddress]) -> dict[EndpointKey, Endpoint]:
         """Return the endpoints of these models, existing ones with their limits merged, new ones opened.
-
-        Limits are the largest ``max_concurrency`` of all models ever served there (256 if none sets it),
-        and the smallest rates. Each endpoint knows every credential that its host received: a host may
-        repeat what others sent it.
-        """
+        Limits are the largest ``max_concurrency`` of all models ever served there (256 if none sets it), and
+        the smallest rates. Each endpoint knows every credential that its host received: a host may repeat
+        what others sent it."""
         sharing: defaultdict[EndpointKey, list[ModelAddress]] = defaultdict(list)
         for address in addresses:
             sharing[address.key].append(address)
@@ -183,15 +181,9 @@ class _Exchange(NamedTuple, Generic[T]):
 class Http:
     """Sends requests of one session, with retries; opened with the first, closed with `aclose`.
 
-    Parameters
-    ----------
-    clock, sleep:
-        monotonic seconds, and how to wait for some.
-    rng:
-        spreads retries, so that requests that failed together are not retried together.
-    hosts:
-        connections and endpoints, which other sessions may share. None: its own, closed with it, with the
-        environment's throttle; raises UsageError as `read_throttle`.
+    ``clock`` and ``sleep`` are monotonic seconds, and how to wait for some; ``rng`` spreads retries, so
+    that requests that failed together are not retried together. ``hosts`` may be shared with other
+    sessions; None: its own, with the environment's throttle; raises UsageError as `read_throttle`.
     """
 
     def __init__(

@@ -42,9 +42,7 @@ _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 def find_proxy(url: URL) -> URL | None:
     """Return the proxy that ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` name for a URL.
-
-    Called once per endpoint: aiohttp's own ``trust_env`` asks a thread twice for every request.
-    """
+    Called once per endpoint: aiohttp's own ``trust_env`` asks a thread twice for every request."""
     proxies = getproxies()
     address = proxies.get(url.scheme) or proxies.get("all")
     if not address or proxy_bypass(f"{url.host}:{url.port}"):
@@ -68,9 +66,7 @@ def find_proxy(url: URL) -> URL | None:
 
 def load_certificates() -> ssl.SSLContext:
     """Load the certificate bundle of ``REQUESTS_CA_BUNDLE`` or ``CURL_CA_BUNDLE``, else the default.
-
-    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` are part of the default: OpenSSL reads them.
-    """
+    ``SSL_CERT_FILE`` and ``SSL_CERT_DIR`` are part of the default: OpenSSL reads them."""
     for name in _BUNDLES:
         bundle = os.environ.get(name)
         if not bundle:
@@ -142,11 +138,9 @@ def download(
     tell: Callable[[int], None],
     patience_s: float | None = None,
 ) -> None:
-    """Download ``url`` to ``target``, which may be left half-written on failure.
-
-    Takes at most ``size`` bytes. The host may be silent for ``patience_s`` (default 30 s), and slower than
-    `_LEAST_PACE` for twice that. Raises SourceFailed: it cannot be had, is cut off, or is too large.
-    """
+    """Download ``url`` to ``target``, which may be left half-written on failure. Takes at most ``size``
+    bytes. The host may be silent for ``patience_s`` (default 30 s), and slower than `_LEAST_PACE` for twice
+    that. Raises SourceFailed: it cannot be had, is cut off, or is too large."""
     limit = _LARGEST_FILE if size is None else size
     with target.open("wb") as file, _Download(url, "*/*", patience_s) as source:
         _copy_limited(source, file, limit, tell)
@@ -185,6 +179,7 @@ class _Download:
         self._open = ExitStack()
 
     def __enter__(self) -> Self:
+        """Send the request, with the URL's password if it has one; SourceFailed if that fails."""
         parts = _split_url(self.url)
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
         request = Request(urlunsplit(bare))  # noqa: S310  checked above

@@ -107,12 +107,9 @@ class Dialler:
         self._tls: ssl.SSLContext | None = None
 
     async def dial(self, origin: Origin, protocol: Callable[[], P], within_s: float | None = None) -> P:
-        """Connect, within `CONNECT_TIMEOUT_S` or ``within_s``.
-
-        If cancelled, or if it fails after ``connection_made``, the protocol's ``connection_lost`` is called
-        all the same; on some loops twice. Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError:
-        see `WireError`.
-        """
+        """Connect, within `CONNECT_TIMEOUT_S` or ``within_s``. If cancelled, or if it fails after
+        ``connection_made``, the protocol's ``connection_lost`` is called all the same; on some loops twice.
+        Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError: see `WireError`."""
         return await self._within_time_limit(self._connect(origin, protocol), origin, within_s)
 
     async def probe(self, origin: Origin, within_s: float) -> None:
@@ -122,6 +119,7 @@ class Dialler:
     async def _within_time_limit(
         self, connecting: Coroutine[Any, Any, T], origin: Origin, within_s: float | None
     ) -> T:
+        """Await a connection within a time limit; map failures to `WireError`."""
         timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
         try:
             async with timeout:
@@ -154,6 +152,7 @@ class Dialler:
         return connected
 
     async def _connect(self, origin: Origin, protocol: Callable[[], P]) -> P:
+        """Connect a protocol, with TLS if the origin asks for it."""
         loop, connected = asyncio.get_running_loop(), await self._connect_socket(origin)
         tls, name = (self._tls_context(), origin.host.rstrip(".")) if origin.tls else (None, None)
         made: list[P] = []
@@ -173,6 +172,7 @@ class Dialler:
         return connection
 
     async def _resolve(self, loop: asyncio.AbstractEventLoop, host: str, port: int) -> list[AddrInfoType]:
+        """Resolve a host's addresses, once for all who wait; an IP address needs no lookup."""
         try:
             family = socket.AF_INET if ip_address(host).version == 4 else socket.AF_INET6
             if "%" not in host:
@@ -200,11 +200,8 @@ class Dialler:
 
 
 def _resolve_in_thread(loop: asyncio.AbstractEventLoop, host: str, port: int) -> _Lookup:
-    """Resolve a host's addresses, in a daemon thread that the end of the program does not wait for.
-
-    If the name service is away, a lookup takes half a minute, and the loop would wait for threads of its
-    own.
-    """
+    """Resolve a host's addresses, in a daemon thread that the end of the program does not wait for. If the
+    name service is away, a lookup takes half a minute, and the loop would wait for threads of its own."""
     lookup: _Lookup = loop.create_future()
 
     def settle(outcome: list[AddrInfoType] | OSError) -> None:
@@ -391,11 +388,9 @@ class Pool:
     # Making connections
 
     def _start_dial(self) -> None:
-        """Start a connection, unless as many are being made as are waited for.
-
-        One begun for a waiter that took another goes on: it will be needed if the load stays, and if it
-        were given up each time, there would never be one.
-        """
+        """Start a connection, unless as many are being made as are waited for. One begun for a waiter that
+        took another goes on: it will be needed if the load stays, and if it were given up each time, there
+        would never be one."""
         if len(self._dials) < len(self._waiters):
             make = partial(Connection, self.loop, self)
             dial = self.loop.create_task(self._dialler.dial(self._origin, make))
@@ -418,10 +413,8 @@ class Pool:
     # Making room
 
     def _is_overtaken(self) -> bool:
-        """Check whether the silent request that has waited longest makes room for itself now.
-
-        As many answers as there are connections may belong to requests sent before it.
-        """
+        """Check whether the silent request that has waited longest makes room for itself now. As many answers
+        as there are connections may belong to requests sent before it."""
         connection, silent = next(iter(self._silent.items()))
         if self._answers - silent.answers < 2 * len(self.open) << silent.times:
             return False
@@ -462,11 +455,9 @@ class Wire:
         return sum(len(pool.open) for pool in self._pools.values())
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
-        """Send one request, once, and return its reply; redirects and errors are replies too.
-
-        ``timeout_s`` covers all of it, connecting included. Cancelling ends the connection. Raises WireError,
-        TimeoutError, socket.gaierror, ssl.SSLError: there is no reply; see `WireError`.
-        """
+        """Send one request, once, and return its reply; redirects and errors are replies too. ``timeout_s``
+        covers all of it, connecting included. Cancelling ends the connection. Raises WireError, TimeoutError,
+        socket.gaierror, ssl.SSLError: there is no reply; see `WireError`."""
         if self._closed:
             raise Closed(sent=False)
         if (pool := self._pools.get(route.origin)) is None:

@@ -62,6 +62,7 @@ class ProxiedWire:
             raise
 
     async def _exchange(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
+        """Send a request through the route's proxy, and read its reply."""
         large = body is not None and len(body) > LARGE_BODY
         async with self._session.request(
             route.method,

@@ -1,4 +1,4 @@
-"""The group `coeval sweep`: the sweep itself, and what is done with what it made."""
+"""The group `coeval sweep`: the sweep itself, and commands on its results."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from coeval.cli.command_names import LogLevel
-from coeval.cli.settings_flags import GroupedCommands, set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommands, read_set_flags, with_settings
 from coeval.core.errors import UsageError
 from coeval.sweeps.sweep_settings import SweepSettings
 
@@ -55,10 +55,10 @@ def sweep(
         return
     from coeval.cli.commands.sweep import sweep_report
 
-    given = sweep_report.settings_of(set_flags(context, SweepSettings), config)
+    sweep_settings = sweep_report.read_sweep_settings(read_set_flags(context, SweepSettings), config)
     if status:
-        raise typer.Exit(sweep_report.tell_status(given))
-    raise typer.Exit(sweep_report.sweep_and_report(given, log_level, dry_run=dry_run))
+        raise typer.Exit(sweep_report.print_sweep_status(sweep_settings))
+    raise typer.Exit(sweep_report.sweep_and_print(sweep_settings, log_level, dry_run=dry_run))
 
 
 app = typer.Typer(
@@ -72,10 +72,7 @@ app.callback()(sweep)
 
 
 _Steps: TypeAlias = Annotated[str | None, typer.Option(metavar="120,240", help="Only these steps.")]
-_Tasks: TypeAlias = Annotated[
-    str | None,
-    typer.Option(metavar="ifeval,…", help="Only these tasks."),
-]
+_Tasks: TypeAlias = Annotated[str | None, typer.Option(metavar="ifeval,…", help="Only these tasks.")]
 _Pattern: TypeAlias = Annotated[
     str, typer.Option(metavar="PATTERN", help="What the checkpoints' folders are called.")
 ]
@@ -164,7 +161,7 @@ def aggregate(
     from coeval.core.errors import GAPS
     from coeval.sweeps import sweep_settings
 
-    requested, needed = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
+    task_names, step_numbers = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
     expected = sweep_settings.parse_counts(n_samples)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.aggregate import (
@@ -175,14 +172,14 @@ def aggregate(
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import build_training_run
     from coeval.cli import streams
-    from coeval.cli.commands.sweep.sweep_tables import print_conclusions, tell_aggregates
+    from coeval.cli.commands.sweep.sweep_tables import print_aggregates_and_gaps, print_conclusions
 
-    checkpoints = find_evaluated_steps(out, name_pattern, needed, base)
-    found = [aggregate_checkpoint(checkpoint, requested, expected) for checkpoint in checkpoints]
-    if sum(len(write_aggregates(one)) for one in found):
-        runs = [build_training_run(out.name, out, found, requested, base)]
-        print_conclusions(runs, compare_runs(runs), streams.results(), found)
-    if tell_aggregates(found, out, requested, needed, name_pattern):
+    checkpoints = find_evaluated_steps(out, name_pattern, step_numbers, base)
+    aggregated = [aggregate_checkpoint(checkpoint, task_names, expected) for checkpoint in checkpoints]
+    if sum(len(write_aggregates(checkpoint)) for checkpoint in aggregated):
+        runs = [build_training_run(out.name, out, aggregated, task_names, base)]
+        print_conclusions(runs, compare_runs(runs), streams.results(), aggregated)
+    if print_aggregates_and_gaps(aggregated, out, task_names, step_numbers, name_pattern):
         raise typer.Exit(GAPS)
 
 
@@ -217,16 +214,16 @@ def judges(
     from coeval.cli import streams
     from coeval.sweeps import sweep_settings
 
-    folders = _folders(judges, "--judges")
+    folders = _parse_folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
-    requested, needed = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
+    task_names, step_numbers = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
     # Here, because they load duckdb and numpy.
     from coeval.analysis.training.judge_comparison import compare_judges
     from coeval.cli.commands.sweep.sweep_tables import print_judges
     from coeval.store.jsonl import write_json_atomic
 
-    compared = compare_judges(folders, requested, needed, name_pattern)
+    compared = compare_judges(folders, task_names, step_numbers, name_pattern)
     print_judges(compared, streams.results())
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -279,9 +276,9 @@ def plot(
     from coeval.cli import streams
     from coeval.sweeps import sweep_settings
 
-    folders = _folders(runs, "--runs")
-    patterns = _patterns(name_pattern or [], folders)
-    needed, requested = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
+    folders = _parse_folders(runs, "--runs")
+    patterns = _parse_patterns(name_pattern or [], folders)
+    step_numbers, task_names = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
     from coeval.analysis.training.sweep_comparison import compare_runs
     from coeval.analysis.training.training_curves import read_training_curves
@@ -289,43 +286,38 @@ def plot(
     from coeval.reports.training_files import write_curves
 
     messages = streams.messages()
-    found = read_training_curves(folders, requested, needed, patterns)
-    for run in found:
+    curves = read_training_curves(folders, task_names, step_numbers, patterns)
+    for run in curves:
         for note in run.notes:
-            streams.warn(messages, note if len(found) == 1 else f"{run.label}: {note}")
-    compared = compare_runs(found)
-    print_conclusions(found, compared, streams.results())
-    written = list(write_curves(found, compared, plot_dir, show_errorbar))
+            streams.warn(messages, note if len(curves) == 1 else f"{run.label}: {note}")
+    compared = compare_runs(curves)
+    print_conclusions(curves, compared, streams.results())
+    written = list(write_curves(curves, compared, plot_dir, show_errorbar))
     streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures")
 
 
 # --- Flags that give a name to a value
 
 
-def _folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
-    """``NAME=DIR`` of each, by name in order.
-
-    Raises UsageError: one has another form, a name stands twice, or there is no such folder.
-    """
-    found: dict[str, Path] = {}
+def _parse_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
+    """Parse ``NAME=DIR`` texts, in order. Raises UsageError: one has another form, a name occurs twice, or
+    there is no such folder."""
+    folders: dict[str, Path] = {}
     for text in texts:
         name, sign, folder = text.partition("=")
         if not (name and sign and folder):
             raise UsageError(f"{flag} {text}: give a name and a folder, for example {flag} a=outputs/a")
-        if name in found:
-            raise UsageError(f"{flag} {text}: the name {name} already refers to {found[name]}")
+        if name in folders:
+            raise UsageError(f"{flag} {text}: the name {name} already refers to {folders[name]}")
         if not Path(folder).is_dir():
             raise UsageError(f"{flag} {text}: there is no folder {folder}")
-        found[name] = Path(folder)
-    return found
+        folders[name] = Path(folder)
+    return folders
 
 
-def _patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
-    """``NAME=step_{step}`` of each, by name.
-
-    Raises UsageError: one has another form, or names a run that is not given.
-    """
-    found = {}
+def _parse_patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
+    """Parse ``NAME=step_{step}`` texts. Raises UsageError: one has another form, or names no run."""
+    patterns = {}
     for text in texts:
         name, sign, pattern = text.partition("=")
         if not (sign and "{step}" in pattern):
@@ -333,5 +325,5 @@ def _patterns(texts: Sequence[str], runs: Mapping[str, Path]) -> dict[str, str]:
             raise UsageError(f"--name-pattern {text}: give a run and a pattern, for example {example}")
         if name not in runs:
             raise UsageError(f"--name-pattern {text}: there is no --runs {name}=…; given: {', '.join(runs)}")
-        found[name] = pattern
-    return found
+        patterns[name] = pattern
+    return patterns

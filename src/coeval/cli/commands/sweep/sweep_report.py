@@ -1,5 +1,5 @@
-"""Doing what `coeval sweep` is asked for, and showing it: a table of slots and judging on a terminal, a plain
-line now and then elsewhere, and what came of it."""
+"""Runs `coeval sweep` and prints it: a live table of slots and judging on a terminal, plain lines elsewhere,
+then the outcome."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from coeval.api import find_keys
+from coeval.api import load_keys
 from coeval.cli import streams
-from coeval.cli.commands.sweep.sweep_tables import put_together_and_drawn
-from coeval.cli.loop import interruptible, run_async
+from coeval.cli.commands.sweep.sweep_tables import aggregate_and_draw
+from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn, warn_at_length
 from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.cli.views.table_view import show_rows
@@ -25,7 +25,7 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
 from coeval.core.text import dollars, join_names, pluralize
 from coeval.engine.progress import abbreviate, format_duration
-from coeval.exchange.trackers import destinations, log_at_end
+from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
 from coeval.pricing.lengths import Span
@@ -51,8 +51,8 @@ from coeval.sweeps.worker_files import WorkerProgress, read_progress
 # Progress files change about once a second.
 FRAMES_PER_S = 2
 # As often as a frame is drawn.
-LOOK_S = 0.5
-FIRST_LINE_S, LAST_LINE_S = 5.0, 60.0
+POLL_S = 0.5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 5.0, 60.0
 """Seconds between plain lines: few at first, then more."""
 # Cells left free at the end of a line, where a terminal writes ``^C``.
 _CTRL_C = 2
@@ -63,48 +63,49 @@ _COLUMNS = {"slot": 6, "checkpoint": 12, "task": 12, "done": 15, "tokens/s": 8, 
 
 
 class SweepView(Progress):
-    """Shows a board on a console while it is entered, and what is told on the way to it."""
+    """Shows a board on a console while entered, and prints problems as they occur."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._board = SweepBoard(())
-        self._reported = 0
+        self._problems_printed = 0
         self._restarts: dict[str, str] = {}
-        self._said = ""
+        self._last_line = ""
 
     def __enter__(self) -> Self:
         self.draw(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
-        self.keep(self._look)
+        self.keep(self._keep_printing)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        self._tell_problems()
+        self._print_problems()
 
     def begin(self, board: SweepBoard) -> None:
         self._board = board
 
-    def _look(self) -> None:
-        """Tell problems as they come, and lines where there is no table."""
-        wait = FIRST_LINE_S
+    def _keep_printing(self) -> None:
+        """Print problems as they occur, and status lines where there is no live table."""
+        wait = FIRST_PAUSE_S
         due = time.monotonic() + wait
-        while not self._ended.wait(LOOK_S):
-            self._tell_problems()
+        while not self._ended.wait(POLL_S):
+            self._print_problems()
             if self._live is None and time.monotonic() >= due:
-                self._tell_line()
-                wait = min(LAST_LINE_S, wait * 1.5)
+                self._print_line()
+                wait = min(LONGEST_PAUSE_S, wait * 1.5)
                 due = time.monotonic() + wait
 
-    def _tell_problems(self) -> None:
-        problems = self._board.problems[self._reported :]
-        self._reported += len(problems)
+    def _print_problems(self) -> None:
+        """Print new retries and server restarts."""
+        problems = self._board.problems[self._problems_printed :]
+        self._problems_printed += len(problems)
         for problem in problems:
             if not problem.given_up:  # those are told at the end
                 warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
-        for shown in self._board.list_slots():
-            name, progress = shown.worker, shown.progress
+        for slot in self._board.list_slots():
+            name, progress = slot.worker, slot.progress
             if name is None or progress is None or not progress.restarted:
                 continue
             if self._restarts.get(name) != progress.restarted:
@@ -113,48 +114,49 @@ class SweepView(Progress):
                     self._console, f"{name}: its server ended and is restarted: {progress.restarted}"
                 )
 
-    def _tell_line(self) -> None:
+    def _print_line(self) -> None:
         line = "; ".join(
             [
                 self._board.describe_counts(),
-                *map(_worker_in_words, _busy(self._board)),
-                *_judging(self._board),
+                *map(_describe_worker, _busy_slots(self._board)),
+                *_describe_judging(self._board),
             ]
         )
-        if line != self._said:
-            self._said = line
+        if line != self._last_line:
+            self._last_line = line
             say(self._console, f"{format_duration(time.monotonic() - self._board.began)}  {line}")
 
     def _table(self) -> Table:
-        return board_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
+        return make_board_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
 
 
-def board_table(board: SweepBoard, width: int, height: int) -> Table:
-    """Slots with what they do, what is judged, and a line of counts, within a terminal."""
+def make_board_table(board: SweepBoard, width: int, height: int) -> Table:
+    """Make the live table: slots with their work, judging, and a line of counts, within ``width`` ×
+    ``height`` cells."""
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)
     spare = max(0, width - sum(_COLUMNS.values()) - 2 * len(_COLUMNS))
     for name, cells in _COLUMNS.items():
-        of_figures = name in ("done", "tokens/s", "left")
+        is_number = name in ("done", "tokens/s", "left")
         table.add_column(
             width=cells + (spare if name == "task" else 0),
-            justify="right" if of_figures else "left",
+            justify="right" if is_number else "left",
             no_wrap=True,
             overflow="ellipsis",
         )
     table.add_row(*(Text(name, style="dim") for name in _COLUMNS))
     judging = list(board.list_judging())[:_MOST_JUDGING]
-    shown = list(board.list_slots())
+    slots = list(board.list_slots())
     room = max(1, height - len(judging) - 4)
-    if len(shown) > room:
-        shown.sort(key=lambda each: each.worker is None)
-    for each in shown[:room]:
-        table.add_row(*map(Text, _cells(each)))
+    if len(slots) > room:
+        slots.sort(key=lambda slot: slot.worker is None)
+    for slot in slots[:room]:
+        table.add_row(*map(Text, _slot_cells(slot)))
     for name, progress in judging:
         step, _, task = name.partition(" ")
         done = f"{progress.done:,}/{progress.planned:,}" if progress is not None and progress.planned else ""
         table.add_row("judge", Text(step), Text(escape_line(task)), Text(done))
     table.add_row()
-    more = f", {len(shown) - room:,} more slots" if len(shown) > room else ""
+    more = f", {len(slots) - room:,} more slots" if len(slots) > room else ""
     elapsed = format_duration(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
@@ -171,43 +173,45 @@ class _SlotCells(NamedTuple):
     left: str
 
 
-def _cells(shown: WorkerShown) -> _SlotCells:
-    slot = ",".join(shown.slot.gpus) or str(shown.slot.number)
-    if shown.worker is None:
+def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
+    slot = ",".join(slot_state.slot.gpus) or str(slot_state.slot.number)
+    if slot_state.worker is None:
         return _SlotCells(slot, "free", "", "", "", "")
-    progress = shown.progress
+    progress = slot_state.progress
     if progress is None:
-        return _SlotCells(slot, shown.worker, "begins", "", "", "")
+        return _SlotCells(slot, slot_state.worker, "begins", "", "", "")
     pace = "" if progress.output_tokens_per_s is None else abbreviate(round(progress.output_tokens_per_s))
     left = "" if progress.remaining_s is None else format_duration(progress.remaining_s)
-    return _SlotCells(slot, shown.worker, doing(progress), done(progress), pace, left)
+    return _SlotCells(
+        slot, slot_state.worker, _describe_activity(progress), _format_done(progress), pace, left
+    )
 
 
-def doing(progress: WorkerProgress) -> str:
-    """The task that is asked now; else what the worker does."""
+def _describe_activity(progress: WorkerProgress) -> str:
+    """Return the task in progress, else what the worker does."""
     if progress.state == "asking":
         return next(
             (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
         )
-    said = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
-    return said.get(progress.state, "ends")
+    words = {"reading": "reads", "starting": "server starts", "restarting": "server starts again"}
+    return words.get(progress.state, "ends")
 
 
-def done(progress: WorkerProgress) -> str:
+def _format_done(progress: WorkerProgress) -> str:
     return f"{progress.done:,}/{progress.planned:,}" if progress.planned else ""
 
 
-def _busy(board: SweepBoard) -> Iterator[WorkerShown]:
-    return (shown for shown in board.list_slots() if shown.worker is not None)
+def _busy_slots(board: SweepBoard) -> Iterator[WorkerShown]:
+    return (slot for slot in board.list_slots() if slot.worker is not None)
 
 
-def _worker_in_words(shown: WorkerShown) -> str:
-    cells = _cells(shown)
+def _describe_worker(slot: WorkerShown) -> str:
+    cells = _slot_cells(slot)
     pace = f"{cells.pace} tokens/s" if cells.pace else ""
     return " ".join(filter(None, (cells.checkpoint, cells.task, cells.done, pace)))
 
 
-def _judging(board: SweepBoard) -> Iterator[str]:
+def _describe_judging(board: SweepBoard) -> Iterator[str]:
     names = [name for name, _ in board.list_judging()]
     if names:
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
@@ -222,8 +226,8 @@ _MOST_ROWS = 60
 _RECENT_S = 15.0
 
 
-def tell_status(settings: SweepSettings) -> int:
-    """Show a table of checkpoints and tasks, and what runs now; 0.
+def print_sweep_status(settings: SweepSettings) -> int:
+    """Print checkpoints, tasks and running workers of a sweep; return 0.
 
     Raises UsageError: there is no sweep in the folder.
     """
@@ -237,35 +241,35 @@ def tell_status(settings: SweepSettings) -> int:
     except FileNotFoundError:
         raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
     table = JobTable(out, plan)
-    whole = _tell_table(table, console)
-    say(console, f"{whole:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
+    complete_checkpoints = _print_job_table(table, console)
+    say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer()
     say(
         console,
-        f"process {writer} is at work on it" if writer is not None else "no sweep runs here now",
+        f"process {writer} is at work on it" if writer is not None else "no sweep is running",
         "dim",
     )
-    for line in _workers(own / WORKERS):
+    for line in _describe_workers(own / WORKERS):
         say(console, line)
     return 0
 
 
-def _tell_table(table: JobTable, console: Console) -> int:
-    """Checkpoints and tasks, and what is wrong with them; how many checkpoints are complete."""
+def _print_job_table(table: JobTable, console: Console) -> int:
+    """Print checkpoints by task with their problems; return how many checkpoints are complete."""
     plan = table.plan
     rows: list[tuple[str, ...]] = []
     problems: dict[str, str] = {}
-    whole = missing = 0
+    complete_checkpoints = missing = 0
     for checkpoint in plan.checkpoints:
-        status = [table.summarise_task(checkpoint, task) for task in plan.tasks]
-        complete = all(each.concluded == each.samples for each in status)
-        whole += complete
-        missing += sum(each.missing for each in status)
-        for task, each in zip(plan.tasks, status, strict=True):
-            if each.problem:
-                problems[f"{checkpoint.name} {task.label}"] = each.problem
+        statuses = [table.summarise_task(checkpoint, task) for task in plan.tasks]
+        complete = all(task_status.concluded == task_status.samples for task_status in statuses)
+        complete_checkpoints += complete
+        missing += sum(task_status.missing for task_status in statuses)
+        for task, task_status in zip(plan.tasks, statuses, strict=True):
+            if task_status.problem:
+                problems[f"{checkpoint.name} {task.label}"] = task_status.problem
         if not complete or len(plan.checkpoints) <= _MOST_ROWS:
-            rows.append((str(checkpoint.step), *map(_cell, status)))
+            rows.append((str(checkpoint.step), *map(_format_task_status, statuses)))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     tasks = (ReportColumn(task.label, task.label, "count", "", task.label) for task in plan.tasks)
     show_rows(console, title, (*make_columns("step"), *tasks), rows[:_MOST_ROWS])
@@ -275,35 +279,36 @@ def _tell_table(table: JobTable, console: Console) -> int:
         say(console, f"scored samples lack {pluralize(missing, 'record')}")
     for what, why in problems.items():
         warn_at_length(console, f"{what} failed: {why}")
-    return whole
+    return complete_checkpoints
 
 
-def _cell(status: TaskStatus) -> str:
-    """``1 of 2 +1``: one sample is scored, another one answered."""
+def _format_task_status(status: TaskStatus) -> str:
+    """Return ``1 of 2 +1``: one sample is scored, another one answered."""
     waiting = status.answered - status.concluded
     more = f" +{waiting}" if waiting > 0 else ""
     return f"{status.concluded} of {status.samples}{more}" + (f" !{status.failed}" if status.failed else "")
 
 
-def _workers(workers: Path) -> Iterator[str]:
-    """The workers that are under way, and those that were left before their end, with what they have on
-    disk."""
+def _describe_workers(workers: Path) -> Iterator[str]:
+    """Yield a line for each running worker, and for each that was stopped with answers on disk."""
     for folder in sorted(workers.glob("*/")):
         progress = read_progress(folder)
         if progress is None or (progress.planned and progress.done >= progress.planned):
             continue
         if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
             again = f"(its server was restarted: {progress.restarted})" if progress.restarted else ""
-            yield " ".join(filter(None, (folder.name, doing(progress), done(progress), again)))
+            yield " ".join(
+                filter(None, (folder.name, _describe_activity(progress), _format_done(progress), again))
+            )
         elif progress.done:
-            yield f"{folder.name} was left at {done(progress)} answers"
+            yield f"{folder.name} was left at {_format_done(progress)} answers"
 
 
 # --- Outcome of a sweep
 
 
-def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
-    """Print the summary; return the exit code: 0 complete, 2 where no server came up, 3 with gaps or failed
+def print_sweep_outcome(board: SweepBoard, sweep: Sweep, results: Console, messages: Console) -> int:
+    """Print the summary; return the exit code: 0 complete, 2 if no server came up, 3 with gaps or failed
     jobs, 130 interrupted."""
     whole = board.concluded - board.incomplete
     done = f"{whole:,} of {pluralize(board.jobs, 'job')} done" if board.jobs else "nothing was missing"
@@ -319,7 +324,7 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
     if board.cost_usd:
         say(messages, f"judging: {dollars(board.cost_usd)}")
     if board.interrupted:
-        say(messages, "Interrupted; what was finished is on disk, and the same command goes on from there.")
+        say(messages, "Interrupted; what was finished is on disk, and the same command resumes there.")
     return board.exit_code
 
 
@@ -328,8 +333,8 @@ def tell_end(board: SweepBoard, sweep: Sweep, results: Console, messages: Consol
 _PLAN_HEADINGS = ("jobs", "answers", "judgments", "judging", "from – to")
 
 
-def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console: Console) -> int:
-    """Show what a start of the sweep would do; 0.
+def _print_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console: Console) -> int:
+    """Print what a start of the sweep would do; return 0.
 
     Raises UsageError: a task cannot be prepared.
     """
@@ -342,25 +347,25 @@ def tell_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console:
     if estimate.workers and (absent := explain_absent_program(request)):
         warn(streams.messages(), absent)
     steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
-    say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_owed(estimate)}")
+    say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_describe_owed(estimate)}")
     rows = [
-        (task, one.jobs, one.answers, format_calls(one.judgments), *_money(one.cost_usd))
-        for task, one in estimate.tasks.items()
+        (task, row.jobs, row.answers, format_calls(row.judgments), *_format_money(row.cost_usd))
+        for task, row in estimate.tasks.items()
     ]
     if rows:
         show_rows(console, "", (*make_columns("task"), *make_columns(*_PLAN_HEADINGS, kind="count")), rows)
-    _tell_judging(sweep, estimate, console)
+    _print_judging_estimate(sweep, estimate, console)
     return 0
 
 
-def _owed(estimate: SweepEstimate) -> str:
+def _describe_owed(estimate: SweepEstimate) -> str:
     if not estimate.checkpoints:
         return "nothing missing"
     servers = f", {pluralize(estimate.workers, 'server start')}" if estimate.workers else ""
     return f"{estimate.checkpoints:,} with something missing{servers}"
 
 
-def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> None:
+def _print_judging_estimate(sweep: Sweep, estimate: SweepEstimate, console: Console) -> None:
     judge = sweep.evaluation.judge
     line = estimate.judge
     if judge is None or line is None:
@@ -375,18 +380,18 @@ def _tell_judging(sweep: Sweep, estimate: SweepEstimate, console: Console) -> No
         say(console, f"Prices: {join_price_sources(estimate.prices)}.", "dim")
 
 
-def _money(cost: Span | None) -> tuple[str, str]:
+def _format_money(cost: Span | None) -> tuple[str, str]:
     return ("", "") if cost is None else (dollars(cost.central), format_usd_range(cost))
 
 
 # --- The command
 
-_AT_ONCE = "Stopped at once; what was finished is on disk, and the same command goes on from there."
+_AT_ONCE = "Stopped at once; what was finished is on disk, and the same command resumes there."
 FIRST_KEYS = "checkpoints:, out: and tasks:"
 
 
-def settings_of(flags: dict[str, Any], file: Path | None) -> SweepSettings:
-    """The flags over the file.
+def read_sweep_settings(flags: dict[str, Any], file: Path | None) -> SweepSettings:
+    """Merge the flags over the file's settings.
 
     Raises ConfigError: the file cannot be read, or has a mistake.
     """
@@ -394,33 +399,36 @@ def settings_of(flags: dict[str, Any], file: Path | None) -> SweepSettings:
     return SweepSettings(**{**read, **flags})
 
 
-def plan_of(settings: SweepSettings) -> int:
-    """Count jobs and price the judging, and show it; asks and writes nothing."""
-    request = make_sweep_request(settings, find_keys(settings.keys))
+def print_sweep_plan(settings: SweepSettings) -> int:
+    """Count jobs and price the judging; sends and writes nothing. Return 0."""
+    request = make_sweep_request(settings, load_keys(settings.keys))
     checkpoints = find_sweep_checkpoints(request, SweepView(streams.messages()).warn)
-    return tell_plan(request, checkpoints, streams.results())
+    return _print_plan(request, checkpoints, streams.results())
 
 
-def sweep_and_report(settings: SweepSettings, log_level: str, *, dry_run: bool) -> int:
-    """Do what is asked for and show it; the exit code."""
+def sweep_and_print(settings: SweepSettings, log_level: str, *, dry_run: bool) -> int:
+    """Run the sweep, or print its plan; return the exit code."""
     logging.getLogger("coeval").setLevel(log_level)  # what shows a traceback, see cli.ending
     if dry_run:
-        return plan_of(settings)
+        return print_sweep_plan(settings)
     results, messages = streams.results(), streams.messages()
-    request, log_to = make_sweep_request(settings, find_keys(settings.keys)), destinations(settings.log_to)
+    request, log_to = (
+        make_sweep_request(settings, load_keys(settings.keys)),
+        parse_destinations(settings.log_to),
+    )
     view = SweepView(messages)
     checkpoints = find_sweep_checkpoints(request, view.warn)
     with open_sweep(request, checkpoints, view) as sweeping:
         try:
             with view:
-                run_async(interruptible(sweeping.run, view.note))
+                run_async(run_interruptible(sweeping.run, view.note))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
-        code = tell_end(sweeping.board, request.sweep, results, messages)
+        code = print_sweep_outcome(sweeping.board, request.sweep, results, messages)
         if has_results(request, sweeping.board):
             if settings.plot:
-                lacking = put_together_and_drawn(request.sweep)
+                gaps_code = aggregate_and_draw(request.sweep)
                 if settings.inference and settings.judge:
-                    code = max(code, lacking)  # else it may lack what it was to leave out
-            log_at_end(request.sweep.out, log_to, view.warn)
+                    code = max(code, gaps_code)  # else it may lack what it was to leave out
+            log_after_command(request.sweep.out, log_to, view.warn)
     return code

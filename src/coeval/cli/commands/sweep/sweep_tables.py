@@ -1,4 +1,4 @@
-"""Tables of sweeps on a terminal of 80 columns: aggregates of checkpoints, and judges compared."""
+"""Tables of sweeps for a terminal of 80 columns: results of checkpoints, and judges compared."""
 
 from __future__ import annotations
 
@@ -29,12 +29,14 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 _COLUMNS = (*make_columns("step"), *SAMPLE_COLUMNS, *make_columns("missing", kind="count"))
 
 
-def print_aggregates(found: Sequence[CheckpointAggregate], console: Console) -> None:
-    """Every task's headline over the checkpoints."""
-    for task in sorted({task for one in found for task in one.tasks}):
-        of_task = [(one.checkpoint.step, one.tasks[task]) for one in found if task in one.tasks]
-        rows = tuple((str(step), *sample_cells(of, of.ci95), of.missing) for step, of in of_task)
-        title = f"{task}: {join_names(dict.fromkeys(of.metric for _, of in of_task))}"
+def print_aggregates(aggregated: Sequence[CheckpointAggregate], console: Console) -> None:
+    """Print each task's headline by checkpoint."""
+    for task in sorted({task for checkpoint in aggregated for task in checkpoint.tasks}):
+        by_step = [(row.checkpoint.step, row.tasks[task]) for row in aggregated if task in row.tasks]
+        rows = tuple(
+            (str(step), *sample_cells(figure, figure.ci95), figure.missing) for step, figure in by_step
+        )
+        title = f"{task}: {join_names(dict.fromkeys(row.metric for _, row in by_step))}"
         show_each(console, [ReportTable("", title, _COLUMNS, rows)])
 
 
@@ -42,15 +44,15 @@ def print_conclusions(
     runs: Sequence[TrainingRun],
     compared: SweepComparison,
     console: Console,
-    found: Sequence[CheckpointAggregate] = (),
+    aggregated: Sequence[CheckpointAggregate] = (),
 ) -> None:
-    """Print which checkpoint to ship, as ``coeval compare`` says it, then what follows by task, without what
-    `tell_aggregates` says of ``found``."""
+    """Print which checkpoint to ship, as ``coeval compare`` says it, and conclusions by task; skips the notes
+    that `print_aggregates_and_gaps` prints for ``aggregated``."""
     reported = {
-        f"step {one.checkpoint.step}: {note}"
-        for one in found
-        for of in one.tasks.values()
-        for note in of.notes
+        f"step {row.checkpoint.step}: {note}"
+        for row in aggregated
+        for task_row in row.tasks.values()
+        for note in task_row.notes
     }
     for sentence in compared.sentences:
         say(console, sentence)
@@ -64,37 +66,37 @@ def print_conclusions(
                     say(console, f"{label}{task}: {note}", "dim")
 
 
-def tell_aggregates(
-    found: Sequence[CheckpointAggregate],
+def print_aggregates_and_gaps(
+    aggregated: Sequence[CheckpointAggregate],
     out: Path,
     tasks: Sequence[str] | None,
     steps: Sequence[int] | None = None,
     pattern: str = "step_{step}",
 ) -> bool:
-    """Print the checkpoints' results; return whether something requested is missing."""
-    print_aggregates(found, streams.results())
-    absent = sorted(set(steps or ()) - {one.checkpoint.step for one in found})
-    everywhere = tasks or sorted({task for one in found for task in (*one.tasks, *one.unscored)})
-    same: dict[tuple[str, str], list[str]] = {}
+    """Print the checkpoints' results and what is missing; return whether something requested is missing."""
+    print_aggregates(aggregated, streams.results())
+    absent = sorted(set(steps or ()) - {row.checkpoint.step for row in aggregated})
+    everywhere = tasks or sorted({task for row in aggregated for task in (*row.tasks, *row.unscored)})
+    steps_by_note: dict[tuple[str, str], list[str]] = {}
     gaps = bool(absent)
-    for one in found:
+    for row in aggregated:
         for task in everywhere:
-            of = one.tasks.get(task)
-            notes = one.unscored.get(task, ("there are no results",)) if of is None else of.notes
-            gaps = gaps or of is None or not of.complete
+            figures = row.tasks.get(task)
+            notes = row.unscored.get(task, ("there are no results",)) if figures is None else figures.notes
+            gaps = gaps or figures is None or not figures.complete
             for note in notes:
-                same.setdefault((task, note), []).append(str(one.checkpoint.step))
-    said = [f"{out} holds no results of step {join_names(map(str, absent))}"] if absent else []
-    said += [f"{task}, step {join_names(at)}: {note}" for (task, note), at in same.items()]
-    for sentence in said:  # what is the same at several steps is told once
+                steps_by_note.setdefault((task, note), []).append(str(row.checkpoint.step))
+    sentences = [f"{out} holds no results of step {join_names(map(str, absent))}"] if absent else []
+    sentences += [f"{task}, step {join_names(at)}: {note}" for (task, note), at in steps_by_note.items()]
+    for sentence in sentences:  # one line for a note of several steps
         warn(streams.messages(), sentence)
-    written = pluralize(sum(len(one.tasks) for one in found), "file")
+    written = pluralize(sum(len(row.tasks) for row in aggregated), "file")
     say(streams.messages(), f"written: {out}/{pattern}/<task>/summary_agg.json, {written}")
     return gaps
 
 
-def put_together_and_drawn(sweep: Sweep) -> int:
-    """Write and show what all steps in the output folder came to; the exit code of putting them together."""
+def aggregate_and_draw(sweep: Sweep) -> int:
+    """Aggregate all steps in the output folder, draw curves, print results; return the exit code."""
     from coeval.reports.training_files import aggregate_sweep  # duckdb, numpy and vl-convert
 
     plan = JobPlan.read(sweep.own_folder)
@@ -102,7 +104,7 @@ def put_together_and_drawn(sweep: Sweep) -> int:
     tasks = [task.label for task in plan.tasks]
     if made.run is not None and made.comparison is not None:
         print_conclusions([made.run], made.comparison, streams.results(), made.aggregates)
-    gaps = tell_aggregates(made.aggregates, sweep.out, tasks)
+    gaps = print_aggregates_and_gaps(made.aggregates, sweep.out, tasks)
     if made.paths:
         pictures = len(made.paths) - 1
         say(streams.messages(), f"written: {made.paths[-1]} and {pictures} pictures")
@@ -113,36 +115,37 @@ _LEGEND = "b − a in points; its interval and p are adjusted (Holm) for all row
 
 
 def print_judges(compared: JudgeComparison, console: Console) -> None:
-    for one in compared.tasks:
-        for sentence in one.sentences:
-            say(console, f"{one.task}: {sentence}")
-    for one in compared.tasks:
-        _print_task(one, console)
+    for task in compared.tasks:
+        for sentence in task.sentences:
+            say(console, f"{task.task}: {sentence}")
+    for task in compared.tasks:
+        _print_task_judges(task, console)
     console.print()
     say(console, _LEGEND, "dim")
     for note in compared.notes:
         warn(console, note)
 
 
-def _print_task(one: TaskJudges, console: Console) -> None:
-    judges = zip((one.a, one.b), one.judges, strict=True)
+def _print_task_judges(task: TaskJudges, console: Console) -> None:
+    """Print two judges' means and differences on a task by step, and warn if their answers differ."""
+    judges = zip((task.a, task.b), task.judges, strict=True)
     models = [f" ({model})" if model and model != label else "" for label, model in judges]
-    title = f"{one.task} {one.metric}, a: {one.a}{models[0]}, b: {one.b}{models[1]}"
+    title = f"{task.task} {task.metric}, a: {task.a}{models[0]}, b: {task.b}{models[1]}"
     rows = tuple(
         (
             "all" if step.step is None else str(step.step),
-            metric_in_points(step.mean_a, None, one.unit),
-            metric_in_points(step.mean_b, None, one.unit),
-            metric_gap_in_points(step.difference, step.ci95_adjusted, one.unit),
+            metric_in_points(step.mean_a, None, task.unit),
+            metric_in_points(step.mean_b, None, task.unit),
+            metric_gap_in_points(step.difference, step.ci95_adjusted, task.unit),
             step.p_adjusted,
             step.n,
         )
-        for step in one.steps
+        for step in task.steps
     )
-    pair = pair_columns(*pair_headings(one.a, one.b))
+    pair = pair_columns(*pair_headings(task.a, task.b))
     figures = (*make_columns("p", kind="probability"), *make_columns("items", kind="count"))
     show_each(console, [ReportTable("", title, (*make_columns("step"), *pair, *figures), rows)])
-    for step in one.steps:
+    for step in task.steps:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"
             same = f"only {100 * step.same_answers:.0f}% of the answers{where} are the same in both folders"
