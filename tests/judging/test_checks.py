@@ -258,22 +258,22 @@ def test_options_are_written_as_they_are_read(kind: str) -> None:
     check = read_check(options)
     assert check.kind == kind
     assert read_check(written_options(check)) == check
-    assert read_check(options).fingerprint() == check.fingerprint()
+    assert read_check(options).definition_hash() == check.definition_hash()
 
 
 def test_a_hash_follows_options_and_not_limits() -> None:
     of = {
-        read_check({"check": "command", "argv": ["true"], **more}).fingerprint()
+        read_check({"check": "command", "argv": ["true"], **more}).definition_hash()
         for more in ({}, {"timeout_s": 3.0}, {"memory_mb": 512})
     }
     assert len(of) == 1
     assert (
-        read_check({"check": "exact"}).fingerprint()
-        != read_check({"check": "exact", "case": False}).fingerprint()
+        read_check({"check": "exact"}).definition_hash()
+        != read_check({"check": "exact", "case": False}).definition_hash()
     )
     assert (
-        read_check({"check": "exact"}).fingerprint()
-        == read_check({"check": "exact", "case": True}).fingerprint()
+        read_check({"check": "exact"}).definition_hash()
+        == read_check({"check": "exact", "case": True}).definition_hash()
     )
 
 

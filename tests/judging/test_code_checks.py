@@ -232,11 +232,11 @@ def test_problems_are_read_off_the_source_without_running_it(folder: Path) -> No
 
 def test_a_hash_follows_the_source(folder: Path) -> None:
     (folder / "g.py").write_text("def f(response): return 1")
-    before = python("g.py:f").fingerprint(), command("sh", "g.py").fingerprint()
-    assert python("g.py:f").fingerprint() == before[0]
+    before = python("g.py:f").definition_hash(), command("sh", "g.py").definition_hash()
+    assert python("g.py:f").definition_hash() == before[0]
     (folder / "g.py").write_text("def f(response): return 0")
-    assert python("g.py:f").fingerprint() != before[0]
-    assert command("sh", "g.py").fingerprint() != before[1]
+    assert python("g.py:f").definition_hash() != before[0]
+    assert command("sh", "g.py").definition_hash() != before[1]
 
 
 async def test_interrupting_a_run_ends_its_workers(folder: Path, runner: CheckRunner) -> None:

@@ -266,7 +266,7 @@ class AccessTokens:
         try:
             if self._credentials is None:
                 self._credentials, _ = google.auth.default(scopes=[_SCOPE])
-            return _fetched(self._credentials)
+            return _fetch_token(self._credentials)
         except DefaultCredentialsError:
             raise AccessDenied(_NO_CREDENTIALS) from None
         except TransportError as error:
@@ -280,7 +280,7 @@ class AccessTokens:
             ) from None
 
 
-def _fetched(credentials: _Credentials) -> _AccessToken:
+def _fetch_token(credentials: _Credentials) -> _AccessToken:
     from google.auth.transport.requests import Request
 
     http = Request()

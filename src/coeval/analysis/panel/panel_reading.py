@@ -109,14 +109,14 @@ def _estimate_self_bias(
 ) -> Bias | None:
     """Estimate a judge's bias for its own answers against students of other families; if all students are of
     its family, against each of the others."""
-    mine, kin = own[:, judge_index], related[:, judge_index] & ~own[:, judge_index]
+    mine, relatives = own[:, judge_index], related[:, judge_index] & ~own[:, judge_index]
     if related[:, judge_index].all():
         separate = np.where(mine, 0, 1 + np.arange(len(units)))
         bias = _estimate_bias(residuals, separate, own, judge_index)
         return None if bias is None else Bias(bias.value, None, None, None, bias.usual)
     related_or_own = related.copy()
     related_or_own[:, judge_index] = mine
-    return _estimate_bias(residuals, np.where(kin, -1, units), related_or_own, judge_index)
+    return _estimate_bias(residuals, np.where(relatives, -1, units), related_or_own, judge_index)
 
 
 # --- Residuals of judges
@@ -187,31 +187,31 @@ def _judge_effects(y: Floats, scored: NDArray[np.bool_], count: Codes) -> Floats
 
 
 def _estimate_bias(
-    residuals: JudgeResiduals, units: _Units, kin: NDArray[np.bool_], judge_index: int
+    residuals: JudgeResiduals, units: _Units, related: NDArray[np.bool_], judge_index: int
 ) -> Bias | None:
-    """Estimate how much more a judge gives to its kin than the other judges do.
+    """Estimate how much more a judge gives to its relatives than the other judges do.
 
-    ``kin`` (S, J): the answers that may be favoured; ``units`` (S,): students with one number are one unit,
-    and those with −1 are left out.
+    ``related`` (S, J): the answers that may be favoured; ``units`` (S,): students with one number are one
+    unit, and those with −1 are left out.
     """
     used = np.unique(units[units >= 0])
     means = np.stack([_mean_over_students(residuals.values[:, units == unit]) for unit in used], axis=1)
-    is_kin = np.stack([kin[units == unit].any(axis=0) for unit in used])
+    is_related = np.stack([related[units == unit].any(axis=0) for unit in used])
     scored = np.isfinite(means[0])
-    mine = is_kin[:, judge_index] & scored[:, judge_index]
+    mine = is_related[:, judge_index] & scored[:, judge_index]
     if not mine.any() or not (scored[:, judge_index] & ~mine).any():
         return None
-    others = (j for j in range(kin.shape[1]) if j != judge_index and (is_kin & scored)[:, j].any())
+    others = (j for j in range(related.shape[1]) if j != judge_index and (is_related & scored)[:, j].any())
     judges = [judge_index, *others]
     # The others' biases are estimated as well, or else an honest judge would seem to have the opposite of
     # them; if that leaves too few cells, they are assumed to have none, and there is no verdict.
     for favoured in (judges, [judge_index]):
-        fit = _fit_bias(means, scored, [is_kin[:, j] for j in favoured], favoured)
+        fit = _fit_bias(means, scored, [is_related[:, j] for j in favoured], favoured)
         if fit is not None:
             break
     else:
         return None
-    slope = float(residuals.slopes[kin[:, judge_index] & (units >= 0), judge_index].mean())
+    slope = float(residuals.slopes[related[:, judge_index] & (units >= 0), judge_index].mean())
     value, usual = fit.value * slope, None if fit.scatter is None else fit.scatter * slope
     figure = Bias(value, None, None, None, usual)
     alone = len(favoured) < len(judges)
@@ -241,14 +241,14 @@ class _CellFit(NamedTuple):
 
 
 def _fit_bias(
-    residuals: Floats, scored: NDArray[np.bool_], kin: Sequence[NDArray[np.bool_]], judges: Sequence[int]
+    residuals: Floats, scored: NDArray[np.bool_], related: Sequence[NDArray[np.bool_]], judges: Sequence[int]
 ) -> _CellFit | None:
-    """Fit the biases of ``judges`` to their ``kin`` (a mask of units each) and return the first judge's; None
+    """Fit the biases of ``judges`` to their ``related`` units (a mask each) and return the first judge's; None
     if the ``scored`` cells do not separate it from the others'."""
     unit, judge = np.nonzero(scored)
     families, panel = scored.shape
     columns = [np.eye(families)[unit], np.eye(panel)[judge]]
-    columns += [((judge == j) & own[unit])[:, None] * 1.0 for j, own in zip(judges, kin, strict=True)]
+    columns += [((judge == j) & own[unit])[:, None] * 1.0 for j, own in zip(judges, related, strict=True)]
     x = np.concatenate(columns, axis=1)
     at = families + panel
     rank = int(np.linalg.matrix_rank(x))

@@ -109,7 +109,7 @@ class RubricCheck(
         """Return where the check runs, given its options."""
         return self.place
 
-    def fingerprint(self) -> str:
+    def definition_hash(self) -> str:
         """Hash what scores depend on: the options, and the text of any code, but not the limits."""
         return digest(canonical_json({k: v for k, v in written_options(self).items() if k not in _LIMITS}))
 
@@ -289,8 +289,8 @@ class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
         """Return the files whose text is part of the check, relative to the working directory."""
         raise NotImplementedError
 
-    def fingerprint(self) -> str:
-        return digest(RubricCheck.fingerprint(self), *map(_read_source, self.sources()))
+    def definition_hash(self) -> str:
+        return digest(RubricCheck.definition_hash(self), *map(_read_source, self.sources()))
 
 
 def _read_source(path: Path) -> str:

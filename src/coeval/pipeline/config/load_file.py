@@ -237,10 +237,10 @@ def _inherit_sections(document: Document) -> Document:
     source, storage = experiment.get("resume_from"), experiment.get("storage_folder")
     if not isinstance(source, str) or not isinstance(storage, str):
         return document
-    snapshot = RunDir(find_resume_folder(storage, source)).config
-    if not snapshot.is_file():
+    stored_config = RunDir(find_resume_folder(storage, source)).config
+    if not stored_config.is_file():
         return document
-    theirs = read_document(snapshot)
+    theirs = read_document(stored_config)
     data, lines = dict(document.data), document.lines
     problems = list(document.problems)
     if "models" in absent and "students" not in data:
@@ -252,12 +252,12 @@ def _inherit_sections(document: Document) -> Document:
             problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
     if "tasks" in absent:
         _drop_prompts_of_absent_models(data)
-    problems += [lines.locate(finding) for finding in find_inherited_code(data, absent, snapshot)]
+    problems += [lines.locate(finding) for finding in find_inherited_code(data, absent, stored_config)]
     return Document(data, lines, problems)
 
 
 def _drop_hidden_keys(section: Any) -> Any:
-    """Drop credentials that a snapshot hides: they come from the key file or the environment."""
+    """Drop credentials that a stored configuration hides: they come from the key file or the environment."""
     if not isinstance(section, list):
         return section
     return [

@@ -205,7 +205,7 @@ def build_setup(
         form=form,
         reasons=reasons,
         checks=checks,
-        check_hashes={factor: check.fingerprint() for factor, check in checks.items()},
+        check_hashes={factor: check.definition_hash() for factor, check in checks.items()},
         pairs=build_pair_design(task, [student.name for student in students]) if criteria else None,
     )
 
