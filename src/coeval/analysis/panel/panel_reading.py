@@ -243,7 +243,7 @@ class _CellFit(NamedTuple):
 def _fit_bias(
     residuals: Floats, scored: NDArray[np.bool_], related: Sequence[NDArray[np.bool_]], judges: Sequence[int]
 ) -> _CellFit | None:
-    """Fit the biases of ``judges`` to their ``related`` units (a mask each) and return the first judge's; None
+    """Fit the biases of ``judges`` to their ``related`` units (a mask each) and return the first; None
     if the ``scored`` cells do not separate it from the others'."""
     unit, judge = np.nonzero(scored)
     families, panel = scored.shape
