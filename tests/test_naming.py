@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
+from test_layering import SOURCE
 
 from perf.naming import Naming, read_naming
-from tests.test_layering import SOURCE
 
 ROOT = SOURCE.parent.parent
 GLOSSARY = ROOT / "docs" / "glossary.md"
