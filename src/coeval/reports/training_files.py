@@ -220,7 +220,7 @@ class TrainingFiles(NamedTuple):
     paths: list[Path]
 
 
-def aggregate_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
+def aggregate_and_write_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
     """Aggregate the samples of all checkpoints in a sweep's folder, and write aggregates and curves.
 
     ``expected``: number of samples by task. Raises StoreError: results cannot be read, or a file not be

@@ -17,7 +17,7 @@ from coeval.cli.views.comparison_view import comparison_markdown, print_comparis
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
-from coeval.reports.compared_sides import open_sides
+from coeval.reports.compared_sides import open_side_groups_and_notes
 from coeval.reports.content import Report
 from coeval.reports.files import ReportFiles, describe_written_files, write_report_files
 from coeval.store.jsonl import write_bytes_atomic
@@ -96,7 +96,7 @@ def compare(
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     significant_only = not any_difference
-    with open_sides(folders, split_names(students)) as (groups, notes):
+    with open_side_groups_and_notes(folders, split_names(students)) as (groups, notes):
         compared = compare_sides(groups, notes)
         gate_report, gate = None, list[str]()
         if threshold is not None:

@@ -17,7 +17,7 @@ from coeval.cli.command_names import NoToken, OpenIt, Port
 from coeval.cli.loop import run_async
 from coeval.cli.views.folder_status import read_folder_status
 from coeval.core.errors import UsageError
-from coeval.reports.compared_sides import open_sides
+from coeval.reports.compared_sides import open_side_groups_and_notes
 from coeval.reports.comparison_page import comparison_page
 from coeval.reports.site.page import write_page
 from coeval.reports.view.view_app import ViewToken, make_view_app
@@ -114,7 +114,7 @@ def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) 
     """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
     def render(students: Sequence[str]) -> bytes:
-        with open_sides(folders, students) as (groups, notes):
+        with open_side_groups_and_notes(folders, students) as (groups, notes):
             return write_page(comparison_page(compare_sides(groups, notes)))
 
     try:

@@ -97,10 +97,10 @@ def print_aggregates_and_gaps(
 
 def aggregate_and_draw(sweep: Sweep) -> int:
     """Aggregate all steps in the output folder, draw curves, print results; return the exit code."""
-    from coeval.reports.training_files import aggregate_sweep  # duckdb, numpy and vl-convert
+    from coeval.reports.training_files import aggregate_and_write_sweep  # duckdb, numpy and vl-convert
 
     plan = JobPlan.read(sweep.own_folder)
-    made = aggregate_sweep(sweep.out, {task.label: task.samples for task in plan.tasks})
+    made = aggregate_and_write_sweep(sweep.out, {task.label: task.samples for task in plan.tasks})
     tasks = [task.label for task in plan.tasks]
     if made.run is not None and made.comparison is not None:
         print_conclusions([made.run], made.comparison, streams.results(), made.aggregates)
