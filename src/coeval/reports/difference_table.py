@@ -106,8 +106,8 @@ def add_difference_columns(
 
 
 def leader_table(gaps: Mapping[str, PairDifference], where: str = "") -> ReportTable:
-    """Tabulate by how much the first student leads each of the others; ``gaps`` as `Ranking.leader_gaps`,
-    ``where``: in which task and label."""
+    """Tabulate by how much the first student leads each of the others; ``gaps`` as
+    `Ranking.leader_differences`, ``where``: in which task and label."""
     columns = (ReportColumn("student", "Student", terminal="student"),)
     names = ReportTable(
         "leader", f"Lead of the first student{where}", columns, tuple((name,) for name in gaps)

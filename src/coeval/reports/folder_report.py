@@ -93,7 +93,7 @@ def _(reader: RunReader, notes: tuple[str, ...] = (), options: RobustOptions | N
     report = experiment_report(evidence)
     return FolderReport(
         report,
-        measured.shown,
+        measured.analyzed_folder,
         (*reader.notes(), *notes),
         _to_sentences((*evidence.missing.sentences, *evidence.missing.notes)),
         evidence.missing,

@@ -13,7 +13,7 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
 from coeval.analysis.measures.leaders import leader_sentences
-from coeval.analysis.measures.measure_rows import row_record
+from coeval.analysis.measures.measure_rows import record_from_row
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -167,20 +167,22 @@ class Results(msgspec.Struct, frozen=True):
         if self.metrics:
             yield benchmark_metrics_table(self.metrics)
         if self.pairs:
-            yield pair_table({row.student: row_record(row, PairStudent) for row in self.pairs})
+            yield pair_table({row.student: record_from_row(row, PairStudent) for row in self.pairs})
         if self.scored:
             yield score_table(self)
         if self.gaps:
             yield leader_table(self.gaps)
         if self.people:
-            people = {(row.scale, row.student): row_record(row, CalibratedStudent) for row in self.people}
+            people = {
+                (row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people
+            }
             yield people_table(people)
         if self.labels:
             yield label_accuracy_table(self.labels)
         if self.sampled:
             yield sample_table(
                 {
-                    (row.student, row.task, row.factor or WHOLE): row_record(row, FactorSamples)
+                    (row.student, row.task, row.factor or WHOLE): record_from_row(row, FactorSamples)
                     for row in self.sampled
                     if row.factor is None or row.pass_at is not None
                 }
@@ -533,7 +535,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         sampled=tuple(sample_rows(measures.samples)),
         pairs=pair_rows(pairs),
         people=people_rows(measures.people),
-        gaps=ranks.leader_gaps,
+        gaps=ranks.leader_differences,
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),

@@ -96,8 +96,8 @@ def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
 
         with open_run_reader(folder) as (reader, _):
             measures = measure_people(reader, read_score_grid(reader))
-        if measures is not None and measures.whole is not None:
-            yield from labels_needed_sentences(measures.whole)
+        if measures is not None and measures.whole_scale is not None:
+            yield from labels_needed_sentences(measures.whole_scale)
 
 
 def _describe_shortfalls(start: PreviewedStart) -> Iterator[str]:

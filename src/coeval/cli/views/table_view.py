@@ -71,7 +71,7 @@ def print_full_names(console: Console, names: ShownNames) -> None:
 
 def print_incomparable_notes(notes: Sequence[str], console: Console) -> list[str]:
     """Print notes on incomparable figures as tables, and return the other notes."""
-    by_note = {note: Incomparable.of(note) for note in notes}
+    by_note = {note: Incomparable.parse_note(note) for note in notes}
     show_incomparable(
         [incomparable for incomparable in by_note.values() if incomparable is not None], console
     )
@@ -85,7 +85,8 @@ def show_incomparable(incomparables: Sequence[Incomparable], console: Console) -
         lambda incomparable: incomparable.with_what,
     ):
         rows = [
-            (incomparable.task, incomparable.remedy or None, incomparable.shown_why) for incomparable in group
+            (incomparable.task, incomparable.remedy or None, incomparable.why_without_folders)
+            for incomparable in group
         ]
         if any(remedy for _, remedy, _ in rows):
             rows = [(task, remedy or MISSING, why) for task, remedy, why in rows]

@@ -129,7 +129,7 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
             measured_bias = getattr(judge.bias, bias)
             if measured_bias.measured is not None:
                 links[len(rows)] = urlencode({"judge": name})
-                sure = None if measured_bias.ci95 is None else measured_bias.is_named
+                sure = None if measured_bias.ci95 is None else measured_bias.is_significant
                 rows.append(
                     (name, words, measured_bias.measured, getattr(measured_bias, "usual", None), sure)
                 )

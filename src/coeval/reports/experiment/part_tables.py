@@ -103,7 +103,7 @@ def _pair_tables(pairs: PairMeasures) -> Iterator[TableOrSentence]:
 
 def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
     yield _further_figures_table(measures)
-    yield leader_table(measures.ranking.leader_gaps)
+    yield leader_table(measures.ranking.leader_differences)
     if measures.without_own.applicable:
         yield score_ranking_table(
             "Without self-judgments", measures.without_own.students, measures.without_own.ranking
@@ -149,7 +149,7 @@ def _label_tables(measures: RunMeasures, *, whole: bool) -> Iterator[TableOrSent
     yield table.reorder_columns("task", "label", "student")
     for task, attributes in measures.labels.items():
         for attribute, label in attributes.items():
-            yield leader_table(label.ranking.leader_gaps, f" in {task} ({attribute})")
+            yield leader_table(label.ranking.leader_differences, f" in {task} ({attribute})")
             scored = {name: student for name, student in label.students.items() if student.accuracy.n}
             if whole:
                 for name, student in scored.items():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.leaders import opening_sentences, partial_sentences
+from coeval.analysis.measures.leaders import opening_sentences, partial_student_sentences
 from coeval.analysis.measures.ranking import (
     ExcludingSelfJudgments,
     rank_excluding_self_judgments,
@@ -88,7 +88,7 @@ class RunChoices(NamedTuple):
     def _describe_choice(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
         yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
-        yield from partial_sentences(chosen.measured.measures.ranking)
+        yield from partial_student_sentences(chosen.measured.measures.ranking)
         yield from label_task_notes(grid, self.labelled)
 
 

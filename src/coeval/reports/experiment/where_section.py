@@ -361,7 +361,8 @@ def confusion_table(title: str, student: LabelStudent) -> ReportTable:
         ReportColumn(f"stated-{at}", value, "count", "", value) for at, value in enumerate(student.confusion)
     )
     rows: list[tuple[Cell, ...]] = [
-        (value, *row.values(), student.count_unlabelled(value)) for value, row in student.confusion.items()
+        (value, *row.values(), student.count_without_stated_label(value))
+        for value, row in student.confusion.items()
     ]
     return ReportTable(
         "confusion",
