@@ -27,7 +27,7 @@ from coeval.analysis.readers.reader import (
 )
 from coeval.analysis.readers.whole_items import OutputItems, OutputTaskFolder, WholeItems
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
+from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, is_good_sql
 from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_of
@@ -65,7 +65,7 @@ STAGES = (
         f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
             hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
-            NOT {good_sql(RESPONSE_SQL)} AS failed""",
+            NOT {is_good_sql(RESPONSE_SQL)} AS failed""",
         {"model": "term", "served_by": "term"},
     ),
     Stage(
@@ -84,7 +84,7 @@ STAGES = (
         "id IS NOT NULL AND item IS NOT NULL",
         f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_VERDICT_FIELDS} AS said, {_LEVELS} AS levels,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
-            NOT {good_sql(VALUE_SQL)} AS failed""",
+            NOT {is_good_sql(VALUE_SQL)} AS failed""",
         {"judge": "term", "recipe": "term", "served_by": "term"},
     ),
     Stage(
@@ -103,7 +103,7 @@ SEARCHED = Stage(
     {"id": "VARCHAR", "prompt": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
     "id IS NOT NULL",
     f"md5_number(filename || chr(10) || id) AS key, id AS item, "
-    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
+    f"NOT {is_good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
     {},
 )
 
