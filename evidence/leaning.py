@@ -24,7 +24,7 @@ from coeval.analysis.panel.bias_ledger import (
     LengthContrast,
     adjust_bias_ledger,
     estimate_length_contrasts,
-    length_bias_sentences,
+    judge_length_contrast_sentences,
 )
 from coeval.analysis.panel.panel_reading import bias_ledger, model_families, model_family
 
@@ -186,9 +186,9 @@ def named(world: World, repeats: int) -> Named:
     leaning, honest, values = [], [], []
     for seed in range(repeats):
         found = favours(world, seed)
-        honest.append([one.is_named for judge, one in found.items() if judge != world.leaning])
+        honest.append([one.is_significant for judge, one in found.items() if judge != world.leaning])
         if world.leaning is not None:
-            leaning.append(found[world.leaning].is_named)
+            leaning.append(found[world.leaning].is_significant)
             values.append(found[world.leaning].size)
     return Named(
         float(np.mean(leaning)) if leaning else None,
@@ -246,9 +246,9 @@ def length_named(judges: Mapping[str, Planted], repeats: int) -> LengthNamed:
     rows = []
     for seed in range(repeats):
         found = contrasts(judges, seed)
-        between = found["kin-judge", "two-judge"].is_named
-        against = [found[pair].is_named for pair in found if "three-judge" in pair]
-        said = [text for text in length_bias_sentences(found) if "three-judge" in text]
+        between = found["kin-judge", "two-judge"].is_significant
+        against = [found[pair].is_significant for pair in found if "three-judge" in pair]
+        said = [text for text in judge_length_contrast_sentences(found) if "three-judge" in text]
         alone = any("kin-judge" not in text and "two-judge" not in text for text in said)
         rows.append((float(between), float(np.mean(against)), float(alone)))
     return LengthNamed(*np.mean(rows, axis=0).tolist())
@@ -278,7 +278,7 @@ def places_named(planted: float, items: int, repeats: int, *, both: bool) -> flo
         else:
             is_first = random.random(items) < 0.5
             bias = position_bias_one_order(expit(STEEP * first[is_first]), expit(STEEP * second[~is_first]))
-        found.append(adjust_bias_ledger({"judge": {"position": bias}})["judge"].position.is_named)
+        found.append(adjust_bias_ledger({"judge": {"position": bias}})["judge"].position.is_significant)
     return float(np.mean(found))
 
 

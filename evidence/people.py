@@ -22,8 +22,8 @@ from coeval.analysis.comparison.paired_difference import holm_adjust
 from coeval.analysis.intervals import ALPHA, Floats
 from coeval.analysis.people.calibration import (
     LabelledStratum,
-    LinearParts,
-    estimate_linear_parts,
+    LineInWeight,
+    estimate_line_in_weight,
     estimate_powered_difference,
     estimate_powered_mean,
 )
@@ -79,7 +79,7 @@ def levels(quality: Floats) -> Floats:
     return np.asarray(np.digitize(quality, CUTS) / len(CUTS), np.float64)
 
 
-def sure_pairs(parts: list[LinearParts]) -> set[tuple[int, int]]:
+def sure_pairs(parts: list[LineInWeight]) -> set[tuple[int, int]]:
     """Who is significantly ahead of whom, after Holm's adjustment."""
     pairs = list(combinations(range(len(parts)), 2))
     found = [estimate_powered_difference(parts[one], parts[other]) for one, other in pairs]
@@ -133,7 +133,7 @@ def measure(world: World, repeats: int, seed: int = 0) -> Found:
         by_labels = [mean.alone_bounds.high - mean.alone_bounds.low for mean in means]
         wider = [one > other + 1e-12 for one, other in zip(width, by_labels, strict=True)]
         ahead = [
-            sure_pairs([estimate_linear_parts(change(strata), ITEMS) for strata in students])
+            sure_pairs([estimate_line_in_weight(change(strata), ITEMS) for strata in students])
             for change in (as_if_labelled, alone, list)
         ]
         named = [leader(pairs) for pairs in ahead]

@@ -79,7 +79,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     )
     for name in ("anna", "ben"):
         session = LabelSession(RunDir(made.path), LabelRequest(name, n=60))
-        session.keep([one.at(one.scale.levels[at % 3]) for at, one in enumerate(session.questions)])
+        session.keep([one.make_label(one.scale.levels[at % 3]) for at, one in enumerate(session.questions)])
     return made
 
 

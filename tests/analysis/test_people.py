@@ -20,7 +20,7 @@ from coeval.analysis.people.calibration import (
     LabelledStratum,
     count_labels_needed,
     estimate_best_weight,
-    estimate_linear_parts,
+    estimate_line_in_weight,
     estimate_powered_difference,
     estimate_powered_mean,
 )
@@ -78,9 +78,9 @@ def test_the_plain_case_is_that_of_ppi_python(
     """The figures are those of ppi-python 0.2.3: ``ppi_mean_pointestimate`` and ``ppi_mean_ci``."""
     one = stratum(*sample(*data))
     assert estimate_best_weight([one]) == pytest.approx(weight, abs=1e-9)
-    parts = estimate_linear_parts([one], len(one.judged), plain=True)
-    assert parts.at(weight) == pytest.approx(value, abs=1e-9)
-    assert np.sqrt(parts.variance(weight)) == pytest.approx(error, abs=1e-9)
+    parts = estimate_line_in_weight([one], len(one.judged), uncorrected=True)
+    assert parts.value_at(weight) == pytest.approx(value, abs=1e-9)
+    assert np.sqrt(parts.variance_at(weight)) == pytest.approx(error, abs=1e-9)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -110,7 +110,7 @@ def test_all_labels_alike_still_have_a_width() -> None:
     found = estimate_powered_mean([stratum(ones, ones, np.ones(100))], 130)
     assert (found.value, found.bounds.high) == (1.0, 1.0)
     assert 0.8 < found.bounds.low < 0.99
-    parts = estimate_linear_parts([stratum(ones, ones, np.ones(100))], 130)
+    parts = estimate_line_in_weight([stratum(ones, ones, np.ones(100))], 130)
     same = estimate_powered_difference(parts, parts)
     assert same.value == 0
     assert same.bounds.low < 0 < same.bounds.high
@@ -126,7 +126,7 @@ def test_students_labelled_on_the_same_items_are_compared_on_them() -> None:
         true = np.clip(0.5 + gain + 0.25 * item + 0.05 * rng.normal(size=400), 0, 1)
         judged = np.clip(true + 0.1 * rng.normal(size=400), 0, 1)
         both.append(LabelledStratum(np.where(few, true, np.nan), judged, np.arange(400)))
-    first, second = (estimate_linear_parts([one], 400) for one in both)
+    first, second = (estimate_line_in_weight([one], 400) for one in both)
     paired = estimate_powered_difference(second, first)
     assert paired.p < 0.001
     apart = sum(np.ptp(estimate_powered_mean([one], 400).bounds) ** 2 for one in both) ** 0.5
@@ -289,9 +289,9 @@ def test_items_that_came_after_the_draw_are_outside_it(tmp_path: Path) -> None:
     grow(Run(labelled), 21, 60, rng)
     after = people_of(labelled)
     assert (after.later, after.labels) == (40, 24)
-    for name, student in after.whole.students.items() if after.whole is not None else ():
-        assert before.whole is not None
-        assert student.people[:3] == pytest.approx(before.whole.students[name].people[:3])
+    for name, student in after.whole_scale.students.items() if after.whole_scale is not None else ():
+        assert before.whole_scale is not None
+        assert student.people[:3] == pytest.approx(before.whole_scale.students[name].people[:3])
     assert any(
         "40 items, or answers to them, were added after the labels were drawn" in said
         for said in people_sentences(after)
@@ -315,9 +315,9 @@ def test_items_that_a_student_has_no_answer_to_came_not_after_the_draw(
         file.write_text("".join(line for line in lines if json.loads(line)[key] not in gone))
     found = people_of(label_all(written.folder, tmp_path / "labelled", n=40))
     assert found.later == 0
-    assert found.of == "plot", "one factor is not called all factors"
-    assert found.whole is not None
-    judged = {name: one.judged.n for name, one in found.whole.students.items()}
+    assert found.whole_scale_name == "plot", "one factor is not called all factors"
+    assert found.whole_scale is not None
+    judged = {name: one.judged.n for name, one in found.whole_scale.students.items()}
     assert judged == {"ann": 50, "bob": 50 - len(lacking)}
 
 
@@ -325,7 +325,7 @@ def test_pairs_of_students_on_shared_items_have_one_mean(run: Path) -> None:
     rng = np.random.default_rng(4)
     few = np.arange(40) < 12
     one, same, other = (
-        estimate_linear_parts(
+        estimate_line_in_weight(
             [LabelledStratum(np.where(known, rng.random(40), np.nan), rng.random(40), np.arange(40))], 40
         )
         for known in (few, few, ~few & (np.arange(40) < 24))
@@ -369,7 +369,9 @@ def test_differences_by_judges_are_those_of_the_ranking(labelled: Path) -> None:
     for (one, other), found in pairs.items():
         assert found.people.low is not None
         assert found.people.high is not None
-        assert found.sure == (not found.people.low <= 0 <= found.people.high), "the interval belongs to p"
+        assert found.is_significant == (not found.people.low <= 0 <= found.people.high), (
+            "the interval belongs to p"
+        )
         gap = measures.ranking.difference(one, other)
         assert gap is not None
         assert found.judged[:3] == pytest.approx((gap.swapped.difference, *gap.swapped.ci95))

@@ -137,7 +137,9 @@ def test_of_supplied_items_the_first_on_record_count_whatever_their_ids(run: Run
     score = one(found, "s", "haiku")
     assert (score.score, score.n, score.answers) == (0.5, 2, 2)
     assert found.beyond_total == (ItemsBeyondTotal("haiku", 2),), "one that failed is not told"
-    held = [plan.counts_item("t.1", run.datapoint_id(n), place) for place, n in enumerate((9, 7, 1, 2, 5), 1)]
+    held = [
+        plan.is_counted_item("t.1", run.datapoint_id(n), place) for place, n in enumerate((9, 7, 1, 2, 5), 1)
+    ]
     assert held == [True, True, False, False, False]
 
 

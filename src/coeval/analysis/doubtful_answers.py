@@ -29,7 +29,7 @@ class CutOffAnswers(NamedTuple):
     by_window: int = 0
 
     @property
-    def too_many(self) -> bool:
+    def are_too_many(self) -> bool:
         return self.cut > TOO_MANY * self.answers
 
     @property
@@ -69,7 +69,7 @@ def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str |
 
 def cut_off_warning(counts: Sequence[CutOffAnswers]) -> str | None:
     """Warn where more than 1 % of answers are cut off; None where fewer are."""
-    many = [count for count in counts if count.too_many]
+    many = [count for count in counts if count.are_too_many]
     if not many:
         return None
     remedy = cut_off_remedy(many)
@@ -263,7 +263,7 @@ class Incomparable(NamedTuple):
     why: str
 
     @classmethod
-    def of(cls, note: str) -> Incomparable | None:
+    def parse_note(cls, note: str) -> Incomparable | None:
         """Parse a sentence; None where it says something else."""
         match = _NOT_COMPARABLE.fullmatch(note)
         return None if match is None else cls(*match.groups())
@@ -281,7 +281,7 @@ class Incomparable(NamedTuple):
         return ", ".join(dict.fromkeys(remedies))
 
     @property
-    def shown_why(self) -> str:
+    def why_without_folders(self) -> str:
         """Return the reason without the folders of files."""
         return re.sub(r"(?<=: )/[^;]*/", "", self.why)
 

@@ -45,7 +45,7 @@ class PlannedTask(msgspec.Struct, frozen=True):
         names_of: Names = getattr(self, f"{kind}s")
         return names_of
 
-    def counts_item(self, teacher: str, item: str, place: int) -> bool:
+    def is_counted_item(self, teacher: str, item: str, place: int) -> bool:
         """Check whether an item counts. ``place``: which of its teacher's items on record it is, from 1."""
         if self.teachers is not None and teacher not in self.teachers:
             return False
@@ -76,7 +76,7 @@ class Planned(msgspec.Struct, frozen=True):
         """Check whether a student is to do a task; what it is not assigned is never missing."""
         return student not in self.own_tasks or task in self.own_tasks[student]
 
-    def counts(self, task: str, kind: NameKind, name: str) -> bool:
+    def is_counted(self, task: str, kind: NameKind, name: str) -> bool:
         """Check whether a name of a task counts in tables and measures."""
         if task not in self.tasks:
             return False

@@ -66,10 +66,13 @@ def pair_rows(pairs: PairMeasures | None) -> tuple[MeasureRow, ...]:
 
 def people_rows(people: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
     """Return students' scores on both scales, judges' and people's, best first by people."""
-    scale = None if people is None else people.whole
+    scale = None if people is None else people.whole_scale
     if people is None or scale is None:
         return ()
-    rows = [measure_row({"student": name, "scale": people.of}, one) for name, one in scale.students.items()]
+    rows = [
+        measure_row({"student": name, "scale": people.whole_scale_name}, one)
+        for name, one in scale.students.items()
+    ]
     return tuple(sorted(rows, key=lambda row: (row.people is None, -(row.people or 0.0), row.student)))
 
 

@@ -161,7 +161,7 @@ class MetricScore:
 
 def answer_warning_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Warn of scores that cannot be trusted: missing ones, answers cut off or empty."""
-    yield from missing_sentences(scores)
+    yield from missing_score_sentences(scores)
     overall = [score for score in scores if score.task is None]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
     for sentence in (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")):
@@ -203,7 +203,7 @@ class BoundedScore(NamedTuple):
         return f"{self.name} at {least}" if least == most else f"{self.name} between {least} and {most}"
 
 
-def missing_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
+def missing_score_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Say whose order depends on failed or missing scores; ``scores``: best first."""
     order = [
         BoundedScore(score.student, score.least, score.most)

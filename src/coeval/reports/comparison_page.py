@@ -122,7 +122,7 @@ def _find_alerts(report: ComparisonReport) -> Iterator[Alert]:
     """Yield warnings on the numbers as a whole; the last section has the reasons."""
     if report.simulated:
         yield Alert(warning_to_sentence(SIMULATED))
-    incomparable = [pair for note in report.notes if (pair := Incomparable.of(note)) is not None]
+    incomparable = [pair for note in report.notes if (pair := Incomparable.parse_note(note)) is not None]
     if incomparable:
         pairs = (f"{pair.task} with {pair.with_what}" for pair in incomparable)
         yield Alert(escape_line(f"Do not compare {join_names(pairs, 3)}."))

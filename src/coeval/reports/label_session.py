@@ -119,7 +119,7 @@ class LabelSession:
         known_level = question.scale.level(level) if question is not None else None
         if question is None or known_level is None:
             raise UsageError("there is no such question, or its scale has no such level")
-        self.keep([question.at(known_level)])
+        self.keep([question.make_label(known_level)])
 
     def keep(self, labels: Iterable[HumanLabel]) -> None:
         """Append labels of the session's questions, such as those of a sheet."""
@@ -139,7 +139,7 @@ class LabelSession:
         if not self._order:
             return None
         question = self._by_id[self._order[-1]]
-        self.keep([question.at(None)])
+        self.keep([question.make_label(None)])
         return question
 
 

@@ -13,7 +13,7 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
 from coeval.analysis.measures.leaders import leader_sentences
-from coeval.analysis.measures.measure_rows import row_record
+from coeval.analysis.measures.measure_rows import record_from_row
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -48,7 +48,7 @@ from coeval.reports.measure_table import (
     TableHeading,
     benchmark_metrics_table,
     measure_table,
-    metric_in_points,
+    metric_as_share,
 )
 from coeval.reports.writers.markup import as_html
 
@@ -167,20 +167,22 @@ class Results(msgspec.Struct, frozen=True):
         if self.metrics:
             yield benchmark_metrics_table(self.metrics)
         if self.pairs:
-            yield pair_table({row.student: row_record(row, PairStudent) for row in self.pairs})
+            yield pair_table({row.student: record_from_row(row, PairStudent) for row in self.pairs})
         if self.scored:
             yield score_table(self)
         if self.gaps:
             yield leader_table(self.gaps)
         if self.people:
-            people = {(row.scale, row.student): row_record(row, CalibratedStudent) for row in self.people}
+            people = {
+                (row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people
+            }
             yield people_table(people)
         if self.labels:
             yield label_accuracy_table(self.labels)
         if self.sampled:
             yield sample_table(
                 {
-                    (row.student, row.task, row.factor or WHOLE): row_record(row, FactorSamples)
+                    (row.student, row.task, row.factor or WHOLE): record_from_row(row, FactorSamples)
                     for row in self.sampled
                     if row.factor is None or row.pass_at is not None
                 }
@@ -310,13 +312,13 @@ def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> Repor
     return measure_table(named, FactorSamples, samples)
 
 
-def part_score_table(parts: Sequence[MeasureRow], where: str) -> ReportTable:
+def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTable:
     """Make a table of scores by part and student. ``where``: of what the parts are, in words."""
     figures = (*make_columns("score", kind="points"), *make_columns("n", "missing", kind="count"))
     rows = [(row.part, row.student, _row_measure(row), row.n, row.missing) for row in parts]
     by = parts[0].by
     columns = (*make_columns(by, "student"), *figures)
-    return ReportTable("parts", f"Scores {where} by {by}", columns, tuple(rows), names=2)
+    return ReportTable("parts", f"Scores {title_scope} by {by}", columns, tuple(rows), names=2)
 
 
 def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
@@ -468,7 +470,7 @@ def _metrics_paper_table(metrics: Sequence[MetricScore]) -> ReportTable:
     for metric in metrics:
         cells = cells_by_task.setdefault(metric.task, {})
         if metric.model not in cells:
-            cells[metric.model] = metric_in_points(metric.value, (metric.low, metric.high), metric.unit)
+            cells[metric.model] = metric_as_share(metric.value, (metric.low, metric.high), metric.unit)
             headline.setdefault(metric.task, metric.metric)
     columns = [_PaperColumn(task, cells) for task, cells in cells_by_task.items()]
     return _make_paper_table("model", columns, (f"{task}: {metric}." for task, metric in headline.items()))
@@ -484,7 +486,7 @@ def sweep_paper_table(run: TrainingRun, comparison: SweepComparison) -> ReportTa
         }
         columns.append(_PaperColumn("overall", means, best_by_task.get(None)))
     for task, curve in run.curves.items():
-        cells = {str(at.step): metric_in_points(at.mean, at.ci95, curve.unit) for at in curve.points}
+        cells = {str(at.step): metric_as_share(at.mean, at.ci95, curve.unit) for at in curve.points}
         columns.append(_PaperColumn(task, cells, best_by_task.get(task)))
     steps = sorted({int(step) for column in columns for step in column.cells})
     notes = (f"{task}: {curve.metric}." for task, curve in run.curves.items())
@@ -533,7 +535,7 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         sampled=tuple(sample_rows(measures.samples)),
         pairs=pair_rows(pairs),
         people=people_rows(measures.people),
-        gaps=ranks.leader_gaps,
+        gaps=ranks.leader_differences,
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
         notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),

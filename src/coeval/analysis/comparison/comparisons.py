@@ -65,7 +65,7 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
     if reported := _list_answer_counts(sides, [side.answers.cut for side in sides]):
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
-        many = [count for count in counts if count.too_many]
+        many = [count for count in counts if count.are_too_many]
         yield f"{cut_off_cause(counts).capitalize()}: {reported}. {theirs}" + (
             f": {cut_off_remedy(many)} before trusting it." if many else "."
         )

@@ -27,7 +27,7 @@ from coeval.analysis.measures.label_measures import measure_planned_labels
 from coeval.analysis.measures.leaders import (
     label_sentences,
     leader_sentences,
-    partial_sentences,
+    partial_student_sentences,
     significance_sentences,
 )
 from coeval.analysis.measures.measure_tree import NOT_MEASURED, Analysis, Measured, ModelTasks
@@ -72,7 +72,7 @@ from coeval.analysis.panel.bias_ledger import (
     Bias,
     adjust_bias_ledger,
     estimate_severities,
-    length_bias_sentences,
+    judge_length_contrast_sentences,
 )
 from coeval.analysis.panel.g_study import estimate_g_study
 from coeval.analysis.panel.panel_findings import (
@@ -274,12 +274,12 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", label_sentences(labels)),
         ("leads", leader_judges_sentence(grid, ranks, families)),
         ("leads", significance_sentences(ranks)),
-        ("leads", partial_sentences(ranks)),
+        ("leads", partial_student_sentences(ranks)),
         ("where", task_leader_sentences(grid, students, ranks)),
         ("where", leader_teachers_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
         ("judges", judge_bias_sentences(measures.judges)),
-        ("judges", length_bias_sentences(measures.length)),
+        ("judges", judge_length_contrast_sentences(measures.length)),
         ("judges", reliability_sentences(measures.g_study)),
         ("cost", _missing_scores_sentences(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
@@ -375,7 +375,7 @@ class AnalyzedRun(NamedTuple):
     conclusions: tuple[Conclusion, ...]
 
     @property
-    def shown(self) -> AnalyzedFolder:
+    def analyzed_folder(self) -> AnalyzedFolder:
         grid = self.grid
         return AnalyzedFolder(self.measures, (*grid.students, *grid.judges, *grid.teachers))
 
@@ -388,7 +388,7 @@ def compute_measures(reader: Reader, *_: object, **__: object) -> AnalyzedFolder
 
 @compute_measures.register
 def _(reader: RunReader, analysis: Analysis = "all", options: RobustOptions | None = None) -> AnalyzedFolder:
-    return compute_run_measures(reader, analysis_part_names(RunMeasures, analysis), options).shown
+    return compute_run_measures(reader, analysis_part_names(RunMeasures, analysis), options).analyzed_folder
 
 
 @compute_measures.register

@@ -68,7 +68,7 @@ class LabelStudent(Entity, frozen=True):
     ]
     failed: Annotated[int, ShownAs("Answers that failed", elsewhere="labels", kind="count")]
 
-    def count_unlabelled(self, label: str) -> int:
+    def count_without_stated_label(self, label: str) -> int:
         """Count the answers due a label that state none of the labels, or several."""
         return self.expected[label] - sum(self.confusion[label].values())
 

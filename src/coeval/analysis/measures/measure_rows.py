@@ -30,7 +30,7 @@ def measure_row(names: Mapping[str, Any], record: Record, task: str | None = Non
     return MeasureRow(**names, **dict(_cells(record, type(record), task)))
 
 
-def row_record(row: MeasureRow, record: type[_Kind]) -> _Kind:
+def record_from_row(row: MeasureRow, record: type[_Kind]) -> _Kind:
     """Rebuild a record from the figures of a row; absent figures take their defaults."""
     figures: dict[str, Any] = {}
     for field in _fields(record):

@@ -244,8 +244,8 @@ def _is_planned(reader: RunReader, pair: PlannedPair, answers: set[tuple[str, st
         return False
     if planned is None:
         return True
-    return planned.counts(part.task_id, "judge", part.judge_model_id) and all(
-        planned.counts(part.task_id, "student", student) for student in students
+    return planned.is_counted(part.task_id, "judge", part.judge_model_id) and all(
+        planned.is_counted(part.task_id, "student", student) for student in students
     )
 
 

@@ -89,7 +89,7 @@ class Ranking(Record, frozen=True):
         return self.differences.get((better, worse)) or self.differences.get((worse, better))
 
     @property
-    def leader_gaps(self) -> dict[str, PairDifference]:
+    def leader_differences(self) -> dict[str, PairDifference]:
         """Return by how much the first leads each of the others, in their order: first − other."""
         first, *others = self.order or ("",)
         gaps = {}

@@ -61,7 +61,7 @@ class AdjustedBias(Record, frozen=True):
         return None if self.ci95 is None else Measured(self.value, *self.ci95, None, None)
 
     @property
-    def is_named(self) -> bool:
+    def is_significant(self) -> bool:
         """Check whether the bias is significant after Holm's adjustment: in 95 of 100 runs no honest judge is
         named."""
         if self.p_adjusted is None or self.ci95 is None:
@@ -204,7 +204,7 @@ class LengthContrast(Entity, frozen=True):
     ]
 
     @property
-    def is_named(self) -> bool:
+    def is_significant(self) -> bool:
         return self.p_adjusted is not None and self.p_adjusted < ALPHA
 
     @property
@@ -258,12 +258,12 @@ def _center_by_group(values: Floats, group: NDArray[np.integer[Any]]) -> Floats:
     return np.asarray(values - means[group], np.float64)
 
 
-def length_bias_sentences(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iterator[str]:
+def judge_length_contrast_sentences(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iterator[str]:
     """State once which judges score longer answers higher than which others; both sides of a contrast are
     named."""
     below: dict[str, dict[str, LengthContrast]] = {}
     for (first, second), contrast in contrasts.items():
-        if contrast.is_named:
+        if contrast.is_significant:
             more, less = (first, second) if (contrast.more.value or 0.0) > 0 else (second, first)
             below.setdefault(less, {})[more] = contrast
     sides: dict[tuple[str, ...], list[str]] = {}

@@ -39,7 +39,7 @@ def judge_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
 def _position_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     for judge, measures in judges.items():
         bias = measures.bias.position
-        if bias.is_named:
+        if bias.is_significant:
             place = "first" if bias.size > 0 else "second"
             yield f"{judge} favours the answer shown {place} by {bias.size_text}."
 
@@ -50,7 +50,7 @@ def _family_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]
         return
     for judge, measures in judges.items():
         for whose, bias_of in _FAMILY_BIASES.items():
-            if (bias := bias_of(measures.bias)).is_named:
+            if (bias := bias_of(measures.bias)).is_significant:
                 by = f"{bias.size_text} {'higher' if bias.size > 0 else 'lower'}"
                 text = f"{judge} scores {whose} {by} than expected from the other judges"
                 if bias.usual is not None:
@@ -63,7 +63,7 @@ def _two_judge_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[s
     for whose, bias_of in _FAMILY_BIASES.items():
         biases = {judge: bias_of(judges[judge].bias) for judge in judges}
         named = sorted(
-            (judge for judge in biases if biases[judge].is_named), key=lambda judge: -biases[judge].size
+            (judge for judge in biases if biases[judge].is_significant), key=lambda judge: -biases[judge].size
         )
         if not named:
             continue
@@ -80,7 +80,7 @@ def _severity_sentence(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
     clauses = []
     for judge, measures in judges.items():
         bias = measures.bias.severity
-        if bias.is_named and abs(bias.size) >= _NOTEWORTHY:
+        if bias.is_significant and abs(bias.size) >= _NOTEWORTHY:
             how = "stricter" if bias.size > 0 else "more lenient"
             clauses.append(f"{judge} is {format_points(abs(bias.size))} points {how}")
     if clauses:

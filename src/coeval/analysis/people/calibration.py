@@ -47,7 +47,7 @@ class LabelledStratum(NamedTuple):
         return np.isfinite(self.people)
 
 
-class LinearParts(NamedTuple):
+class LineInWeight(NamedTuple):
     """An estimate as a line in λ: its value is ``alone + λ·judged``, its variance the sum of squared cluster
     distances ``from_alone + λ·from_judged`` (G,). ``has_label`` (G,): the clusters with a label;
     ``labels`` counts labelled answers, ``means`` the means estimated."""
@@ -65,14 +65,14 @@ class LinearParts(NamedTuple):
         """Return the degrees of freedom of the variance, at least 1."""
         return max(int(self.has_label.sum()) - self.means, 1)
 
-    def at(self, weight: float) -> float:
+    def value_at(self, weight: float) -> float:
         return self.alone + weight * self.judged
 
-    def variance(self, weight: float) -> float:
+    def variance_at(self, weight: float) -> float:
         distances = self.from_alone + weight * self.from_judged
         return float(distances @ distances)
 
-    def __sub__(self, other: LinearParts) -> LinearParts:
+    def __sub__(self, other: LineInWeight) -> LineInWeight:
         """Subtract another student's estimate, keeping what both got on one item together. Over clusters that
         both share, only the mean difference is estimated, in place of two means."""
         both, either = (
@@ -80,7 +80,7 @@ class LinearParts(NamedTuple):
             int((self.has_label | other.has_label).sum()),
         )
         shared = round(min(self.means, other.means) * both / max(either, 1))
-        return LinearParts(
+        return LineInWeight(
             self.alone - other.alone,
             self.judged - other.judged,
             self.from_alone - other.from_alone,
@@ -139,46 +139,46 @@ def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
     return float(np.clip(shared / spread, 0.0, 1.0)) if spread > 0 else 0.0
 
 
-def estimate_linear_parts(
-    strata: Sequence[LabelledStratum], clusters: int, *, plain: bool = False
-) -> LinearParts:
+def estimate_line_in_weight(
+    strata: Sequence[LabelledStratum], cluster_count: int, *, uncorrected: bool = False
+) -> LineInWeight:
     """Estimate the mean over strata that count equally, each with two labels or more.
 
-    ``clusters``: their number over all strata. ``plain``: distances as ppi-python takes them, without the
+    ``cluster_count``: over all strata. ``uncorrected``: distances as ppi-python takes them, without the
     correction for few labels.
     """
     alone = judged = 0.0
-    from_alone, from_judged = np.zeros(clusters), np.zeros(clusters)
-    labelled = np.zeros(clusters, bool)
+    from_alone, from_judged = np.zeros(cluster_count), np.zeros(cluster_count)
+    labelled = np.zeros(cluster_count, bool)
     for stratum in strata:
         is_labelled = stratum.labelled
         n, others = int(is_labelled.sum()), int((~is_labelled).sum())
         items = len(np.unique(stratum.cluster[is_labelled]))
-        few = 1.0 if plain else float(np.sqrt(items / max(items - 1, 1)))
+        few = 1.0 if uncorrected else float(np.sqrt(items / max(items - 1, 1)))
         weight = 1 / len(strata)
         people, own = stratum.people[is_labelled], stratum.judged[is_labelled]
         rest = stratum.judged[~is_labelled] if others else own
         alone += weight * float(people.mean())
         judged += weight * float(rest.mean() - own.mean())
         at = stratum.cluster[is_labelled]
-        from_alone += np.bincount(at, weight * few * (people - people.mean()) / n, clusters)
-        from_judged -= np.bincount(at, weight * few * (own - own.mean()) / n, clusters)
+        from_alone += np.bincount(at, weight * few * (people - people.mean()) / n, cluster_count)
+        from_judged -= np.bincount(at, weight * few * (own - own.mean()) / n, cluster_count)
         if others:
             distances = weight * (rest - rest.mean()) / others
-            from_judged += np.bincount(stratum.cluster[~is_labelled], distances, clusters)
+            from_judged += np.bincount(stratum.cluster[~is_labelled], distances, cluster_count)
         labelled[at] = True
     labels = sum(int(stratum.labelled.sum()) for stratum in strata)
-    return LinearParts(alone, judged, from_alone, from_judged, labelled, labels, len(strata))
+    return LineInWeight(alone, judged, from_alone, from_judged, labelled, labels, len(strata))
 
 
 def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> PoweredMean:
     """Estimate the mean on the human scale; from the labels alone where judged scores would widen its
     interval."""
-    parts = estimate_linear_parts(strata, clusters)
+    parts = estimate_line_in_weight(strata, clusters)
     weight = estimate_best_weight(strata)
     alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)
     alone_bounds = _interval_bounds(alone, alone_variance, parts.freedom)
-    value, variance = _clip_to_scale(parts.at(weight)), _variance_with_weight(parts, weight)
+    value, variance = _clip_to_scale(parts.value_at(weight)), _variance_with_weight(parts, weight)
     bounds = _interval_bounds(value, variance, parts.freedom)
     if variance >= alone_variance or bounds.high - bounds.low > alone_bounds.high - alone_bounds.low:
         value, bounds, weight = alone, alone_bounds, 0.0
@@ -189,10 +189,10 @@ def _clip_to_scale(value: float) -> float:
     return min(max(value, 0.0), 1.0)
 
 
-def _variance_with_weight(parts: LinearParts, weight: float) -> float:
+def _variance_with_weight(parts: LineInWeight, weight: float) -> float:
     """Return the variance, with the degree of freedom that an estimated λ takes."""
     lost = parts.freedom / max(parts.freedom - 1, 1) if weight else 1.0
-    return parts.variance(weight) * lost
+    return parts.variance_at(weight) * lost
 
 
 def _interval_bounds(value: float, variance: float, freedom: int) -> Bounds:
@@ -201,7 +201,7 @@ def _interval_bounds(value: float, variance: float, freedom: int) -> Bounds:
     return mean_bounds(value, [Scatter(items, variance * items * freedom)])
 
 
-def estimate_powered_difference(first: LinearParts, second: LinearParts) -> PoweredDifference:
+def estimate_powered_difference(first: LineInWeight, second: LineInWeight) -> PoweredDifference:
     """Estimate how far the first is ahead of the second. λ is that of the difference with the least variance:
     ``−Σ a·b / Σ b²`` over clusters, with the distances a of the labels and b of the judged scores."""
     parts = first - second
@@ -212,7 +212,7 @@ def estimate_powered_difference(first: LinearParts, second: LinearParts) -> Powe
         weight = 0.0
     items = parts.freedom + 1
     variance = max(_variance_with_weight(parts, weight), _UNSEEN / items / parts.freedom)
-    value = min(max(parts.at(weight), -1.0), 1.0)
+    value = min(max(parts.value_at(weight), -1.0), 1.0)
     error, freedom = float(np.sqrt(variance)), max(parts.freedom - bool(weight), 1)
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
     p = float(2 * stdtr(freedom, -abs(value) / error))
@@ -289,7 +289,7 @@ class CalibratedPair(Entity, frozen=True):
     p: Annotated[float, ShownAs("Adjusted for the number of pairs (Holm)", "p", "p", "probability")]
 
     @property
-    def sure(self) -> bool:
+    def is_significant(self) -> bool:
         return self.p < ALPHA
 
 
@@ -460,7 +460,7 @@ def _calibrate_pairs(
     clusters: int,
 ) -> dict[tuple[str, str], CalibratedPair]:
     parts = {
-        name: estimate_linear_parts(student_strata, clusters)
+        name: estimate_line_in_weight(student_strata, clusters)
         for name, student_strata in strata_by_student.items()
     }
     differences = {
@@ -480,7 +480,7 @@ def find_leaders(scale: HumanScale) -> Iterator[str]:
     names = compared_students(scale)
     for name in names:
         is_ahead = [
-            pair.sure and ((pair.people.value or 0.0) > 0) == (first == name)
+            pair.is_significant and ((pair.people.value or 0.0) > 0) == (first == name)
             for (first, second), pair in scale.pairs.items()
             if name in (first, second)
         ]

@@ -171,7 +171,7 @@ class LabelQuestion(NamedTuple):
     scale: RubricScale
     label: HumanLabel
 
-    def at(self, level: str | None) -> HumanLabel:
+    def make_label(self, level: str | None) -> HumanLabel:
         """Make the label of a level, one of the scale's; None takes it back."""
         value = None if level is None else self.scale.value(level)
         return msgspec.structs.replace(self.label, level=level, value=value)

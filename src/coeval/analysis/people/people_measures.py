@@ -61,7 +61,7 @@ class PeopleMeasures(Record, frozen=True):
     ]
 
     @property
-    def whole(self) -> HumanScale | None:
+    def whole_scale(self) -> HumanScale | None:
         """Return the scale of all judged factors, else that of the one that people labelled."""
         return next(iter(self.scales.values()), None)
 
@@ -74,8 +74,8 @@ class PeopleMeasures(Record, frozen=True):
         }
 
     @property
-    def of(self) -> str:
-        """Return the name of the scale that `whole` returns."""
+    def whole_scale_name(self) -> str:
+        """Return the name of the scale that `whole_scale` returns."""
         return next(iter(self.scales), ALL_FACTORS)
 
 
@@ -111,11 +111,11 @@ def measure_people(
 
 def people_sentences(people: PeopleMeasures) -> Iterator[str]:
     """Say who leads on the human scale, how biased judges are, and what is left to label."""
-    scale = people.whole
+    scale = people.whole_scale
     if scale is None:
         yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
         return
-    by = "" if people.of == ALL_FACTORS else f" ({people.of})"
+    by = "" if people.whole_scale_name == ALL_FACTORS else f" ({people.whole_scale_name})"
     among = compared_students(scale)
     scope = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
     first = list(find_leaders(scale))

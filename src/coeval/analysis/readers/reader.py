@@ -297,7 +297,7 @@ class Reader:
         including comparisons of planned judges."""
         kinds = dict.fromkeys(("id", "task_id", "judge_model_id", "winner", "status"), "VARCHAR")
         pairs, planned = self.query_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
-        counted = (row for row in pairs if planned is None or planned.counts(row[1], "judge", row[2]))
+        counted = (row for row in pairs if planned is None or planned.is_counted(row[1], "judge", row[2]))
         return [*self.rows(_SERVED), *counted]
 
     def notes(self) -> tuple[str, ...]:

@@ -85,7 +85,7 @@ def _judge_reasons(task_run: TaskRun) -> Iterator[str]:
 
 
 def _record_reasons(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
-    if cut.too_many:
+    if cut.are_too_many:
         yield cut.reason
     records_by_kind: dict[str, Sequence[Kept]] = {
         "answers": task_run.recorded_answers(),

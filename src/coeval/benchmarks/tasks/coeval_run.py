@@ -405,7 +405,7 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
     for datapoint in choose_counting(_read_datapoints(run)).values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
         positions[task, teacher] += 1
-        is_planned = task in planned and planned[task].counts_item(
+        is_planned = task in planned and planned[task].is_counted_item(
             teacher, datapoint.id, positions[task, teacher]
         )
         if is_planned and is_good(datapoint):

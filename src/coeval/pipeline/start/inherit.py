@@ -86,7 +86,7 @@ def record_inherited_names(
         if phase in phases:
             names |= _read_record_names(source, phase)
     if counted is not None:
-        names = {name for name in names if counted.counts(name.task, name.kind, name.name)}
+        names = {name for name in names if counted.is_counted(name.task, name.kind, name.name)}
     write_inherited_names(folder, read_inherited_names(folder) | names)
 
 
