@@ -67,12 +67,12 @@ def view(
 
     try:
         serve_pages(
-            make_view_app(viewed, token, _write_comparison_page), token, port, announce, open_it=open_it
+            make_view_app(viewed, token, _render_comparison_page), token, port, announce, open_it=open_it
         )
     finally:
         ended = viewed.stop()
     if not ended:
-        _exit_now()
+        _exit_without_teardown()
 
 
 def serve_pages(
@@ -88,7 +88,7 @@ def serve_pages(
         if open_it:
             import webbrowser
 
-            webbrowser.open(address if token is None else f"{address}?token={token.ticket()}")
+            webbrowser.open(address if token is None else f"{address}?token={token.make_ticket()}")
 
     try:
         run_async(serve(app, _HERE, port, begin))
@@ -110,7 +110,7 @@ def _read_status(path: Path) -> Any:
     return read_folder_status(path)
 
 
-def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
+def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
     """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
     def render(students: Sequence[str]) -> bytes:
@@ -126,7 +126,7 @@ def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) 
         return render(best_students)
 
 
-def _exit_now() -> None:
+def _exit_without_teardown() -> None:
     """End the process while a thread still reads: waiting may take half a minute, and Python does not exit
     cleanly beside it. Nothing is being written."""
     for stream in (sys.stdout, sys.stderr):
