@@ -19,7 +19,7 @@ from fakes.openai_batches import OpenAiBatchHost
 from fakes.vertex import fake_vertex, key_file
 from pipeline.batched_lab import KEY, account, judging, sent
 
-from coeval.cli.commands.status import _cancel_output_jobs
+from coeval.cli.commands.status import _cancel_jobs_and_count_failures
 from coeval.core.errors import UsageError
 from coeval.models.batch.job_list import PendingJob
 from coeval.pricing.pricing_file import read_pricing
@@ -174,7 +174,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
         return 7
 
     monkeypatch.setattr("coeval.cli.commands.status.cancel_jobs", cancelled)
-    assert _cancel_output_jobs(RunDir(tmp_path), None, None) == 7
+    assert _cancel_jobs_and_count_failures(RunDir(tmp_path), None, None) == 7
     assert RunDir(tmp_path / "ifeval").writer() is None, "afterwards they may"
 
 

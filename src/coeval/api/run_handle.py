@@ -220,9 +220,9 @@ def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -
     """
     require_address_space()
     from coeval.analysis.comparison.comparisons import compare_sides
-    from coeval.reports.compared_sides import open_sides
+    from coeval.reports.compared_sides import open_side_groups_and_notes
 
-    with open_sides(_folder_paths(folders), students) as (groups, notes):
+    with open_side_groups_and_notes(_folder_paths(folders), students) as (groups, notes):
         return compare_sides(groups, notes)
 
 
@@ -253,7 +253,7 @@ def gate(
     """
     require_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides
-    from coeval.reports.compared_sides import open_sides
+    from coeval.reports.compared_sides import open_side_groups_and_notes
 
     if isinstance(policy, Mapping):
         values = parse_settings(policy, GatePolicy)
@@ -263,7 +263,7 @@ def gate(
         raise UsageError("the policy lacks max_drop: the points of a hundred that a task may lose")
     if not candidates and not students:
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
-    with open_sides(_folder_paths((base, *candidates)), students) as (groups, notes):
+    with open_side_groups_and_notes(_folder_paths((base, *candidates)), students) as (groups, notes):
         rules = GatePolicy(**values)
         return gate_sides(groups, rules, (*rules.small_drop_warnings(), *notes))
 

@@ -115,9 +115,9 @@ def sweep(requested: SweepCall) -> SweepRun:
         if has_results(chosen, board):
             if settings.plot:
                 require_address_space()
-                from coeval.reports.training_files import aggregate_sweep
+                from coeval.reports.training_files import aggregate_and_write_sweep
 
-                aggregate_sweep(chosen.sweep.out, chosen.plan.samples)
+                aggregate_and_write_sweep(chosen.sweep.out, chosen.plan.samples)
             log_after_command(chosen.sweep.out, log_to, view.warn)
     return SweepRun(chosen.sweep.out, board)
 

@@ -111,8 +111,8 @@ def _clean_name(text: str) -> str:
     return name if len(name) <= 70 else f"{name[:60]}~{digest(text)[:8]}"
 
 
-def _add_figure(row: dict[str, float], parts: Iterable[str], values: Iterable[float | None]) -> None:
-    whole = tuple(parts)
+def _add_figure(row: dict[str, float], name_parts: Iterable[str], values: Iterable[float | None]) -> None:
+    whole = tuple(name_parts)
     name = "/".join(map(_clean_name, whole))
     if name in row or f"{name}_n" in row:
         name += f"~{digest(*whole)[:8]}"

@@ -17,7 +17,7 @@ from coeval.store.rundir import PAIRS, RunDir
 
 
 @contextmanager
-def open_sides(
+def open_side_groups_and_notes(
     folders: Sequence[str | Path], students: Sequence[str] | None
 ) -> Iterator[tuple[list[list[Side]], list[str]]]:
     """Yield the sides of a comparison, in groups, and notes on their folders, which stay open meanwhile.

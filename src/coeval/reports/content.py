@@ -72,7 +72,7 @@ class ReportTable(msgspec.Struct, frozen=True):
         return tuple(row for row in self.rows if all(row[at] == value for at, value in wanted))
 
     @property
-    def used_columns(self) -> list[int]:
+    def used_column_indices(self) -> list[int]:
         """Return the indices of the name columns, and of those with a terminal heading and a cell that is not
         empty."""
         return [

@@ -61,7 +61,7 @@ class FolderReport:
         browser.name(self.report.labels)
         return browser
 
-    def keep_section(self, anchor: str) -> Report:
+    def report_with_one_section(self, anchor: str) -> Report:
         """Return the report with one section alone, by its anchor, or none, and with what the folder lacks,
         which another section says."""
         sections = tuple(section for section in self.report.sections if section.anchor == anchor)

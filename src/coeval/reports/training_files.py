@@ -82,7 +82,7 @@ def select_checkpoint_items(
     with ExitStack() as stack:
         browsers = _open_browsers(checkpoints, stack)
         for task, item in turns:
-            detail = _merge_details(item, task, browsers.get(task, {}))
+            detail = _merge_first_answers(item, task, browsers.get(task, {}))
             if detail is None:
                 continue
             row = _item_row(len(rows), detail)
@@ -138,7 +138,7 @@ def _score_changes(curve: TaskCurve) -> dict[str, float]:
     return {key[0]: last[key] - first[key] if key in first and key in last else 0.0 for key in keys}
 
 
-def _merge_details(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
+def _merge_first_answers(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
     """Join the first answers of all checkpoints to an item under the checkpoints' names; None without any."""
     details = {
         name: detail for name, browser in browsers.items() if (detail := browser.detail(item)) is not None
@@ -220,7 +220,7 @@ class TrainingFiles(NamedTuple):
     paths: list[Path]
 
 
-def aggregate_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
+def aggregate_and_write_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
     """Aggregate the samples of all checkpoints in a sweep's folder, and write aggregates and curves.
 
     ``expected``: number of samples by task. Raises StoreError: results cannot be read, or a file not be

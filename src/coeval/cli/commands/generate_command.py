@@ -16,7 +16,7 @@ from coeval.cli.views.description_view import (
     check_page_path,
     preview_experiment,
     print_report,
-    write_description,
+    write_description_page,
 )
 from coeval.cli.views.gaps_view import print_gaps
 from coeval.cli.views.progress_view import show_progress_while
@@ -137,7 +137,7 @@ def _print_result(
             "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
         )
     if page is not None:
-        write_description(report, page)
+        write_description_page(report, page)
         streams.say(messages, f"Written: {page}.")
     streams.say(messages, f"Written: {out}. Edit it, look at it and run it:")
     for command in ("describe", "run"):

@@ -17,7 +17,7 @@ from coeval.cli.command_names import NoToken, OpenIt, Port
 from coeval.cli.loop import run_async
 from coeval.cli.views.folder_status import read_folder_status
 from coeval.core.errors import UsageError
-from coeval.reports.compared_sides import open_sides
+from coeval.reports.compared_sides import open_side_groups_and_notes
 from coeval.reports.comparison_page import comparison_page
 from coeval.reports.site.page import write_page
 from coeval.reports.view.view_app import ViewToken, make_view_app
@@ -67,12 +67,12 @@ def view(
 
     try:
         serve_pages(
-            make_view_app(viewed, token, _write_comparison_page), token, port, announce, open_it=open_it
+            make_view_app(viewed, token, _render_comparison_page), token, port, announce, open_it=open_it
         )
     finally:
         ended = viewed.stop()
     if not ended:
-        _exit_now()
+        _exit_without_teardown()
 
 
 def serve_pages(
@@ -88,7 +88,7 @@ def serve_pages(
         if open_it:
             import webbrowser
 
-            webbrowser.open(address if token is None else f"{address}?token={token.ticket()}")
+            webbrowser.open(address if token is None else f"{address}?token={token.make_ticket()}")
 
     try:
         run_async(serve(app, _HERE, port, begin))
@@ -110,11 +110,11 @@ def _read_status(path: Path) -> Any:
     return read_folder_status(path)
 
 
-def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
+def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
     """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
     def render(students: Sequence[str]) -> bytes:
-        with open_sides(folders, students) as (groups, notes):
+        with open_side_groups_and_notes(folders, students) as (groups, notes):
             return write_page(comparison_page(compare_sides(groups, notes)))
 
     try:
@@ -126,7 +126,7 @@ def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) 
         return render(best_students)
 
 
-def _exit_now() -> None:
+def _exit_without_teardown() -> None:
     """End the process while a thread still reads: waiting may take half a minute, and Python does not exit
     cleanly beside it. Nothing is being written."""
     for stream in (sys.stdout, sys.stderr):

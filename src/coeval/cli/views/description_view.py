@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import show_each
+from coeval.cli.views.table_view import show_tables
 from coeval.core.errors import UsageError
 from coeval.core.folding import wrap_lines
 from coeval.core.plain import escape_line, escape_lines
@@ -54,7 +54,7 @@ def _print_section(
     console.print(Text(escape_line(section.question), style="bold"))
     for sentence in section.sentences:
         say(console, sentence.text)
-    show_each(console, (table for table in section.tables if table.name not in without))
+    show_tables(console, (table for table in section.tables if table.name not in without))
     if passages:
         for passage in section.passages:
             console.print()
@@ -120,9 +120,9 @@ def check_page_path(path: Path, config: Path) -> None:
         raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
 
 
-def write_description(report: Report, path: Path) -> None:
+def write_description_page(report: Report, html_path: Path) -> None:
     """Write the page, replacing an older one.
 
     Raises StoreError: it cannot be written.
     """
-    write_bytes_atomic(path, write_page(report))
+    write_bytes_atomic(html_path, write_page(report))

@@ -49,7 +49,7 @@ class RunChoices(NamedTuple):
 
         Raises UsageError: a dimension or name does not exist.
         """
-        chosen = self._choose_evidence(pairs)
+        chosen = self._measure_choice(pairs)
         measures, front = chosen.measured.measures, front_table(chosen)
         texts = map(escape_line, opening_sentences(measures, chosen.measured.grid.looks))
         value = None if front is None else value_section(chosen, front)
@@ -65,7 +65,7 @@ class RunChoices(NamedTuple):
             front=front,
         )
 
-    def _choose_evidence(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
+    def _measure_choice(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
         """Measure the chosen scores and return their evidence."""
         run = self.evidence.measured
         choice = read_score_choice(run.grid, pairs)

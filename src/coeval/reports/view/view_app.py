@@ -67,7 +67,7 @@ class ViewToken:
         self.text = secrets.token_urlsafe(24)
         self._ticket: str | None = None
 
-    def ticket(self) -> str:
+    def make_ticket(self) -> str:
         """Make a second secret that admits once, since all users can see a browser's command line."""
         self._ticket = secrets.token_urlsafe(24)
         return self._ticket
@@ -75,10 +75,10 @@ class ViewToken:
     def is_held(self, request: web.Request) -> bool:
         """Check whether a request has the token in its header or cookie."""
         scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
-        cookie = request.cookies.get(self._cookie(request), "")
+        cookie = request.cookies.get(self._cookie_name(request), "")
         return (scheme == "Bearer" and self._is_token(sent)) or self._is_token(cookie)
 
-    def entry(self, request: web.Request) -> web.Response | None:
+    def redirect_entry(self, request: web.Request) -> web.Response | None:
         """Redirect an address with the token to the same one without, and set the cookie; None: no valid
         token."""
         token_text = request.query.get(_PARAMETER, "")
@@ -89,13 +89,13 @@ class ViewToken:
         rest = request.rel_url.without_query_params(_PARAMETER)
         location = f"/{str(rest).lstrip('/')}"  # of two slashes the second would begin the name of a host
         response = web.Response(status=303, headers={"Location": location})
-        response.set_cookie(self._cookie(request), self.text, httponly=True, samesite="Lax")
+        response.set_cookie(self._cookie_name(request), self.text, httponly=True, samesite="Lax")
         return response
 
     def _is_token(self, candidate: str) -> bool:
         return _is_same_secret(candidate, self.text)
 
-    def _cookie(self, request: web.Request) -> str:
+    def _cookie_name(self, request: web.Request) -> str:
         """Name the cookie by port, since cookies are the same for all ports of a host."""
         return f"coeval-view-{request.url.port}"
 
@@ -132,7 +132,7 @@ def _admit(request: web.Request, token: ViewToken | None) -> web.Response | None
     """Return the reply to the token's first address or to a missing token, or None to admit the request."""
     if token is None:
         return None
-    if request.method == "GET" and (response := token.entry(request)) is not None:
+    if request.method == "GET" and (response := token.redirect_entry(request)) is not None:
         return response
     return None if token.is_held(request) else refuse_request(403, _LOCKED)
 
@@ -158,7 +158,7 @@ def _refuse_foreign(request: web.Request) -> web.Response | None:
     if _LOCAL_HOST.fullmatch(host) is None:
         return refuse_request(403, f"this is served under 127.0.0.1 and localhost only, not under {host!r}")
     site = request.headers.get("Sec-Fetch-Site", "none")
-    if site not in ("same-origin", "none") and not _is_visit(request):
+    if site not in ("same-origin", "none") and not _is_page_visit(request):
         return refuse_request(403, "this is answered to pages of its own only")
     if request.method in ("GET", "HEAD"):
         return None
@@ -170,7 +170,7 @@ def _refuse_foreign(request: web.Request) -> web.Response | None:
     return None
 
 
-def _is_visit(request: web.Request) -> bool:
+def _is_page_visit(request: web.Request) -> bool:
     """Check whether a page is requested, which a link may do: neither data nor anything in a frame."""
     how = (request.headers.get("Sec-Fetch-Mode"), request.headers.get("Sec-Fetch-Dest"))
     return how == ("navigate", "document") and "/api/" not in request.path
@@ -337,7 +337,7 @@ class _ViewHandlers:
             return refuse_request(503, "the records are being read; ask again in a moment")
         beside = {}
         for other in sorted(others):
-            beside[other] = await _scores_beside(self._places.folders[other], choice, page)
+            beside[other] = await _read_scores_in_other_folder(self._places.folders[other], choice, page)
         return json_response({"rows": page.rows, "total": page.total, "beside": beside})
 
     async def item(self, request: web.Request) -> web.Response:
@@ -385,17 +385,17 @@ def _report_response(page: bytes) -> web.Response:
     )
 
 
-async def _query_items(folder: ViewedFolder, question: Callable[[ItemBrowser], T]) -> T | None:
+async def _query_items(folder: ViewedFolder, query: Callable[[ItemBrowser], T]) -> T | None:
     """Query a folder's items in a thread; None also if they have not been read yet."""
 
     def ask() -> T | None:
         with folder.browser() as browser:
-            return None if browser is None else question(browser)
+            return None if browser is None else query(browser)
 
     return await asyncio.to_thread(ask)
 
 
-async def _scores_beside(
+async def _read_scores_in_other_folder(
     folder: ViewedFolder, choice: ItemChoice, page: RowPage
 ) -> dict[str, dict[str, float | None]]:
     """Return the scores of the page's items in another folder, by ``task item``."""

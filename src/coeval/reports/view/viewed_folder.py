@@ -83,11 +83,11 @@ def summarise_folder(reader: Reader, results: Mapping[str, Any]) -> FolderSummar
     }
     leads = tuple(shown_names.text(text) for text in results["leads"])
     return FolderSummary(
-        len(students), items, _find_best(results, overall, shown_names), leads, shown_names.key
+        len(students), items, _find_best_by_any(results, overall, shown_names), leads, shown_names.key
     )
 
 
-def _find_best(
+def _find_best_by_any(
     results: Mapping[str, Any], overall: Sequence[Mapping[str, Any]], shown_names: ShownNames
 ) -> Best | None:
     """Find who is best: by score, else by comparisons, labels or a benchmark's headline metrics."""
@@ -141,7 +141,7 @@ class GrowthRate:
             self._counts.clear()  # it was begun again
         self._counts.append((time.monotonic(), done))
 
-    def estimate_rate(self) -> dict[str, float] | None:
+    def estimate_pace_and_time_left(self) -> dict[str, float] | None:
         """Return records per minute and seconds left, or None if it is too early to say, or nothing moves."""
         if len(self._counts) < 2:
             return None
@@ -238,7 +238,7 @@ class ViewedFolder:
         self.renew_report()
 
     @contextmanager
-    def _report_errors(self) -> Iterator[None]:
+    def _keep_error(self) -> Iterator[None]:
         try:
             yield
         except (CoevalError, OSError) as error:
@@ -247,7 +247,7 @@ class ViewedFolder:
 
     def look_at_status(self) -> None:
         """Read the status again, which is cheap for any folder."""
-        with self._report_errors():
+        with self._keep_error():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
             self._status_throttle.run(
@@ -256,7 +256,7 @@ class ViewedFolder:
 
     def look_at_records(self) -> None:
         """Read the records again, if somebody has opened the folder."""
-        with self._report_errors():
+        with self._keep_error():
             if self.needed and self.path.is_dir():
                 self._records_throttle.run(self._files_stamp(records_alone=True), self._read_records)
 
@@ -268,7 +268,7 @@ class ViewedFolder:
     def summarise(self) -> None:
         """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
-            with self._report_errors():
+            with self._keep_error():
                 self._summary_throttle.run(self._files_stamp(records_alone=True), self._read_summary)
 
     def _describe(self, **more: object) -> dict[str, Any]:
@@ -296,7 +296,7 @@ class ViewedFolder:
         with self._lock:
             read = self._read
             return self._describe(
-                pace=self._pace.estimate_rate(),
+                pace=self._pace.estimate_pace_and_time_left(),
                 headline=() if read is None else read.summary.leads,
                 short={} if read is None else read.summary.short,
                 results=None if read is None else read.results,
@@ -372,7 +372,7 @@ class ViewedFolder:
     def _write_report(self) -> None:
         """Measure a run, which takes longer than to read it, write its page, and give the browser the items'
         measures."""
-        with self._report_errors():
+        with self._keep_error():
             with open_folder_report(self.path) as report:
                 choices = report.choices
                 single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
@@ -450,7 +450,7 @@ class ViewedPlaces:
                 self._add_folder(path)
             else:
                 self._parents[path] = path if list_sweep_steps(path) else None
-        self._find_folders()
+        self._add_new_folders()
         if not self.folders:
             named = ", ".join(map(str, paths))
             raise UsageError(
@@ -479,7 +479,7 @@ class ViewedPlaces:
     def _watch(self) -> None:
         """Read statuses, records, summaries and reports in turn, until stopped."""
         while not self._stopped.is_set():
-            self._find_folders()
+            self._add_new_folders()
             for folder in self._folders_until_stopped():
                 folder.look_at_status()
             for folder in self._folders_until_stopped():
@@ -497,7 +497,7 @@ class ViewedPlaces:
     def _folders_until_stopped(self) -> Iterator[ViewedFolder]:
         return takewhile(lambda _: not self._stopped.is_set(), self.folders)
 
-    def _find_folders(self) -> None:
+    def _add_new_folders(self) -> None:
         """Add new folders below the parents; a sweep among them becomes a parent itself."""
         parents = [*self._parents.items()]
         for parent, sweep in parents:
@@ -513,7 +513,7 @@ class ViewedPlaces:
             for path in readable:
                 self._add_folder(path, sweep)
         if len(self._parents) > len(parents):
-            self._find_folders()
+            self._add_new_folders()
 
     def _add_folder(self, path: Path, sweep: Path | None = None) -> None:
         whole = path.resolve()
