@@ -346,7 +346,7 @@ class OutputReader(Reader):
 
     def add_item_texts(self) -> None:
         for folder in self.task_folders():
-            self._add_texts(SEARCHED, folder.answers, folder.task)
+            self._insert_item_texts(SEARCHED, folder.answers, folder.task)
 
     def record_counts(self) -> dict[str, TaskCounts]:
         """Count each task's answers, and its judgments if any. What is planned is known once the task has
