@@ -156,7 +156,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
         assert of_answers[name] == pytest.approx(score, abs=1e-12)
         assert shown[name] == pytest.approx(score, abs=1e-12)
     for task in TASKS:
-        both = compared.score_pairs(task)
+        both = compared.build_scored_pairs(task)
         assert both is not None
         means = dict(zip(STUDENTS, (both.pairs.a, both.pairs.b), strict=True))
         for student in STUDENTS:

@@ -82,7 +82,7 @@ def generate(
         raise UsageError(f"--out {out} already exists; {ways}")
     loaded, key_set, messages = read_config(config), load_keys(keys), streams.messages()
     refuse_credentials_in_addresses(loaded)
-    settled = loaded.with_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
+    settled = loaded.with_experiment_settings(probe_mode=probe, probe_on_fail=probe_on_fail)
     experiment = settled.config.experiment
     probing = Probing(experiment.probe_mode, experiment.probe_on_fail)
     proposed = show_progress_while(

@@ -313,7 +313,7 @@ def _print_import_outcome(
         say(console, f"{counted} are in {target.path}")
     if outcome.replaced is not None:
         say(console, f"The previous items are in {outcome.replaced}")
-    total = target.task.sampling.most
+    total = target.task.sampling.max_items
     if total is not None and total < outcome.items:
         say(console, f"sampling.total of {target.task.name} is {total:,}: the first {total:,} are used.")
     elif total is not None and total > outcome.items and not outcome.same:

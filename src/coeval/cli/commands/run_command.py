@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import Run, load_keys, run_checked
+from coeval.api import Run, load_keys, run_checked_config
 from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
@@ -148,7 +148,7 @@ def run(
     options = RunOptions(
         continue_run, overwrite, names, policy, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
     )
-    settled = read_experiment_file(config, options, resume).with_settings(
+    settled = read_experiment_file(config, options, resume).with_experiment_settings(
         log_level=log_level,
         probe_mode=probe,
         probe_on_fail=probe_on_fail,
@@ -199,7 +199,9 @@ def plan(
 
     policy = choose_change_policy(redo_changed, keep_changed)
     options = RunOptions(continue_run, overwrite, split_names(only_models), policy, phase_barriers)
-    settled = read_experiment_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
+    settled = read_experiment_file(config, options, resume).with_experiment_settings(
+        estimate_samples=estimate_samples
+    )
     raise typer.Exit(estimate_and_print(settled.config, options, keys, as_json=as_json))
 
 
@@ -331,7 +333,7 @@ def run_with_progress(config: Config, options: RunOptions, key_file: Path | None
     async def work(context: SessionContext) -> Run:
         loading = asyncio.create_task(_preload_result_tables())
         try:
-            return await run_checked(
+            return await run_checked_config(
                 config, options, keys=context.keys, watcher=context.watcher, interrupt=context.interrupt
             )
         finally:

@@ -391,7 +391,7 @@ def _describe_run_state(folder: RunDir, meta: Meta, report: RepairReport | None)
     if meta.status != "running":
         lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
         return "incomplete" if lacks and meta.status == "completed" else meta.status
-    writer = folder.writer()
+    writer = folder.writer_pid()
     if writer is not None:
         return f"running (process {writer})"
     return f"stopped before its end; continue with {build_continue_command(folder)}"
@@ -420,7 +420,7 @@ def _show_invalid_and_owed(report: RepairReport, folder: RunDir, limits: Limits,
     if report.unsettled:
         warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
     owed = sum(file.owed for file in report.files)
-    if (owed or report.unsettled) and folder.writer() is None:
+    if (owed or report.unsettled) and folder.writer_pid() is None:
         checks = owed - sum(supply.missing for supply in report.short)
         used_up = ", ".join(key for key, limit in limits if limit.is_used_up)
         raised = f"Raise these limits first: {used_up}."

@@ -243,7 +243,7 @@ def print_sweep_status(settings: SweepSettings) -> int:
     table = JobTable(out, plan)
     complete_checkpoints = _print_job_table(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
-    writer = RunDir(own).writer()
+    writer = RunDir(own).writer_pid()
     say(
         console,
         f"process {writer} is at work on it" if writer is not None else "no sweep is running",
