@@ -132,13 +132,13 @@ def test_whoever_shows_an_items_score_shows_the_grids(
             browser = ItemBrowser(reader)
             rows = {
                 (row.item, name): score
-                for row in browser.rows(ItemChoice()).rows
+                for row in browser.find_rows(ItemChoice()).rows
                 for name, score in row.scores.items()
             }
             shown = {
                 answer.answer: answer.score
-                for row in browser.rows(ItemChoice()).rows
-                if (detail := browser.detail(row.item)) is not None
+                for row in browser.find_rows(ItemChoice()).rows
+                if (detail := browser.read_detail(row.item)) is not None
                 for answer in detail.answers
             }
     expected = answer_scores(known, weights)
@@ -156,7 +156,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
         assert of_answers[name] == pytest.approx(score, abs=1e-12)
         assert shown[name] == pytest.approx(score, abs=1e-12)
     for task in TASKS:
-        both = compared.score_pairs(task)
+        both = compared.build_scored_pairs(task)
         assert both is not None
         means = dict(zip(STUDENTS, (both.pairs.a, both.pairs.b), strict=True))
         for student in STUDENTS:

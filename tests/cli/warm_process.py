@@ -197,7 +197,7 @@ def _next_command(requests: socket.socket) -> _Requested:
     return _Requested(**json.loads(data))
 
 
-def _open_streams() -> None:
+def _repair_standard_streams() -> None:
     """As an interpreter that starts does; the old ones remember what they were."""
     sys.stdin = open(0, closefd=False)  # noqa: SIM115  they end with the process
     sys.stdout = open(1, "w", buffering=1 if os.isatty(1) else -1, closefd=False)  # noqa: SIM115
@@ -223,7 +223,7 @@ def _serve(requests: socket.socket) -> dict[str, Any]:
     os.environ.update(requested.env)
     sys.path.insert(0, requested.cwd)
     sys.argv = ["-m", *requested.words[1:]]
-    _open_streams()
+    _repair_standard_streams()
     return runpy.run_module(requested.words[0], run_name="__main__", alter_sys=True)
 
 

@@ -37,9 +37,9 @@ class AnswerFigures(NamedTuple):
     seconds: Floats
     students: Sequence[str]
 
-    def costs_by_student(self, items: NDArray[np.bool_]) -> dict[str, AnswerCost]:
+    def costs_by_student(self, is_chosen: NDArray[np.bool_]) -> dict[str, AnswerCost]:
         """Summarise the answers to some of the items, (I,), by student."""
-        selected, costs = items[self.item], {}
+        selected, costs = is_chosen[self.item], {}
         for code, student in enumerate(self.students):
             if not (own := selected & (self.student == code)).any():
                 continue

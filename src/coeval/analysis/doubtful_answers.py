@@ -174,7 +174,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     def clause(self) -> str:
         """Return ``6 of 6 answers came from ok``."""
         count, models = sum(self.others.values()), _format_model_counts(self.others)
-        return f"{count:,} of {self.total:,} {self._what} came from {models}"
+        return f"{count:,} of {self.total:,} {self._record_noun} came from {models}"
 
     @property
     def note(self) -> str:
@@ -182,7 +182,7 @@ class ServedModel(msgspec.Struct, frozen=True):
         if self.others:
             return Incomparable(self.model, OTHER_MODELS, self.clause).sentence
         return (
-            f"the {self._what} of {self.model} come from several models or providers behind one name: "
+            f"the {self._record_noun} of {self.model} come from several models or providers behind one name: "
             f"{_format_model_counts(self.several)}"
         )
 
@@ -194,7 +194,7 @@ class ServedModel(msgspec.Struct, frozen=True):
         return f"{self.model}: {self.clause}, not from the requested model (docs/gateways.md)"
 
     @property
-    def _what(self) -> str:
+    def _record_noun(self) -> str:
         return "answers" if self.role == "student" else "judgments"
 
 

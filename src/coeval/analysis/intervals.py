@@ -50,9 +50,9 @@ class Scale(NamedTuple):
     def width(self) -> float:
         return self.most - self.least
 
-    def to_shares(self, to_scores: _Sums) -> _Sums:
+    def to_shares(self, scores: _Sums) -> _Sums:
         """Convert scores to shares of the scale, 0 at its least and 1 at its most."""
-        return (to_scores - self.least) / self.width
+        return (scores - self.least) / self.width
 
     def to_scores(self, to_shares: _Sums) -> _Sums:
         """Convert shares of the scale to scores."""
@@ -304,12 +304,12 @@ def wilson_interval(k: int, n: int) -> Interval:
     return Interval(share, low, high, n)
 
 
-def share_with_interval(right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
+def share_with_interval(is_right: Sequence[bool], clusters: NDArray[np.int64] | None) -> Interval:
     """Return the share of items that are right; with Wilson's interval where no two are in one cluster."""
-    if clusters is None or len(np.unique(clusters)) == len(right):
-        return wilson_interval(sum(right), len(right))
-    interval = clustered_mean(np.array(right, np.float64), clusters)
-    return msgspec.structs.replace(interval, n=len(right))
+    if clusters is None or len(np.unique(clusters)) == len(is_right):
+        return wilson_interval(sum(is_right), len(is_right))
+    interval = clustered_mean(np.array(is_right, np.float64), clusters)
+    return msgspec.structs.replace(interval, n=len(is_right))
 
 
 def _require_finite(values: ArrayLike) -> Floats:
@@ -404,15 +404,14 @@ def alpha_at_any_look(alpha: float, looks: Looks | None) -> float:
     return float(ndtr(-_mixture_quantile(2 * alpha, looks.share)))
 
 
-def detectable_gap_at_any_look(least: float, looks: Looks, *, power: float, family: int) -> float:
-    """Return the true difference that is detected with this power at any look, from the ``least`` one that a
-    single test detects: the mixture's quantile replaces the normal one, both at 5 % shared among the
-    ``family``."""
+def detectable_gap_at_any_look(detectable: float, looks: Looks, *, power: float, family: int) -> float:
+    """Return the true difference that is detected with this power at any look, from the one ``detectable`` by
+    a single test: the mixture's quantile replaces the normal one, both at 5 % shared among the ``family``."""
     alpha, power_quantile = ALPHA / family, float(ndtri(power))
     stretch = (_mixture_quantile(alpha, looks.share) + power_quantile) / (
         float(-ndtri(alpha / 2)) + power_quantile
     )
-    return min(least * stretch, 1.0)
+    return min(detectable * stretch, 1.0)
 
 
 def _mixture_quantile(alpha: float, share: float) -> float:

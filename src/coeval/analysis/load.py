@@ -52,11 +52,11 @@ def is_readable(folder: Path) -> bool:
     return RunDir(folder).is_run() or bool(list_output_tasks(folder))
 
 
-def require_run_for(folder: Path, what: str) -> RunDir:
+def require_run_for(folder: Path, lacking_results: str) -> RunDir:
     """Return the run in a folder that `is_readable`. Raises UsageError: it holds results of
-    ``eval-framework``, which have no ``what``."""
+    ``eval-framework``, which have no ``lacking_results``."""
     if not RunDir(folder).is_run():
-        raise UsageError(f"{folder} holds results of eval-framework, which have no {what}")
+        raise UsageError(f"{folder} holds results of eval-framework, which have no {lacking_results}")
     return RunDir(folder)
 
 
@@ -64,11 +64,7 @@ def list_record_files(folder: Path) -> list[Path]:
     """List the files from which everything that `open_reader` shows of a folder follows, existing or not."""
     run = RunDir(folder)
     if run.is_run():
-        return [
-            *(file for kind in RECORD_FILES for file in run.files(kind)),
-            run.config,
-            run.inherited,
-        ]
+        return [*(file for kind in RECORD_FILES for file in run.files(kind)), run.config, run.inherited]
     files = []
     for task in list_output_tasks(folder):
         files += [task / RESPONSES, task / SCORES, task / SUMMARY, *sorted(task.glob(JUDGMENTS))]
@@ -78,4 +74,4 @@ def list_record_files(folder: Path) -> list[Path]:
 def find_writer_pid(folder: Path) -> int | None:
     """Return the id of the process that is writing to a folder, if any."""
     folders = [folder] if RunDir(folder).is_run() else list_output_tasks(folder)
-    return next((pid for path in folders if (pid := RunDir(path).writer()) is not None), None)
+    return next((pid for path in folders if (pid := RunDir(path).writer_pid()) is not None), None)

@@ -45,13 +45,13 @@ class PlannedTask(msgspec.Struct, frozen=True):
         names_of: Names = getattr(self, f"{kind}s")
         return names_of
 
-    def is_counted_item(self, teacher: str, item: str, place: int) -> bool:
-        """Check whether an item counts. ``place``: which of its teacher's items on record it is, from 1."""
+    def is_counted_item(self, teacher: str, item: str, position: int) -> bool:
+        """Check whether an item counts. ``position``: its place among its teacher's on record, from 1."""
         if self.teachers is not None and teacher not in self.teachers:
             return False
         if teacher not in self.supply:
-            place = item_number(item) or 0
-        return self.total is None or place <= self.total
+            position = item_number(item) or 0
+        return self.total is None or position <= self.total
 
 
 class Planned(msgspec.Struct, frozen=True):

@@ -18,9 +18,7 @@ from coeval.analysis.doubtful_answers import (
     empty_answers_sentence,
 )
 from coeval.core.figures import format_points
-from coeval.core.html_table import (
-    MeasureRow,
-)
+from coeval.core.html_table import MeasureRow
 from coeval.core.text import dollars, join_names
 from coeval.models.metering.account_file import read_accounts
 
@@ -220,15 +218,17 @@ def missing_label_sentences(place: str, students: Iterable[BoundedScore]) -> Ite
     return order_change_sentences(list(students), f"who leads in {place}", "answers", "wrong or right")
 
 
-def order_change_sentences(order: Sequence[BoundedScore], lead: str, what: str, ends: str) -> Iterator[str]:
+def order_change_sentences(
+    best_first: Sequence[BoundedScore], leader_phrase: str, missing_noun: str, ends_phrase: str
+) -> Iterator[str]:
     """Say what intervals do not cover: who might lead, and whose ranks might change, if missing scores were
     known."""
-    if not order:
+    if not best_first:
         return
-    leader, *others = order
-    template = f"Failed or missing {what} could change {{}}: counted as {ends}, they put {{}}."
+    leader, *others = best_first
+    template = f"Failed or missing {missing_noun} could change {{}}: counted as {ends_phrase}, they put {{}}."
     if leading := [student for student in others if leader.may_fall_behind(student)]:
-        yield template.format(lead, _format_bounds((leader, *leading)))
+        yield template.format(leader_phrase, _format_bounds((leader, *leading)))
     pairs = [(student, other) for student, other in combinations(others, 2) if student.may_fall_behind(other)]
     movable = [student for student in others if any(student in pair for pair in pairs)]
     if set(movable) - set(leading):  # else all whose places are open are named already

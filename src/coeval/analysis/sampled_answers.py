@@ -101,7 +101,7 @@ def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
                 is_binary = is_binary and bool(
                     np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all()
                 )
-            passes = is_binary and _is_binary(grid, task_code, name)
+            passes = is_binary and _is_passed_or_failed(grid, task_code, name)
             yield _Answers(task_code, name, rows.item, sums.total / sums.units, passes)
 
 
@@ -156,7 +156,7 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
 _HALF = 0.5
 
 
-def _is_binary(grid: ScoreGrid, task: int, factor: str) -> bool:
+def _is_passed_or_failed(grid: ScoreGrid, task: int, factor: str) -> bool:
     """Check whether a factor passes or fails: a check, or one on a scale of two levels."""
     plan = grid.planned.tasks.get(grid.tasks[task]) if grid.planned is not None else None
     if plan is None:

@@ -43,7 +43,7 @@ def redact_parser_errors() -> Iterator[None]:
         raise
 
 
-def _refuse_bare_word(path: str, command: Command, words: Sequence[str]) -> None:
+def _refuse_word_for_option(path: str, command: Command, words: Sequence[str]) -> None:
     """Raise UsageError if a bare word is in the place of the only required option."""
     if any(parameter.param_type_name == "argument" for parameter in command.params):
         return
@@ -55,14 +55,14 @@ def _refuse_bare_word(path: str, command: Command, words: Sequence[str]) -> None
         raise UsageError(f"{option} is missing; did you mean {path} {option} {quote(words[0])}?")
 
 
-def _show_traces(level: LogLevel | None) -> None:
+def _set_log_level(level: LogLevel | None) -> None:
     if level is not None:
         logging.getLogger("coeval").setLevel(level)
 
 
 def _empty_command(
     log_level: Annotated[
-        LogLevel | None, typer.Option(hidden=True, expose_value=False, callback=_show_traces)
+        LogLevel | None, typer.Option(hidden=True, expose_value=False, callback=_set_log_level)
     ] = None,
 ) -> None:
     """A command that has nothing but the option."""
@@ -101,19 +101,19 @@ class Commands(TyperGroup):
         """Find the command; raises UsageError if there is none, or if a value lacks its option."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             more = f"{ctx.command_path} --help lists them"
-            raise UsageError(f"there is no command {args[0]}; {self._suggest(args[0])} ({more})")
+            raise UsageError(f"there is no command {args[0]}; {self._suggest_command(args[0])} ({more})")
         name, command, words = super().resolve_command(ctx, args)
         if name is not None and command is not None:
-            _refuse_bare_word(f"{ctx.command_path} {name}", command, words)
+            _refuse_word_for_option(f"{ctx.command_path} {name}", command, words)
         return name, command, words
 
-    def _suggest(self, name: str) -> str:
-        paths = dict(self._command_paths())
+    def _suggest_command(self, name: str) -> str:
+        paths = dict(self._pair_words_with_commands())
         if near := get_close_matches(name, paths, n=1):
             return f"did you mean {paths[near[0]]}?"
         return f"there are {', '.join(path for word, path in paths.items() if word == path)}"
 
-    def _command_paths(self) -> Iterator[tuple[str, str]]:
+    def _pair_words_with_commands(self) -> Iterator[tuple[str, str]]:
         """Yield each word that names a command, with the full command; this group's own commands win."""
         visible = {name: command for name, command in self.commands.items() if not command.hidden}
         for name, command in visible.items():

@@ -45,15 +45,15 @@ _MAY_EXIT = ("coeval", "typer", "click")
 ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
-def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
+def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
     wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
     interrupted."""
-    _open_streams()
+    _repair_standard_streams()
     show_log_warnings()
     end = SystemExit(0)
     try:
-        _run_catching(command_line, face)
+        _run_catching(command_line, frontend)
     except SystemExit as raised:
         end = raised
     if (unwritten := _flush_streams()) is not None and not end.code:
@@ -61,17 +61,17 @@ def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
     raise end
 
 
-def _run_catching(command_line: Callable[[], object], face: Frontend) -> None:
+def _run_catching(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run the command line, and turn whatever ends it into SystemExit with our exit code."""
     try:
-        with messages_for(face):
+        with messages_for(frontend):
             command_line()
     except SystemExit as end:
         if (interruption := _find_interruption(end)) is not None:
             raise SystemExit(_print_interruption(interruption)) from None
         if isinstance(end.__context__, BrokenPipeError):  # of which Typer has made an exit code as well
             raise SystemExit(0) from None
-        if (culprit := _find_foreign_module(end)) is not None:  # its code 0 would pass for success
+        if (culprit := _find_foreign_exiting_module(end)) is not None:  # its code 0 would pass for success
             message = f"{culprit} ended the command ({describe_error(end)}); correct or remove that package"
             raise SystemExit(_print_message(UsageError(message), 1)) from None
         # Usage errors are 2 to the argument parser; here 2 means that a model, or a server, is unavailable.
@@ -100,7 +100,7 @@ def _print_failure(error: BaseException) -> int:
             return _print_message(error, 1, prefix="internal error: ")
 
 
-def _open_streams() -> None:
+def _repair_standard_streams() -> None:
     """Ensure that all three standard streams are open, and that none fails at a character it cannot show. A
     daemon may start us without them; the event loop would take their numbers for its own."""
     for number in range(3):
@@ -134,7 +134,7 @@ def _find_interruption(end: SystemExit) -> KeyboardInterrupt | None:
     return cause if isinstance(cause, KeyboardInterrupt) else None
 
 
-def _find_foreign_module(end: SystemExit) -> str | None:
+def _find_foreign_exiting_module(end: SystemExit) -> str | None:
     """Return the module that raised SystemExit, None if it is ours or the argument parser."""
     raised = end.__traceback__
     while raised is not None and raised.tb_next is not None:

@@ -106,7 +106,7 @@ def build_app(*names: str) -> typer.Typer:
     return app
 
 
-def _app_for(words: list[str]) -> typer.Typer:
+def _make_app(words: list[str]) -> typer.Typer:
     """Build the command line for these words. The list of commands loads no command, a command only its own
     module, an unknown word all of them, to suggest one."""
     if not words or words[0] in ("-h", "--help", "--version"):
@@ -120,4 +120,4 @@ def _app_for(words: list[str]) -> typer.Typer:
 def main() -> None:
     """Run ``coeval``. Exit codes: 0 done, 1 wrong request, 2 a model is unavailable, 3 gaps remain, 4 a
     comparison failed its threshold or a gate said NO-GO, 130 interrupted."""
-    run_to_exit(lambda: _app_for(sys.argv[1:])(prog_name="coeval"), Frontend.COEVAL)  # however it was started
+    run_to_exit(lambda: _make_app(sys.argv[1:])(prog_name="coeval"), Frontend.COEVAL)  # however it is started

@@ -55,7 +55,7 @@ class GroupedCommands(GroupedHelp, Commands):
         self.format_commands(ctx, formatter)
 
 
-def with_settings(
+def with_settings_flags(
     record: type[msgspec.Struct], *, of_tasks: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that replaces a command's ``**`` by flags for all fields of ``record``, by group.

@@ -86,7 +86,9 @@ def _provider_identifier(model: ModelConfig) -> str | None:
 
 def _students_with_answers(config: Config) -> list[str]:
     """List the students whose answers are supplied, so that no model is called."""
-    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_students(task)))
+    return list(
+        dict.fromkeys(name for task in config.tasks for name in config.students_with_existing_answers(task))
+    )
 
 
 def _describe_judging(setup: TaskSetup) -> str:
@@ -365,7 +367,7 @@ def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
     sentences = [*_absent_value_sentences(values, preview)]
     sentences += [
         f"{task}: every declared value ({n:,}) occurs."
-        for task, n in _count_occurring_values(values, preview).items()
+        for task, n in _count_values_of_covered_tasks(values, preview).items()
     ]
     sentences += [
         f"{setup.task.name}: {sentence}"
@@ -400,7 +402,7 @@ def _absent_value_sentences(values: ReportTable, preview: Preview) -> Iterator[s
     yield from (f"{task}: no item has {join_names(lacking)}." for task, lacking in absent.items())
 
 
-def _count_occurring_values(values: ReportTable, preview: Preview) -> Counter[Cell]:
+def _count_values_of_covered_tasks(values: ReportTable, preview: Preview) -> Counter[Cell]:
     """Count the values of each settled task whose items have all of them."""
     targets = [row for row in values.rows if row[1] == "target" and row[0] not in preview.unsettled]
     lacking = {row[0] for row in targets if not row[-1]}

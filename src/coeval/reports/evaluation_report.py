@@ -29,7 +29,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.experiment.judges_section import make_judges_section
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
-from coeval.reports.measure_table import column_of_field, metric_error_in_points, metric_in_points
+from coeval.reports.measure_table import column_of_field, metric_as_share, metric_error_as_share
 from coeval.reports.plots import interval_plot
 from coeval.reports.result_tables import Results, cost_table, read_results
 
@@ -62,7 +62,7 @@ def evaluation_report(reader: OutputReader, measures: OutputMeasures, notes: Seq
     results = read_results(reader, notes)
     models = list(dict.fromkeys(metric.model for metric in results.metrics))
     tasks = list(dict.fromkeys(metric.task for metric in results.metrics))
-    first = _first_metrics(results.metrics)
+    first = _first_metric_per_model_and_task(results.metrics)
     lead = tuple(islice(_lead_sentences(first, measures), _MOST_SENTENCES))
     judges = output_judges_section(measures, models)
     return Report(
@@ -89,7 +89,7 @@ def _list_facts(results: Results, tasks: Sequence[str], reader: OutputReader) ->
     yield escape_line(reader.folder.resolve().name)
 
 
-def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
+def _first_metric_per_model_and_task(metrics: Sequence[MetricScore]) -> list[MetricScore]:
     """Return the first metric with a value of each model and task."""
     first: dict[tuple[str, str], MetricScore] = {}
     for metric in metrics:
@@ -100,7 +100,7 @@ def _first_metrics(metrics: Sequence[MetricScore]) -> list[MetricScore]:
 
 def _format_metric(metric: MetricScore) -> str:
     """Format a metric as ``48.0 [40.2, 55.9]``."""
-    return format_cell(metric_in_points(metric.value, (metric.low, metric.high), metric.unit), "points")
+    return format_cell(metric_as_share(metric.value, (metric.low, metric.high), metric.unit), "points")
 
 
 # Sentences of the first screen, and lines above it; the last section has all of these if there are more.
@@ -153,7 +153,7 @@ def _metric_share(metric: MetricScore) -> Measured:
     """Return a metric with its interval as shares of its scale, or nothing if its scale is unknown."""
     if not metric.unit:
         return Measured(None, None, None, metric.n, None)
-    return metric_in_points(metric.value, (metric.low, metric.high), metric.unit, metric.n)
+    return metric_as_share(metric.value, (metric.low, metric.high), metric.unit, metric.n)
 
 
 # Units whose figures as published are these points, or hundredths of them; of others the table has both.
@@ -200,30 +200,30 @@ def _scores_section(metrics: Sequence[MetricScore], measures: OutputMeasures) ->
         table.name,
         interval_plot(table.name, shares),
     )
-    tables = (table, output_metrics_table(measures, sampled=True)) if measures.samples else (table,)
+    tables = (table, all_metrics_table(measures, only_repeated=True)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)
 
 
-def output_metrics_table(measures: OutputMeasures, *, sampled: bool = False) -> ReportTable:
+def all_metrics_table(measures: OutputMeasures, *, only_repeated: bool = False) -> ReportTable:
     """Make a table of every metric over all samples of its prompts, or only of tasks with several samples."""
     rows: list[tuple[Cell, ...]] = []
     links = {}
     for model, tasks in measures.metrics.items():
         for task, metrics in tasks.items():
             spreads = measures.samples[model].get(task, {}) if model in measures.samples else {}
-            for metric, value in metrics.items() if spreads or not sampled else ():
+            for metric, value in metrics.items() if spreads or not only_repeated else ():
                 links[len(rows)] = urlencode({"task": task})
                 unit = tasks.units.get((task, metric), "share")
                 spread = spreads.get(metric)
                 errors = (None, None) if spread is None else (spread.item_se, spread.std)
-                scaled = (metric_error_in_points(error, unit) for error in errors)
+                scaled = (metric_error_as_share(error, unit) for error in errors)
                 runs = None if spread is None else spread.n_runs
                 rows.append(
                     (
                         model,
                         task,
                         metric,
-                        metric_in_points(value.value, (value.low, value.high), unit, value.n),
+                        metric_as_share(value.value, (value.low, value.high), unit, value.n),
                         value.n,
                         *scaled,
                         runs,
@@ -231,7 +231,7 @@ def output_metrics_table(measures: OutputMeasures, *, sampled: bool = False) -> 
                 )
     return ReportTable(
         "samples",
-        "Over all samples" if sampled else "Metrics",
+        "Over all samples" if only_repeated else "Metrics",
         (
             *make_columns("Model", "Task", "Metric"),
             ReportColumn("value", "Points", "points", "Mean over the samples", "value"),

@@ -56,12 +56,12 @@ class FolderReport:
 
     def add_measures(self, browser: ItemBrowser) -> ItemBrowser:
         """Give the browser the measures of its items, the order of students and their short names."""
-        browser.flag(self.items)
-        browser.rank(self.order)
-        browser.name(self.report.labels)
+        browser.flag_items(self.items)
+        browser.rank_students(self.order)
+        browser.use_short_names(self.report.labels)
         return browser
 
-    def keep_section(self, anchor: str) -> Report:
+    def report_with_one_section(self, anchor: str) -> Report:
         """Return the report with one section alone, by its anchor, or none, and with what the folder lacks,
         which another section says."""
         sections = tuple(section for section in self.report.sections if section.anchor == anchor)

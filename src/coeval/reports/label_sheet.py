@@ -67,7 +67,7 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
     unread = [
         name
         for name, level in levels
-        if recorded.get(name, "").casefold() not in (level.casefold(), _whole_number(level))
+        if recorded.get(name, "").casefold() not in (level.casefold(), _trim_zeros(level))
     ]
     if unread:
         raise UsageError(
@@ -134,7 +134,7 @@ def read_label_sheet(
         elif not level:
             empty += 1
             kept += name in levels_by_id
-        elif (new_level := question.scale.level(level) or question.scale.level(_whole_number(level))) is None:
+        elif (new_level := question.scale.level(level) or question.scale.level(_trim_zeros(level))) is None:
             problem = f"row {number}: {escape_line(level)[:40]!r} is no level of {question.factor}"
             problems.append(f"{problem}; write one of {join_names(question.scale.levels)}")
         else:
@@ -142,7 +142,7 @@ def read_label_sheet(
     return LabelSheet(list(labels.values()), problems, empty, kept)
 
 
-def _whole_number(level: str) -> str:
+def _trim_zeros(level: str) -> str:
     """Return ``5`` for ``5.0`` or ``5,00``, as a spreadsheet may show a number; else the text itself."""
     match = _WHOLE.fullmatch(level)
     return level.casefold() if match is None else match[1]

@@ -96,7 +96,7 @@ def _measure_cell(figure: Any) -> Cell:
     return cell
 
 
-def metric_in_points(
+def metric_as_share(
     value: float | None, interval: tuple[float | None, float | None] | None, unit: str, n: int | None = None
 ) -> Measured:
     """Convert a benchmark's metric and its interval to shares of the scale of its ``unit``."""
@@ -105,7 +105,7 @@ def metric_in_points(
     return Measured(value, low, high, n, None)
 
 
-def metric_gap_in_points(
+def metric_gap_as_share(
     difference: float, interval: tuple[float, float], unit: str, n: int | None = None
 ) -> Measured:
     """Convert a difference of a benchmark's metric, with its interval, likewise."""
@@ -114,7 +114,7 @@ def metric_gap_in_points(
     return Measured(factor * difference, factor * low, factor * high, n, None)
 
 
-def metric_error_in_points(error: float | None, unit: str) -> float | None:
+def metric_error_as_share(error: float | None, unit: str) -> float | None:
     """Convert a standard error of a benchmark's metric, or the like."""
     return None if error is None else points_per_unit(unit) / 100 * error
 
@@ -127,7 +127,7 @@ def format_ranks(ranks: tuple[int, int] | None) -> str | None:
     return f"{low}" if low == high else f"{low}–{high}"
 
 
-def differing_bounds(bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
+def bounds_unless_equal(bounds: tuple[float, float] | None) -> tuple[float | None, float | None]:
     """Return the bounds, or None twice if they are equal: then nothing is missing."""
     least, most = bounds or (None, None)
     return (None, None) if least == most else (least, most)
@@ -144,8 +144,8 @@ SAMPLE_COLUMNS = (
 
 def sample_cells(figure: SampleFigure, interval: tuple[float, float] | None) -> tuple[Cell, ...]:
     """Return the cells of `SAMPLE_COLUMNS`; ``interval`` is the mean's."""
-    mean = metric_in_points(figure.mean, interval, figure.unit, figure.n_items)
-    return (mean, metric_error_in_points(figure.sem, figure.unit), figure.n_runs, figure.n_items)
+    mean = metric_as_share(figure.mean, interval, figure.unit, figure.n_items)
+    return (mean, metric_error_as_share(figure.sem, figure.unit), figure.n_runs, figure.n_items)
 
 
 class TaskMetrics(NamedTuple):
@@ -188,7 +188,7 @@ def benchmark_metrics_table(metrics: Sequence[MetricScore]) -> ReportTable:
                 [
                     (
                         metric.metric,
-                        metric_in_points(metric.value, (metric.low, metric.high), metric.unit),
+                        metric_as_share(metric.value, (metric.low, metric.high), metric.unit),
                         metric.n,
                     )
                     for metric in (first, *others)

@@ -54,7 +54,7 @@ def _item_attributes(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind,
                 yield "target", attributes
     for teacher in setup.teachers if setup.space.target or setup.space.nuance else ():
         samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
-        for n in range(1, min(task.sampling.most or 0, MOST_DRAWN) + 1):
+        for n in range(1, min(task.sampling.max_items or 0, MOST_DRAWN) + 1):
             sample = samples.draw_sample(n)
             yield "target", sample.target
             yield "nuanced", sample.nuance
@@ -127,12 +127,16 @@ class _TaskPrompts:
                 request = alike[0].prompt({}, None)
                 yield self._make_prompt(PHASE_OF[kind], noun, alike, request, "")
         for alike in _group_by_template(setup.teachers):
-            values, item = self._sample_first_item(alike[0].name)
+            values, item = self._sample_first_item_variables(alike[0].name)
             form = BENCHMARK_ITEM if setup.task.documents is None else QUOTED_ITEM
             yield self._make_prompt("data_generation", "item", alike, alike[0].prompt(values, form), item)
-        item_values, item = self._item_variables()
+        item_values, item = self._item_variables_and_name()
         for alike in _group_by_template(
-            [student for student in setup.students if student.name not in setup.answered_students]
+            [
+                student
+                for student in setup.students
+                if student.name not in setup.students_with_existing_answers
+            ]
         ):
             yield self._make_prompt(
                 "response_collection", "answer", alike, alike[0].prompt(item_values), item
@@ -149,7 +153,7 @@ class _TaskPrompts:
                 yield self._make_prompt("evaluation", "comparison", alike, request, item)
             return
         for alike in _group_by_template(setup.judges):
-            criteria, schema, output = self._judge_variables()
+            criteria, schema, output = self._judge_variables_schema_and_name()
             variables = {**item_values, "response": answer, **criteria}
             yield self._make_prompt("evaluation", output, alike, alike[0].prompt(variables, schema), item)
 
@@ -167,7 +171,7 @@ class _TaskPrompts:
         parts = tuple(self._stand_ins.split_parts(text))
         return PlannedPrompt(self._setup.task.name, phase, output, names, item, structured, parts)
 
-    def _sample_first_item(self, teacher: str) -> tuple[dict[str, str], str]:
+    def _sample_first_item_variables(self, teacher: str) -> tuple[dict[str, str], str]:
         """Sample the attributes of a teacher's first item, as prompt variables, and name the item."""
         task = self._setup.task
         samples = Samples(self._setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher)
@@ -184,7 +188,7 @@ class _TaskPrompts:
             return self._stand_ins.mark(f"{kind} attributes, sampled of those that the teachers propose")
         return render_attributes(sampled)
 
-    def _item_variables(self) -> tuple[dict[str, str], str]:
+    def _item_variables_and_name(self) -> tuple[dict[str, str], str]:
         """Return the variables of an item for students and judges, and its name: an existing item if there is
         one, else one with stand-ins."""
         setup, mark = self._setup, self._stand_ins.mark
@@ -199,7 +203,7 @@ class _TaskPrompts:
                 "nuanced_attributes": render_attributes(nuance),
             }, f"item {slot.id}"
         if slot is not None and slot.teacher is not None:
-            values, item = self._sample_first_item(name)
+            values, item = self._sample_first_item_variables(name)
             verb = "will write"
         else:
             values = {
@@ -212,33 +216,33 @@ class _TaskPrompts:
             "reference": mark(f"the reference answer that {name} {verb}"),
         }, item
 
-    def _load_item(self, key: str) -> Datapoint | None:
+    def _load_item(self, item_id: str) -> Datapoint | None:
         """Load an item of the run's folder, or return None if it does not exist yet or cannot be read."""
         recorded = self._preview.plan.recorded
-        if key in recorded.assumed:
+        if item_id in recorded.assumed:
             return None
-        entry = recorded.items.get(key)
+        entry = recorded.items.get(item_id)
         if entry is None or not entry.good:
             return None
         try:
-            return recorded.items.load(key, Datapoint)
+            return recorded.items.load(item_id, Datapoint)
         except StoreError:
             return None
 
-    def _judge_variables(self) -> tuple[Mapping[str, str], Schema | None, str]:
+    def _judge_variables_schema_and_name(self) -> tuple[Mapping[str, str], Schema | None, str]:
         """Return the rubric's variables for judges, the schema of their answer, and what it is called."""
         setup, mark = self._setup, self._stand_ins.mark
         factors = tuple(setup.criteria)
         if setup.task.evaluation_mode == "per_factor":
             if self._known["rubric"] is None:
-                form = setup.form.ask_one_factor(factors[0])
+                form = setup.form.build_factor_question(factors[0])
                 proposed = {
                     key: mark(f"a {key} that the teachers propose") for key in ("factor", "criterion")
                 }
                 return {**form.values, **proposed}, form.schema, "judgment of one factor"
-            form = setup.form.ask_one_factor(factors[0])
+            form = setup.form.build_factor_question(factors[0])
             return form.values, form.schema, f"judgment of one factor: {factors[0]}"
-        form = setup.form.ask_all_factors(factors)
+        form = setup.form.build_joint_question(factors)
         if self._known["rubric"] is None:
             proposed = {"rubric": mark("the factors that the teachers propose")}
             return {**form.values, **proposed}, form.schema, "judgment"

@@ -229,7 +229,7 @@ def interval_plot(table: str, rows: Sequence[str]) -> Spec:
 # --- Item difficulty and discrimination
 
 
-def item_dots(table: str, flags: Sequence[str]) -> Spec:
+def item_difficulty_plot(table: str, flags: Sequence[str]) -> Spec:
     """Draw the columns ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and ``flag``; the
     first of ``flags`` is that of items without a problem."""
     title = "difficulty (100 − mean score)"

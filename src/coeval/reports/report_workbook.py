@@ -35,7 +35,7 @@ def write_workbook(path: Path, report: Report) -> None:
     """
     with open_workbook(path, report.title) as book:
         summary = book.add_sheet(SUMMARY)
-        report = _shorten_names(report)
+        report = _shorten_names_and_add_key(report)
         links = {}
         for number, section in enumerate(report.sections):
             colour = LIGHT.categories[number % len(LIGHT.categories)]
@@ -45,7 +45,7 @@ def write_workbook(path: Path, report: Report) -> None:
         _write_summary(book, summary, report, links)
 
 
-def _shorten_names(report: Report) -> Report:
+def _shorten_names_and_add_key(report: Report) -> Report:
     """Shorten the names of models, and add a table of them to the first section. Items keep their ids, which
     tables of records have too."""
     shown_names = ShownNames(report.labels)

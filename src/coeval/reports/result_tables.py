@@ -48,7 +48,7 @@ from coeval.reports.measure_table import (
     TableHeading,
     benchmark_metrics_table,
     measure_table,
-    metric_in_points,
+    metric_as_share,
 )
 from coeval.reports.writers.markup import as_html
 
@@ -312,13 +312,13 @@ def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> Repor
     return measure_table(named, FactorSamples, samples)
 
 
-def part_score_table(parts: Sequence[MeasureRow], where: str) -> ReportTable:
-    """Make a table of scores by part and student. ``where``: of what the parts are, in words."""
+def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTable:
+    """Make a table of scores by part and student. ``title_scope``: of what the parts are."""
     figures = (*make_columns("score", kind="points"), *make_columns("n", "missing", kind="count"))
     rows = [(row.part, row.student, _row_measure(row), row.n, row.missing) for row in parts]
     by = parts[0].by
     columns = (*make_columns(by, "student"), *figures)
-    return ReportTable("parts", f"Scores {where} by {by}", columns, tuple(rows), names=2)
+    return ReportTable("parts", f"Scores {title_scope} by {by}", columns, tuple(rows), names=2)
 
 
 def part_label_table(parts: Sequence[MeasureRow]) -> ReportTable:
@@ -470,7 +470,7 @@ def _metrics_paper_table(metrics: Sequence[MetricScore]) -> ReportTable:
     for metric in metrics:
         cells = cells_by_task.setdefault(metric.task, {})
         if metric.model not in cells:
-            cells[metric.model] = metric_in_points(metric.value, (metric.low, metric.high), metric.unit)
+            cells[metric.model] = metric_as_share(metric.value, (metric.low, metric.high), metric.unit)
             headline.setdefault(metric.task, metric.metric)
     columns = [_PaperColumn(task, cells) for task, cells in cells_by_task.items()]
     return _make_paper_table("model", columns, (f"{task}: {metric}." for task, metric in headline.items()))
@@ -486,7 +486,7 @@ def sweep_paper_table(run: TrainingRun, comparison: SweepComparison) -> ReportTa
         }
         columns.append(_PaperColumn("overall", means, best_by_task.get(None)))
     for task, curve in run.curves.items():
-        cells = {str(at.step): metric_in_points(at.mean, at.ci95, curve.unit) for at in curve.points}
+        cells = {str(at.step): metric_as_share(at.mean, at.ci95, curve.unit) for at in curve.points}
         columns.append(_PaperColumn(task, cells, best_by_task.get(task)))
     steps = sorted({int(step) for column in columns for step in column.cells})
     notes = (f"{task}: {curve.metric}." for task, curve in run.curves.items())

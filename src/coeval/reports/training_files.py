@@ -82,7 +82,7 @@ def select_checkpoint_items(
     with ExitStack() as stack:
         browsers = _open_browsers(checkpoints, stack)
         for task, item in turns:
-            detail = _merge_details(item, task, browsers.get(task, {}))
+            detail = _merge_first_answers(item, task, browsers.get(task, {}))
             if detail is None:
                 continue
             row = _item_row(len(rows), detail)
@@ -138,12 +138,10 @@ def _score_changes(curve: TaskCurve) -> dict[str, float]:
     return {key[0]: last[key] - first[key] if key in first and key in last else 0.0 for key in keys}
 
 
-def _merge_details(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
+def _merge_first_answers(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
     """Join the first answers of all checkpoints to an item under the checkpoints' names; None without any."""
-    details = {
-        name: detail for name, browser in browsers.items() if (detail := browser.detail(item)) is not None
-    }
-    answered = {name: detail for name, detail in details.items() if detail.answers}
+    details = {name: browser.read_detail(item) for name, browser in browsers.items()}
+    answered = {name: detail for name, detail in details.items() if detail is not None and detail.answers}
     if not answered:
         return None
     answers = [msgspec.structs.replace(detail.answers[0], student=name) for name, detail in answered.items()]

@@ -48,7 +48,7 @@ from coeval.reports.content import (
     make_columns,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.measure_table import metric_error_in_points, sample_cells
+from coeval.reports.measure_table import metric_error_as_share, sample_cells
 from coeval.reports.plots import difference_forest
 from coeval.store.output_folder import SWEEP
 
@@ -371,7 +371,7 @@ def _checkpoint_rows(
     for run, point in _task_points(task, runs):
         figures = (
             *sample_cells(point, _error_interval(point, error_bar)),
-            metric_error_in_points(point.std, point.unit),
+            metric_error_as_share(point.std, point.unit),
         )
         name = checkpoint_name(run.label, point.step, labels)
         judge = None if point.judge is None else point.judge.model

@@ -208,7 +208,7 @@ PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
 class RecordColumn(Generic[KeyT, EntryT]):
-    """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counting`
+    """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counted`
     chooses counts: a good one before others, else the last.
 
     Equal entries should be one object.

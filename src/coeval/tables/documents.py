@@ -110,14 +110,14 @@ def cut_passages(text: str, most_characters: int) -> Iterator[tuple[int, int]]:
         if start is not None and end is not None:
             half = 2 * (end - start) >= most_characters
             if to - start > most_characters or (half and (unit.startswith("#") or digest(unit)[0] in "0123")):
-                yield from _keep_if_long(text, start, end)
+                yield from _yield_if_long(text, start, end)
                 start = None
         start, end = at if start is None else start, to
     if start is not None and end is not None:
-        yield from _keep_if_long(text, start, end)
+        yield from _yield_if_long(text, start, end)
 
 
-def _keep_if_long(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+def _yield_if_long(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
     if sum(map(str.isalnum, text[start:end])) >= _FEWEST_LETTERS:
         yield start, end
 

@@ -101,7 +101,7 @@ class Harvest:
             try:
                 item = self._make_item(maker, fields)
                 if item is not None and item.id is not None:
-                    self._check_id_unused(item.id, line)
+                    self._record_new_id(item.id, line)
             except Misfit as misfit:
                 self.flawed += 1
                 problems.note(str(misfit), line)
@@ -122,7 +122,7 @@ class Harvest:
         self.unwanted += 1
         return None
 
-    def _check_id_unused(self, item_id: str, line: int) -> None:
+    def _record_new_id(self, item_id: str, line: int) -> None:
         """Raise Misfit if an earlier row had this id. Keeps 8 bytes of its hash: about 150 bytes in all."""
         key = int.from_bytes(blake2b(item_id.encode(), digest_size=8).digest())
         position = (len(self.files) << _LINE_BITS) + line

@@ -272,7 +272,7 @@ class ChoiceList(NamedTuple):
     def lettered_lines(self) -> str:
         return "\n".join(f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
 
-    def find_right(self, value: Any, column: str) -> int:
+    def find_right_index(self, value: Any, column: str) -> int:
         """Find the index of the choice that the value of a column names. Raises Misfit: it means none of
         them, or may mean two."""
         if isinstance(value, int) and not isinstance(value, bool) and not self.labels:
@@ -397,7 +397,7 @@ def guess_id_columns(columns: Collection[str]) -> list[str]:
 
 
 def find_unknown_columns(item_map: ItemMap, columns: tuple[str, ...]) -> Iterator[UnknownColumn]:
-    for key, text in _read_map_keys(item_map):
+    for key, text in _yield_keys_with_columns(item_map):
         if is_template(text):
             paths = RowTemplate.parse(text, columns).paths
         else:
@@ -407,7 +407,7 @@ def find_unknown_columns(item_map: ItemMap, columns: tuple[str, ...]) -> Iterato
                 yield UnknownColumn(key, path.root, columns)
 
 
-def _read_map_keys(item_map: ItemMap) -> Iterator[tuple[tuple[str, ...], str]]:
+def _yield_keys_with_columns(item_map: ItemMap) -> Iterator[tuple[tuple[str, ...], str]]:
     """Yield the keys of a map that name columns, each with its path or template."""
     for key in ("prompt", "reference", "id", "choices"):
         if (text := getattr(item_map, key)) is not None:
@@ -476,7 +476,7 @@ class ItemMaker:
         value = self._right.read_value(row)
         if value is None:
             raise Misfit(f"its `{self._right.text}`, the right choice, is empty")
-        index = choices.find_right(value, self._right.text)
+        index = choices.find_right_index(value, self._right.text)
         attributes.update(dict.fromkeys(self._lettered, _LETTERS[index]))
         return f"{_LETTERS[index]}. {choices.texts[index]}"
 

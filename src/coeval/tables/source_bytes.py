@@ -145,7 +145,7 @@ class SourceBytes:
         self._packed = io.BufferedReader(self._hashed, _READ_BYTES)
         self._plain: IO[bytes] = self._packed
         try:
-            self.start = self._detect_format()
+            self.start = self._unpack_and_peek_start()
             self._decode = self._make_decoder(encoding or _detect_encoding(self.start))
             if encoding is None and self.start.startswith(codecs.BOM_UTF8):
                 self._read_checked(self._plain.read, len(codecs.BOM_UTF8))
@@ -153,7 +153,7 @@ class SourceBytes:
             self.close()
             raise
 
-    def _detect_format(self) -> bytes:
+    def _unpack_and_peek_start(self) -> bytes:
         """Return the first bytes, unpacked if gzipped; raises UsageError for another format, such as a
         workbook."""
         start = self._read_checked(self._packed.peek, 16)
@@ -218,7 +218,7 @@ class SourceBytes:
         if size:
             yield [b"".join(held) if size <= LONGEST_LINE_BYTES else None]
 
-    def finish(self) -> SourceFile:
+    def finish_and_hash(self) -> SourceFile:
         """Read the rest, close the file, and return its size and hash."""
         while self._read_checked(self._packed.read, _READ_BYTES):
             pass

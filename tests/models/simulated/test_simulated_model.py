@@ -48,7 +48,7 @@ async def test_the_answer_to_one_question_is_the_same_in_every_process() -> None
 messages = st.lists(
     st.builds(Message, st.sampled_from(["system", "user", "assistant"]), st.text(max_size=60)), max_size=4
 ).map(tuple)
-_JUDGED = JudgeForm({"a": "", "b": ""}, rationale=False).ask_all_factors(("a", "b")).schema
+_JUDGED = JudgeForm({"a": "", "b": ""}, rationale=False).build_joint_question(("a", "b")).schema
 requests = st.builds(
     Request,
     messages,

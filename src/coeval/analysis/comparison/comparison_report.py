@@ -30,7 +30,7 @@ class Comparison(PairDifference, frozen=True):
     ``points``), over ``n`` items that both have. ``missing`` items have no such pair; ``bounds`` is where the
     difference over all items lies, whatever these would score. ``p_adjusted``, ``ci95_adjusted`` and
     ``verdict`` allow for all comparisons of the report (`coeval.analysis.comparison.family`); ``p`` and
-    ``ci95`` are of this one alone. ``gate`` says where (`where_phrase`) the comparison above it is not
+    ``ci95`` are of this one alone. ``gate`` says where (`scope_phrase`) the comparison above it is not
     significant, so that this one is not tested; None: nowhere. ``…_over_judges`` have judges as a sample too:
     None where nothing can be told, as of one judge; ``judges`` scored both, of which ``agreeing`` by
     themselves put the same one ahead; None: nobody judged. ``minimum_detectable`` is the true difference that
@@ -70,7 +70,7 @@ def comparison_sentence(comparison: Comparison) -> str:
     ``B leads on ifeval: 3.1 ± 1.9 points ahead of A on 541 shared prompts (p = 0.012). With 541 prompts, a
     true gap of 2.6 points would be detected four times in five``
     """
-    where, count = where_phrase(comparison), pluralize(comparison.n, f"shared {comparison.counted}")
+    where, count = scope_phrase(comparison), pluralize(comparison.n, f"shared {comparison.counted}")
     if comparison.identical:
         return f"{comparison.a} and {comparison.b} have identical scores {where}: {count}"
     lead = comparison.leading
@@ -86,35 +86,35 @@ def comparison_sentence(comparison: Comparison) -> str:
         text += _judges_clause(lead)
     if comparison.minimum_detectable is None:
         return text
-    return f"{text}. {_detection_sentence(comparison, comparison.minimum_detectable)}"
+    return f"{text}. {_detectable_difference_sentence(comparison, comparison.minimum_detectable)}"
 
 
 def lead_text(
     names: tuple[str, str],
     lead: PairDifference,
-    count: str,
-    where: str = "",
+    counted_items: str,
+    scope: str = "",
     unit: str = "share",
     *,
     at_any_look: bool = False,
 ) -> str:
     """State a lead: ``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036)``.
-    ``lead`` is that of the first of ``names``, over ``count``."""
+    ``lead`` is that of the first of ``names``, over ``counted_items``."""
     chance = p_value_clause(lead.p_adjusted, at_any_look=at_any_look)
     source = "" if lead.comes_from is None else f"; the lead comes from {lead.comes_from}"
-    by = f"{format_difference(lead, unit)} points ahead of {names[1]} on {count}{chance}"
-    return f"{names[0]} {lead.verdict}{where}: {by}{source}"
+    by = f"{format_difference(lead, unit)} points ahead of {names[1]} on {counted_items}{chance}"
+    return f"{names[0]} {lead.verdict}{scope}: {by}{source}"
 
 
 def tie_text(
-    names: tuple[str, str], gap: PairDifference, count: str, where: str = "", unit: str = "share"
+    names: tuple[str, str], gap: PairDifference, counted_items: str, scope: str = "", unit: str = "share"
 ) -> str:
     """State a tie: ``A (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items``. The
     p-value is added if the interval alone suggests a lead, as it may where few items differ."""
     low, high = gap.ci95_adjusted
     odds = "" if low <= 0 <= high else p_value_clause(gap.p_adjusted)
-    by = f"the gap is {format_difference(gap, unit)} points on {count}{odds}"
-    return f"{names[0]} and {names[1]} are tied{where}: {by}"
+    by = f"the gap is {format_difference(gap, unit)} points on {counted_items}{odds}"
+    return f"{names[0]} and {names[1]} are tied{scope}: {by}"
 
 
 def p_value_clause(p: float | None, *, at_any_look: bool = False) -> str:
@@ -135,13 +135,13 @@ def _judges_clause(comparison: Comparison) -> str:
     return f"; allowing for other judges {by}, {comparison.agreeing} of {comparison.judges} agree"
 
 
-def _detection_sentence(pair: Comparison, least: float) -> str:
+def _detectable_difference_sentence(pair: Comparison, least: float) -> str:
     """State the power: ``With 541 prompts, a true gap of 2.6 points would be detected four times in five``"""
     gap = f"a true gap of {gap_text(least, pair.unit)} points" if least < pair.scale else "no true gap"
     return f"With {pluralize(pair.n, pair.counted)}, {gap} would be detected four times in five"
 
 
-def where_phrase(comparison: Comparison) -> str:
+def scope_phrase(comparison: Comparison) -> str:
     """Return ``overall``, ``on haiku`` or ``on haiku (plot)``."""
     where = "overall" if comparison.task is None else f"on {comparison.task}"
     return f"{where} ({comparison.metric})" if comparison.family in ("label", "part") else where
@@ -219,7 +219,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     def missing(self) -> tuple[str, ...]:
         """State, for each task with unscored items, the range of the difference over all items."""
         return tuple(
-            _missing_text(pair) for pair in self.comparisons if pair.missing and pair.family == "task"
+            _missing_range_text(pair) for pair in self.comparisons if pair.missing and pair.family == "task"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -297,7 +297,7 @@ def interval_over_judges_text(comparison: PairDifference, unit: str = "share") -
     return interval_text(comparison.difference, *wide, unit)
 
 
-def _missing_text(gap: Comparison) -> str:
+def _missing_range_text(gap: Comparison) -> str:
     low, high = (gap_text(bound, gap.unit) for bound in gap.bounds)
     items = gap.n + gap.missing
     return (

@@ -23,7 +23,7 @@ from coeval.analysis.comparison.comparison_report import (
     ComparisonReport,
     Family,
     comparison_sentence,
-    where_phrase,
+    scope_phrase,
 )
 from coeval.analysis.comparison.family import (
     FamilyMember,
@@ -303,7 +303,7 @@ def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
     paired = [(pair.a, pair.b, row) for pair in pairs for row in pair.rows]
     tested = Counter(row.branch for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
     members = [
-        _build_member(a, b, row, max(tested[row.branch], 1), scatter)
+        _build_family_member(a, b, row, max(tested[row.branch], 1), scatter)
         for (a, b, row), scatter in zip(paired, _pool_row_scatters(groups, paired), strict=True)
     ]
     comparisons = iter(_test_family(paired, members))
@@ -341,7 +341,7 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
                 others = pair_sides(*(side.excluding_judges(related.apart) for side in (a, b)))
                 by_others[related.apart] = list(_list_rows(others))
             texts = [
-                f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {where_phrase(comparison)}"
+                f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {scope_phrase(comparison)}"
                 for same in by_others[related.apart]
                 if same[:3] == row[:3] and len(same.parts) == len(row.parts)
             ]
@@ -357,18 +357,18 @@ def _list_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     for task, of_task in groupby(pairing.metrics, key=attrgetter("task")):
         metrics = list(of_task)
         factors = [name for name in metrics if name.measure == "factor"]
-        if factors and (whole := pairing.score_pairs(task)) is not None:
-            scored[task] = whole, pairing.judge_gaps(task)
+        if factors and (whole := pairing.build_scored_pairs(task)) is not None:
+            scored[task] = whole, pairing.differences_by_judge(task)
             rows.append(ComparedRow(task, SCORE, "task", "share", [whole], [scored[task][1]]))
         for name in metrics:
-            pairs = pairing.score_pairs(task, name)
+            pairs = pairing.build_scored_pairs(task, name)
             if pairs is None or (factors == [name] and task in scored):  # the only factor is the score
                 continue
             family: Family = "task" if name.headline else "part"
             if name.measure == "label":  # in no score: with a share of the level of its own
                 family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            judged, label = [pairing.judge_gaps(task, name)], name.measure == "label"
+            judged, label = [pairing.differences_by_judge(task, name)], name.measure == "label"
             rows.append(ComparedRow(task, name.metric, family, name.unit, [pairs], judged, counted, label))
     if len(scored) > 1:
         parts, by_judge = zip(*scored.values(), strict=True)
@@ -378,12 +378,12 @@ def _list_rows(pairing: Pairing) -> Iterator[ComparedRow]:
 
 def _compare_row(a: Side, b: Side, row: ComparedRow) -> Comparison:
     """Compare one row of two sides, as a family of its own."""
-    member = _build_member(a, b, row, 1, pool_judge_scatter({(): row.judged}, 1)[()])
+    member = _build_family_member(a, b, row, 1, pool_judge_scatter({(): row.judged}, 1)[()])
     [tested] = adjust_family([member])
     return _build_comparison((a, b, row), member, tested)
 
 
-def _build_member(
+def _build_family_member(
     a: Side, b: Side, row: ComparedRow, tests: int, scatter: JudgeScatter | None
 ) -> FamilyMember:
     """Build the row's family member; ``tests``: how many comparisons answer the same question."""
@@ -470,7 +470,7 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
         rows_of_pair.setdefault((a.label, b.label), []).append(index)
     for index, parent in enumerate(parents):
         closed = parent is not None and (family[parent].p_adjusted or 0.0) >= ALPHA
-        gate = where_phrase(comparisons[parent]) if parent is not None and closed else None
+        gate = scope_phrase(comparisons[parent]) if parent is not None and closed else None
         source = None
         a, b, row = paired[index]
         if parent is None and row.metric == SCORE and "factor" in b.grids and comparisons[index].significant:
@@ -485,12 +485,12 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
 
 
 def _factor_differences(
-    factors: Sequence[tuple[str, str]], of_pair: Sequence[tuple[ComparedRow, Difference]], task: str | None
+    factors: Sequence[tuple[str, str]], rows: Sequence[tuple[ComparedRow, Difference]], task: str | None
 ) -> dict[tuple[str, str], Difference]:
     """Return a pair's differences by task and factor; a task's only factor has that of the task's score."""
     counts = Counter(task_name for task_name, _ in factors)
     differences = {}
-    for row, difference in of_pair:
+    for row, difference in rows:
         if row.task is None or task not in (None, row.task):
             continue
         if row.family == "part":

@@ -56,17 +56,16 @@ def lead_verdict(p: float | None, p_over_judges: float | None, judges: int | Non
 # --- Ranks
 
 
-def rank_range(name: str, order: Collection[str], ahead: Collection[tuple[str, str]]) -> tuple[int, int]:
-    """Return the ranks that ``name`` may have in ``order``: after all significantly better, before all worse
+def rank_range(name: str, ranked: Collection[str], leads: Collection[tuple[str, str]]) -> tuple[int, int]:
+    """Return the ranks that ``name`` may have in ``ranked``: after all significantly better, before all worse
     ones.
 
     All pairs are tested as one family, so in 95 of 100 runs no range is too narrow (Holm 1979; Goldstein
-    and Spiegelhalter 1996 for ranges in place of ranks). ``ahead``: the pairs that differ significantly,
-    the better one first.
+    and Spiegelhalter 1996 for ranges in place of ranks). ``leads``: pairs, the better one first.
     """
-    better = sum(loser == name for _, loser in ahead)
-    worse = sum(winner == name for winner, _ in ahead)
-    return 1 + better, len(order) - worse
+    better = sum(loser == name for _, loser in leads)
+    worse = sum(winner == name for winner, _ in leads)
+    return 1 + better, len(ranked) - worse
 
 
 # --- Adjusted p-values
@@ -275,19 +274,19 @@ def adjust_family(members: Sequence[FamilyMember]) -> list[PairDifference]:
 
 
 def _build_pair_difference(
-    member: FamilyMember, items: AdjustedP | None, both: AdjustedP | None
+    member: FamilyMember, adjusted_items: AdjustedP | None, adjusted_both: AdjustedP | None
 ) -> PairDifference:
     """Join a comparison with its adjusted p-values, over items and over items and judges, in the reported
     unit."""
     single, over, width = member.difference, member.over_judges, member.width
     alone, least = Bounds(single.low, single.high), single.minimum_detectable
-    bounds = adjust_bounds(single.difference, single, items, member.looks) or alone
+    bounds = adjust_bounds(single.difference, single, adjusted_items, member.looks) or alone
     wide, wide_adjusted, judges, agreeing = None, None, None, None
     if over is not None:
         judges, agreeing = over.judges, over.agreeing
         wide = None if over.low is None or over.high is None else Bounds(over.low, over.high)
-        wide_adjusted = adjust_bounds(single.difference, over, both, member.looks)
-    p, p_over = (None if adjusted is None else adjusted.p for adjusted in (items, both))
+        wide_adjusted = adjust_bounds(single.difference, over, adjusted_both, member.looks)
+    p, p_over = (None if adjusted is None else adjusted.p for adjusted in (adjusted_items, adjusted_both))
     return PairDifference(
         difference=single.difference * width,
         ci95=(alone.low * width, alone.high * width),
@@ -297,8 +296,8 @@ def _build_pair_difference(
         n=single.n,
         minimum_detectable=None if least is None else least * width,
         verdict=lead_verdict(p, p_over, judges),
-        ci95_over_judges=_scale_bounds(wide, width),
-        ci95_over_judges_adjusted=_scale_bounds(wide_adjusted, width),
+        ci95_over_judges=_multiply_bounds(wide, width),
+        ci95_over_judges_adjusted=_multiply_bounds(wide_adjusted, width),
         p_over_judges=None if over is None else over.p,
         p_over_judges_adjusted=p_over,
         judges=judges,
@@ -306,5 +305,5 @@ def _build_pair_difference(
     )
 
 
-def _scale_bounds(bounds: Bounds | None, width: float) -> Ends | None:
+def _multiply_bounds(bounds: Bounds | None, width: float) -> Ends | None:
     return None if bounds is None else (bounds.low * width, bounds.high * width)

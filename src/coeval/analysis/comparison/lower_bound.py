@@ -121,15 +121,15 @@ def count_items_needed(
     few, many = 1.0, _MOST_TIMES
     rounded = np.round(values * _ROUGH) / _ROUGH
 
-    def is_decided(times: float) -> bool:
+    def is_noninferior(times: float) -> bool:
         bound = _gaffke_bound(rounded, weights * len(weights), alpha, times)
         return bound - power * error / float(np.sqrt(times)) >= -allowed_loss
 
-    if not is_decided(many):
+    if not is_noninferior(many):
         return None
     while many / few > 1.02:
         middle = float(np.sqrt(few * many))
-        few, many = (few, middle) if is_decided(middle) else (middle, many)
+        few, many = (few, middle) if is_noninferior(middle) else (middle, many)
     return int(np.ceil(n * many))
 
 

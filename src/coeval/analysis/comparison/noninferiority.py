@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import Comparison, where_phrase
+from coeval.analysis.comparison.comparison_report import Comparison, scope_phrase
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedPair,
@@ -398,8 +398,8 @@ def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str,
         yield _Draft(None, SCORE, rule, None, None, tuple(misfits or [none]))
 
 
-def _gate_task(draft: _Draft, beyond: bool, level: _BoundLevel, significant_only: bool) -> GatedTask:
-    """Decide a task; ``beyond``: its loss is significantly more than allowed."""
+def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_only: bool) -> GatedTask:
+    """Decide a task; ``is_worse``: its loss is significantly more than allowed."""
     rule, row, comparison, alpha = draft.rule, draft.row, draft.comparison, level.alpha
     drop = rule["max_drop"] / 100
     if row is None or comparison is None:
@@ -420,7 +420,7 @@ def _gate_task(draft: _Draft, beyond: bool, level: _BoundLevel, significant_only
     reasons = draft.misfits
     if few:
         reasons += (f"fewer than the {rule['min_items']:,} that the policy asks for",)
-    if beyond or (-difference > drop and not significant_only):
+    if is_worse or (-difference > drop and not significant_only):
         verdict: Verdict = "NO-GO"
     else:
         verdict = "GO" if lower >= -drop and not reasons else "INCONCLUSIVE"
@@ -445,13 +445,13 @@ def _gate_task(draft: _Draft, beyond: bool, level: _BoundLevel, significant_only
         not draft.misfits,
         reasons,
     )
-    other, least = _verdict_over_judges(gated, comparison)
+    other, least = _verdict_over_sampled_judges(gated, comparison)
     gated = msgspec.structs.replace(gated, other_judges=other, lower_over_judges=least)
-    sentence = _task_sentence(gated, comparison, level, beyond) + _other_judges_clause(gated, comparison)
+    sentence = _task_sentence(gated, comparison, level, is_worse) + _other_judges_clause(gated, comparison)
     return msgspec.structs.replace(gated, sentence=sentence)
 
 
-def _verdict_over_judges(
+def _verdict_over_sampled_judges(
     task: GatedTask, comparison: Comparison
 ) -> tuple[Literal["same", "open", "unknown"] | None, float | None]:
     """Return whether the verdict is the same with judges as a sample, and the lower bound over them."""
@@ -485,7 +485,7 @@ def _other_judges_clause(task: GatedTask, comparison: Comparison) -> str:
 
 
 def _task_sentence(task: GatedTask, comparison: Comparison, level: _BoundLevel, beyond: bool) -> str:
-    where, allowed = where_phrase(comparison), format_points(task.max_drop)
+    where, allowed = scope_phrase(comparison), format_points(task.max_drop)
     n = pluralize(comparison.n, comparison.counted)
     if task.verdict == "NO-GO":
         how = "significantly more than" if beyond else "not significantly, but more than"

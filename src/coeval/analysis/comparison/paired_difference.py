@@ -169,7 +169,7 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     difference, n = mean_b - mean_a, sum(part.items for part in parts)
     item_differences = [pairs.sum_by_cluster(pairs.b - pairs.a) for pairs in strata]
     differing_items = float(sum((np.abs(values) > _EQUAL).sum() for values in item_differences))
-    binary = len(strata) == 1 and _is_binary(strata[0])
+    binary = len(strata) == 1 and _is_unweighted_binary(strata[0])
     near_end = any(map(_is_near_scale_end, parts))
     # near an end, one more item is lent, with the variance of two independent scores that are right or wrong
     spread = _estimate_spread(parts, mean_a * (1 - mean_a) + mean_b * (1 - mean_b) if near_end else 0.0)
@@ -187,7 +187,7 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     p = _compute_p_value(test, strata, difference, spread) if n > 1 else None
     if p is not None and p >= ALPHA:
         low, high = min(low, 0.0), max(high, 0.0)
-    raised = _raise_observed_spread(parts, effective) or spread
+    raised = _enlarge_observed_spread(parts, effective) or spread
     detectable = _find_detectable_difference(parts, mean_a, mean_b, raised, family_size)
     if binary:  # the exact test asks for one discordant pair more
         detectable += 1 / n
@@ -207,11 +207,11 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
     )
 
 
-def _raise_observed_spread(parts: Sequence[_Stratum], effective: float) -> Spread | None:
-    """Return the observed spread, raised for what few ``effective`` items do not show; None if no item
+def _enlarge_observed_spread(parts: Sequence[_Stratum], effective_items: float) -> Spread | None:
+    """Return the observed spread, raised for what few ``effective_items`` do not show; None if no item
     differs."""
     spread = _estimate_spread(parts, 0.0)
-    raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(effective, 1.0)))
+    raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(effective_items, 1.0)))
     return raised if spread.error else None
 
 
@@ -358,7 +358,7 @@ def _summarise_stratum(pairs: PairedScores) -> _Stratum:
     return _Stratum(mean_a, mean_b, deviations_a * items_per_cluster, deviations_b * items_per_cluster)
 
 
-def _is_binary(pairs: PairedScores) -> bool:
+def _is_unweighted_binary(pairs: PairedScores) -> bool:
     scores = np.concatenate([pairs.a, pairs.b])
     alone = pairs.clusters is None or len(np.unique(pairs.clusters)) == len(pairs.clusters)
     return alone and bool(((scores == 0) | (scores == 1)).all() and (pairs.weights == pairs.weights[0]).all())
@@ -456,17 +456,17 @@ def single_judge_estimate(paired: Difference) -> OverJudges:
 
 
 def pool_judge_scatter(
-    judge_gaps_by_pair: Mapping[_Pair, Sequence[JudgeValues]], others: int
+    judge_differences_by_pair: Mapping[_Pair, Sequence[JudgeValues]], opponents: int
 ) -> dict[_Pair, JudgeScatter | None]:
     """Estimate what judges add to the error of each pair's difference: a variance that all pairs share.
 
     Parameters
     ----------
-    judge_gaps_by_pair : by pair, for each task each judge's score of the second less that of the first
-    others : how many students each student is compared with
+    judge_differences_by_pair : by pair, for each task each judge's score of the second less that of the first
+    opponents : how many students each student is compared with
     """
-    scatters = {pair: estimate_judge_scatter(tasks) for pair, tasks in judge_gaps_by_pair.items()}
-    pooled = average_scatters(list(scatters.values()), others)
+    scatters = {pair: estimate_judge_scatter(tasks) for pair, tasks in judge_differences_by_pair.items()}
+    pooled = average_scatters(list(scatters.values()), opponents)
     return {
         pair: None if own is None or pooled is None else pooled._replace(judges=own.judges)
         for pair, own in scatters.items()

@@ -115,7 +115,7 @@ class Pairing:
         cuts = (grid.shared_scores(*factor) for grid in self.grids.values() for factor in grid.scored_factors)
         return not self.unshared and all(cut.have_same_scores(students) for cut in cuts)
 
-    def score_pairs(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
+    def build_scored_pairs(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
         """Return the paired item means of a task in one metric, or over all factors (with weights or checks,
         an item needs a shared score in each of them); None if no item is paired."""
         shared = self._shared_scores(task, metric)
@@ -125,9 +125,9 @@ class Pairing:
         scores = [shared.recorded_means(student) for student in (self.a, self.b)]
         scale = _extend_scale(SHARE if metric is None else metric.scale, [means for means, _ in scores])
         paired = np.isfinite(shared.item_means(self.a, self.b)[0])
-        missing = self._items_to_score(task, metric) & ~paired
+        missing = self._mark_items_of_metric(task, metric) & ~paired
         (low_a, high_a), (low_b, high_b) = (
-            _sum_missing_scores(scale.to_shares(means), present, missing) for means, present in scores
+            _sum_missing_at_ends(scale.to_shares(means), present, missing) for means, present in scores
         )
         pairs = pairs._replace(a=scale.to_shares(pairs.a), b=scale.to_shares(pairs.b))
         gaps = float(np.average(pairs.b - pairs.a, weights=pairs.weights)) * len(pairs.a)
@@ -136,15 +136,15 @@ class Pairing:
         low, high = (gaps + low_b - high_a) / items, (gaps + high_b - low_a) / items
         return ScoredPairs(pairs, lacking, low, high, scale)
 
-    def judge_gaps(self, task: str, metric: MetricName | None = None) -> JudgeValues:
+    def differences_by_judge(self, task: str, metric: MetricName | None = None) -> JudgeValues:
         """Return each judge's mean gaps, second side minus first; empty if the sides share no judge."""
         if (metric is None or metric.measure != "label") and any(
             judges.task == task and judges.none_shared and judges.compared for judges in self.unshared
         ):
             return JudgeValues(np.empty((0, 0)), 1.0)
-        return self.judge_gaps_between(self.a, self.b, task, metric)
+        return self.differences_by_judge_between(self.a, self.b, task, metric)
 
-    def judge_gaps_between(
+    def differences_by_judge_between(
         self, first: str, second: str, task: str, metric: MetricName | None = None
     ) -> JudgeValues:
         """Return each judge's mean gaps between two students of the grid, second minus first."""
@@ -160,7 +160,7 @@ class Pairing:
             return self.grids["factor"].shared_scores(task)
         return self.grids[metric.measure].shared_scores(task, metric.metric)
 
-    def _items_to_score(self, task: str, metric: MetricName | None) -> NDArray[np.bool_]:
+    def _mark_items_of_metric(self, task: str, metric: MetricName | None) -> NDArray[np.bool_]:
         """Mark the items (n,) that the metric applies to: all of the task, unless a benchmark's metric
         applies to some items only."""
         if metric is None or metric.measure != "metric":
@@ -172,12 +172,12 @@ class Pairing:
         return in_metric if (in_any & ~in_metric).any() else np.ones(len(in_metric), bool)
 
 
-def _sum_missing_scores(
-    means: Floats, present_shares: Floats, missing: NDArray[np.bool_]
+def _sum_missing_at_ends(
+    means: Floats, present_shares: Floats, is_missing: NDArray[np.bool_]
 ) -> tuple[float, float]:
     """Sum the missing items' scores with what each lacks at 0, and at 1. ``means`` of the scores that each
     item (n,) has, and the share of its scores that these are."""
-    scores, present = means[missing], present_shares[missing]
+    scores, present = means[is_missing], present_shares[is_missing]
     low = np.where(np.isfinite(scores), scores * present, 0.0)
     high = np.where(np.isfinite(scores), low + 1 - present, 1.0)
     return float(low.sum()), float(high.sum())
@@ -219,7 +219,7 @@ def pair_sides(a: Side, b: Side) -> Pairing:
             *_note_other_models(a, b),
         ),
     )
-    return replace(pairing, mismatches=(*pairing.mismatches, *_note_partial_scores(pairing)))
+    return replace(pairing, mismatches=(*pairing.mismatches, *_note_tasks_compared_by_factors_only(pairing)))
 
 
 def _note_other_models(a: Side, b: Side) -> Iterator[Mismatch]:
@@ -229,17 +229,17 @@ def _note_other_models(a: Side, b: Side) -> Iterator[Mismatch]:
             yield Mismatch(task, f"{task}: {side.label}: {served.clause}")
 
 
-def _note_partial_scores(pairing: Pairing) -> Iterator[Mismatch]:
+def _note_tasks_compared_by_factors_only(pairing: Pairing) -> Iterator[Mismatch]:
     """Report the tasks with weights or checks in which single factors are shared, but no item's score."""
     grids = pairing.grids.get("factor")
     for task, design in zip(grids.grid.tasks, grids.grid.designs, strict=True) if grids is not None else ():
-        if not design.weights or pairing.score_pairs(task) is not None:
+        if not design.weights or pairing.build_scored_pairs(task) is not None:
             continue
         shared = {
             metric.metric
             for metric in pairing.metrics
             if metric.task == task and metric.measure == "factor" and metric.metric in design.weights
-            if pairing.score_pairs(task, metric)
+            if pairing.build_scored_pairs(task, metric)
         }
         if shared:
             lacking = sorted(design.weights.keys() - shared)

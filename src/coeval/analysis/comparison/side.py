@@ -146,7 +146,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             items=items,
             grids=grids,
             metrics=metrics,
-            methods=_read_methods(reader, condition, parameters),
+            methods=_read_method_hashes(reader, condition, parameters),
             rubrics=reader.rubrics(),
             answers=AnswerCounts(*counts),
             families=model_families(
@@ -222,7 +222,7 @@ def _list_metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iter
             yield MetricName(task, measure, metric, unit, scale_of_unit(unit), headline=headline)
 
 
-def _read_methods(
+def _read_method_hashes(
     reader: Reader, condition: str, parameters: list[str]
 ) -> dict[tuple[str, str], frozenset[int]]:
     """Read the method hashes by task and judge of the rows that meet ``condition``."""

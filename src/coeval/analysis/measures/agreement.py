@@ -64,13 +64,13 @@ def compute_agreement(tables: NDArray[np.float64], scale: LevelScale = DEFAULT_L
 
 def strict_pair_agreement(tables: Floats) -> Floats:
     """Return the share of units that both judges scored alike, ``Σ T[a, a] / Σ T``."""
-    return _share_of_units((tables * np.eye(tables.shape[-1])).sum(axis=(-2, -1)), tables)
+    return _divide_by_units((tables * np.eye(tables.shape[-1])).sum(axis=(-2, -1)), tables)
 
 
 def weighted_pair_agreement(tables: Floats, linear: Floats = LINEAR) -> Floats:
     """Return the mean weight of the units. ``linear`` (K, K): 1 where levels are equal, less the further
     apart their values are (linear weights; Cicchetti and Allison 1971)."""
-    return _share_of_units((tables * linear).sum(axis=(-2, -1)), tables)
+    return _divide_by_units((tables * linear).sum(axis=(-2, -1)), tables)
 
 
 def cohen_kappa(tables: Floats) -> Floats:
@@ -110,7 +110,7 @@ def tabulate_pair_levels(
     return counts.reshape(blocks, levels, levels).astype(np.float64)
 
 
-def _share_of_units(part: Floats, tables: Floats) -> Floats:
+def _divide_by_units(part: Floats, tables: Floats) -> Floats:
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.asarray(part / tables.sum(axis=(-2, -1)), np.float64)
 
@@ -206,7 +206,7 @@ def intraclass_correlations(sums: PanelSums) -> Correlations:
 DRAWS = 2000
 # Weights take 16 MB (2,000 × 1,000 floats) however many items there are.
 MOST_BLOCKS = 1000
-# Half an observation at either end: the largest weight that `weight_of_ends` gives.
+# Half an observation at either end: the largest weight that `weight_of_end_items` gives.
 _AT_EACH_END = 0.5
 # Half an observation, the largest weight, is 16 parts, drawn once and shared by all measures.
 _PARTS = 32
@@ -239,7 +239,7 @@ def smooth_level_shares(shares: Floats) -> Floats:
     return np.asarray((shares + 1 / shares.shape[-1]) / 2, np.float64)
 
 
-def unseen_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> float:
+def unseen_share_of_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> float:
     """Return `unseen_share` of the weighted agreement by item: near 1 where agreement is all or nothing or
     hardly tested, near 0 where each item shows a good deal of it.
 
@@ -255,10 +255,10 @@ def unseen_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> flo
     return unseen_share(share, [Scatter(items, float(distances @ distances))])
 
 
-def weight_of_ends(unseen: float) -> float:
+def weight_of_end_items(unseen_share: float) -> float:
     """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2``. The root was found by
     simulation (``python -m evidence.measure_coverage``)."""
-    return float(_AT_EACH_END * unseen ** (1 / 3))
+    return float(_AT_EACH_END * unseen_share ** (1 / 3))
 
 
 class Reweighting:

@@ -210,7 +210,8 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """Measure the items of a run: coverage, difficulty, discrimination and near duplicates."""
     texts = reader.read_texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores, strata = _fill_with_labels(reader, grid, sum_item_scores(grid).mean), _strata_by_item(grid)
+    scores = _fill_label_tasks(reader, grid, sum_item_scores(grid).mean)
+    strata = _attribute_values_by_item(grid)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
     for code, task in enumerate(grid.tasks):
@@ -226,14 +227,14 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     return BenchmarkMeasures(coverage, items)
 
 
-def _fill_with_labels(reader: RunReader, grid: ScoreGrid, judged: Floats) -> Floats:
+def _fill_label_tasks(reader: RunReader, grid: ScoreGrid, judged_scores: Floats) -> Floats:
     """Return the scores, (S, I), replaced by the share of right labels in tasks that have labels alone."""
-    scored = np.unique(grid.items.task[np.isfinite(judged).any(axis=0)])
+    scored = np.unique(grid.items.task[np.isfinite(judged_scores).any(axis=0)])
     right = sum_item_scores(read_label_grid(reader, grid)).mean
-    return np.where(np.isin(grid.items.task, scored), judged, right)
+    return np.where(np.isin(grid.items.task, scored), judged_scores, right)
 
 
-def _strata_by_item(grid: ScoreGrid) -> list[list[str]]:
+def _attribute_values_by_item(grid: ScoreGrid) -> list[list[str]]:
     """Return the ``attribute=value`` strata of each item."""
     sampled: list[list[str]] = [[] for _ in grid.items.ids]
     for stratum, items in grid.items.attributes.items():
@@ -326,13 +327,13 @@ class ExportedBenchmark(msgspec.Struct, frozen=True):
     simulated_teachers: tuple[str, ...] = ()
 
 
-def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: Path) -> ExportedBenchmark:
-    """Write the good items that count in a run into a new folder, with their measures ``items``.
+def export_benchmark(reader: RunReader, measures: Mapping[str, ItemMeasures], out: Path) -> ExportedBenchmark:
+    """Write the good items that count in a run into a new folder, with their ``measures``.
 
     Raises UsageError: the folder is not empty, or there is no item; StoreError: a file cannot be read or
     written.
     """
-    if not items:
+    if not measures:
         raise UsageError(f"{reader.run.path} holds no datapoints; there is nothing to export")
     try:
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -341,7 +342,7 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
         (out / "jsonl").mkdir(exist_ok=True)
     except OSError as error:
         raise store_error("write", out, error) from error
-    rows = _export_rows(reader, items)
+    rows = _build_item_rows_by_task(reader, measures)
     files: list[ExportedFile] = []
     for task, of_task in rows.items():
         lines = out / "jsonl" / f"{task}.jsonl"
@@ -352,24 +353,26 @@ def export_benchmark(reader: RunReader, items: Mapping[str, ItemMeasures], out: 
             relative = path.relative_to(out).as_posix()
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             files.append(ExportedFile(relative, task, len(of_task), digest))
-    exported = _provenance(reader, rows, files)
+    exported = _describe_export(reader, rows, files)
     provenance = msgspec.json.format(msgspec.json.encode(exported), indent=2)
     write_bytes_atomic(out / PROVENANCE, provenance + b"\n")
     return exported
 
 
-def _export_rows(reader: RunReader, items: Mapping[str, ItemMeasures]) -> dict[str, list[dict[str, Any]]]:
+def _build_item_rows_by_task(
+    reader: RunReader, measures_by_item: Mapping[str, ItemMeasures]
+) -> dict[str, list[dict[str, Any]]]:
     """Build each task's rows with the same columns: every attribute has one, named ``attribute_NAME``."""
-    texts = reader.read_texts(items)
+    texts = reader.read_texts(measures_by_item)
     attributes = {
         item: values or {}
         for item, values in reader.rows("SELECT item, attributes FROM items WHERE NOT failed")
     }
     names: dict[str, dict[str, None]] = {}
-    for item, measures in items.items():
+    for item, measures in measures_by_item.items():
         names.setdefault(measures.task, {}).update(dict.fromkeys(sorted(attributes.get(item, {}))))
     rows: dict[str, list[dict[str, Any]]] = {}
-    for item, measures in sorted(items.items()):
+    for item, measures in sorted(measures_by_item.items()):
         if item not in texts:
             continue
         task, text = measures.task, texts[item]
@@ -404,7 +407,7 @@ def _write_parquet(lines: Path, parquet: Path, columns: Sequence[str]) -> None:
             raise StoreError(f"cannot write {parquet}: {error}") from error
 
 
-def _provenance(
+def _describe_export(
     reader: RunReader, rows: Mapping[str, Sequence[Mapping[str, Any]]], files: Sequence[ExportedFile]
 ) -> ExportedBenchmark:
     """Describe the exported data set: where its items come from, and the hashes of its files."""

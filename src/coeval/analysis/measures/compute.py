@@ -44,7 +44,7 @@ from coeval.analysis.measures.ranking import (
     rank_students,
     task_verdict,
 )
-from coeval.analysis.measures.removed_measures import count_answers, measure_removed
+from coeval.analysis.measures.removed_measures import count_answers_by_student, measure_removed
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, measure_robust_set
 from coeval.analysis.measures.run_measures import (
     OutputMeasures,
@@ -142,12 +142,12 @@ def position_bias_one_order(first: Floats, second: Floats) -> Bias:
         return UNKNOWN
     when_first, when_second = (clustered_mean(shares, np.arange(len(shares))) for shares in (first, second))
     value = float(first.mean() - second.mean())
-    down = _combine_half_widths(when_first.mean, when_first.low, when_second.mean, when_second.high)
-    up = _combine_half_widths(when_first.mean, when_first.high, when_second.mean, when_second.low)
+    down = _mover_half_width(when_first.mean, when_first.low, when_second.mean, when_second.high)
+    up = _mover_half_width(when_first.mean, when_first.high, when_second.mean, when_second.low)
     return Bias(value, max(value - down, -1.0), min(value + up, 1.0), _welch_p_value(first, second, value))
 
 
-def _combine_half_widths(
+def _mover_half_width(
     mean: float | None, bound: float | None, other_mean: float | None, other_bound: float | None
 ) -> float:
     """Return the distance of a MOVER bound from the difference of two means, given a bound of each."""
@@ -410,7 +410,7 @@ def compute_run_measures(
     agreement = cache(lambda: agreement_by_judge(judge_scores, pairs()))
     benchmark = cache(lambda: measure_benchmark(reader, grid))
     ranked = cache(lambda: rank_students(grid))
-    counts = cache(lambda: count_answers(reader))
+    counts = cache(lambda: count_answers_by_student(reader))
     students = cache(lambda: measure_students(grid, ranked().scores, counts()))
 
     def measure(name: str, compute: Callable[[], _PartT], default: _PartT) -> _PartT:

@@ -28,8 +28,8 @@ from coeval.analysis.measures.agreement import (
     smooth_level_shares,
     sum_by_unit,
     tabulate_pair_levels,
-    unseen_agreement,
-    weight_of_ends,
+    unseen_share_of_agreement,
+    weight_of_end_items,
 )
 from coeval.analysis.measures.measure_tree import (
     FILES,
@@ -84,8 +84,7 @@ class JudgeMeasures(JudgeAgreement, frozen=True):
     levels: Annotated[LevelCounts, ShownAs("Scores at each level", elsewhere="judge-levels")]
     bias: Annotated[JudgeBiases, ShownAs("Judge biases", elsewhere="biases")]
     consistency: Annotated[
-        PairAgreement | None,
-        ShownAs("With itself; None: no answer was judged twice", elsewhere="itself"),
+        PairAgreement | None, ShownAs("With itself; None: no answer was judged twice", elsewhere="itself")
     ]
 
 
@@ -225,7 +224,7 @@ def _bootstrap_kappa(
     plain = reweighting.draw_sums(tables.reshape(len(tables), math.prod(tables.shape[1:])))
     if not items:
         return BootstrapDraws(*[np.full(len(plain), np.nan)] * 3)
-    weight = weight_of_ends(unseen_agreement(tables, items, scale.linear))
+    weight = weight_of_end_items(unseen_share_of_agreement(tables, items, scale.linear))
     with_ends = reweighting.add_ends(plain, _pair_ends(tables.sum(axis=0), items), weight, weight)
     plain_kappas, kappas_with_ends = (
         scale.kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
@@ -318,8 +317,8 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
         block = reweighting.block[grid.item[is_complete]]
         flat = _sum_by_block(levels[is_complete], grid.scale, block, reweighting.blocks)
         ends = _panel_ends(levels[is_complete], grid.scale, count / items)
-        drawn = _bootstrap_panel(flat, grid.scale, ends, items, reweighting)
-        values = _panel_values(flat.sum(axis=0), len(grid.scale))
+        drawn = _bootstrap_alpha_and_correlations(flat, grid.scale, ends, items, reweighting)
+        values = _panel_values_from_sums(flat.sum(axis=0), len(grid.scale))
         measured = [
             measured_with_bounds(
                 float(value), bootstrap_interval(of_draws, float(value), items), items, missing
@@ -344,15 +343,15 @@ def _flatten_sums(sums: PanelSums) -> Floats:
     return np.concatenate([tables, others, sums.columns], axis=-1)
 
 
-def _panel_values(flat: Floats, levels: int) -> _PanelValues:
-    tables = flat[..., : levels**2].reshape(*flat.shape[:-1], levels, levels)
-    units, squares, rows = (flat[..., levels**2 + at] for at in range(3))
-    sums = PanelSums(tables, units, squares, rows, flat[..., levels**2 + 3 :])
+def _panel_values_from_sums(flat_sums: Floats, levels: int) -> _PanelValues:
+    tables = flat_sums[..., : levels**2].reshape(*flat_sums.shape[:-1], levels, levels)
+    units, squares, rows = (flat_sums[..., levels**2 + at] for at in range(3))
+    sums = PanelSums(tables, units, squares, rows, flat_sums[..., levels**2 + 3 :])
     return _PanelValues(krippendorff_alpha(tables), *intraclass_correlations(sums))
 
 
-def _bootstrap_panel(
-    flat: Floats, scale: Floats, ends: Ends, items: int, reweighting: Reweighting
+def _bootstrap_alpha_and_correlations(
+    flat_sums: Floats, scale: Floats, ends: Ends, items: int, reweighting: Reweighting
 ) -> tuple[BootstrapDraws, BootstrapDraws, BootstrapDraws]:
     """Draw α and both correlations.
 
@@ -361,12 +360,12 @@ def _bootstrap_panel(
     (and up to a quarter as much again, found by simulation), its upper bound the better.
     """
     levels = len(scale)
-    tables = flat[:, : levels**2].reshape(-1, levels, levels)
-    unseen = unseen_agreement(tables, items, linear_weights(scale))
-    weight, seen = weight_of_ends(unseen), 1 - unseen
-    drawn = reweighting.draw_sums(flat)
+    tables = flat_sums[:, : levels**2].reshape(-1, levels, levels)
+    unseen = unseen_share_of_agreement(tables, items, linear_weights(scale))
+    weight, seen = weight_of_end_items(unseen), 1 - unseen
+    drawn = reweighting.draw_sums(flat_sums)
     plain, both, worse, better = (
-        _panel_values(reweighting.add_ends(drawn, ends, best * weight, worst * weight), levels)
+        _panel_values_from_sums(reweighting.add_ends(drawn, ends, best * weight, worst * weight), levels)
         for best, worst in ((0.0, 0.0), (1.0, 1.0), (seen, 1 + unseen / 4), (1.0, seen))
     )
     return (

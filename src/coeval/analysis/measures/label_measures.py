@@ -108,29 +108,29 @@ class _ComparedLabels(NamedTuple):
 
 def measure_planned_labels(reader: RunReader, grid: ScoreGrid) -> Labels:
     """Measure the labels of the grid's students, without those that the configuration has lost."""
-    kept = [label for label in _label_values(reader) if not _is_removed(reader, *label)]
+    kept = [label for label in _read_label_values(reader) if not _is_removed_label(reader, *label)]
     return _measure_labels(reader, grid, dict.fromkeys(kept, grid.students))
 
 
-def measure_removed_labels(reader: RunReader, everything: ScoreGrid, planned: Sequence[str]) -> Labels:
+def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, planned: Sequence[str]) -> Labels:
     """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
     ``planned``."""
-    others = [name for name in everything.students if name not in planned]
+    others = [name for name in whole_grid.students if name not in planned]
     students_by_label = {
-        label: everything.students if _is_removed(reader, *label) else others
-        for label in _label_values(reader)
+        label: whole_grid.students if _is_removed_label(reader, *label) else others
+        for label in _read_label_values(reader)
     }
     return _measure_labels(
-        reader, everything, {label: names for label, names in students_by_label.items() if names}
+        reader, whole_grid, {label: names for label, names in students_by_label.items() if names}
     )
 
 
-def _label_values(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
+def _read_label_values(reader: RunReader) -> dict[tuple[str, str], Sequence[str]]:
     """Return the values of each (task, label)."""
     return {(task, attribute): values for task, attribute, values in reader.rows(_ATTRIBUTES)}
 
 
-def _is_removed(reader: RunReader, task: str, attribute: str) -> bool:
+def _is_removed_label(reader: RunReader, task: str, attribute: str) -> bool:
     gone = find_removed_names(reader.planned, "", task, attribute)
     return "task" in gone or "label" in gone
 
@@ -141,7 +141,7 @@ def _measure_labels(
     """Measure the labels of these students; all pairs in all labels are tested as one family."""
     if not students_by_label:
         return {}
-    values, compared_labels = _label_values(reader), ComparedGrid(read_label_grid(reader, grid))
+    values, compared_labels = _read_label_values(reader), ComparedGrid(read_label_grid(reader, grid))
     measured: dict[tuple[str, str], dict[str, LabelStudent]] = {}
     common: dict[tuple[str, str], dict[tuple[str, str], dict[str, PairedScores]]] = {}
     for label, students in students_by_label.items():

@@ -39,11 +39,11 @@ def leader_sentences(
     """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those that
     the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.is_repeated)
-    if (gap := leading_gap(ranks)) is not None:
+    if (gap := leading_difference(ranks)) is not None:
         yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
 
 
-def leading_gap(ranks: Ranking) -> PairDifference | None:
+def leading_difference(ranks: Ranking) -> PairDifference | None:
     """Return the difference of the `leading_pair`; None where they share no items, or nobody can lead."""
     if len(ranks.order) < 2 or _why_no_leader(ranks):
         return None
@@ -126,7 +126,7 @@ def items_needed_sentence(gap: PairDifference) -> str:
     return f"If the gap is real, about {items:,} items would show it{by_whom} (now {gap.n:,})."
 
 
-def _items_cannot_settle(gap: PairDifference) -> bool:
+def _cannot_be_settled_by_items(gap: PairDifference) -> bool:
     """Check whether the interval over judges includes zero even with `_MOST_TIMES` the items."""
     over_judges = gap.ci95_over_judges_adjusted
     if abs(gap.difference) < _LEAST_GAP or over_judges is None:
@@ -154,7 +154,7 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     elif abs(gap.difference) <= SAME:
         agreement = f"The {judges:,} judges together put neither ahead"
     clause = p_value_clause(gap.p_over_judges_adjusted) if gap.verdict == "leads" else ""
-    if not clause and _items_cannot_settle(gap):
+    if not clause and _cannot_be_settled_by_items(gap):
         clause = ": more items cannot settle it, more judges can"
     caveat = "; two judges give only a rough idea" if judges == 2 else ""
     if (interval := interval_over_judges_text(own_gap)) != NOT_KNOWN:

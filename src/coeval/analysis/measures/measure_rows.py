@@ -27,25 +27,25 @@ class _Field(NamedTuple):
 
 def measure_row(names: Mapping[str, Any], record: Record, task: str | None = None) -> MeasureRow:
     """Build the row of a record: ``names`` come first. ``task``: use the values of one task."""
-    return MeasureRow(**names, **dict(_cells(record, type(record), task)))
+    return MeasureRow(**names, **dict(_row_cells(record, type(record), task)))
 
 
-def record_from_row(row: MeasureRow, record: type[_Kind]) -> _Kind:
+def record_from_row(row: MeasureRow, record_type: type[_Kind]) -> _Kind:
     """Rebuild a record from the figures of a row; absent figures take their defaults."""
     figures: dict[str, Any] = {}
-    for field in _fields(record):
+    for field in _fields(record_type):
         values = [row[column] for column in field.columns]
         without = [None] * (_MEASURED - len(values))
         figures[field.name] = Measured(*values, *without) if len(values) > 1 else values[0]
-    return record(**figures)
+    return record_type(**figures)
 
 
-def _cells(record: Record | None, kind: type[Record], task: str | None) -> Iterator[tuple[str, Any]]:
+def _row_cells(record: Record | None, kind: type[Record], task: str | None) -> Iterator[tuple[str, Any]]:
     """Yield each column of a record with its value; None where the record, or its value, is None."""
     for field in _fields(kind):
-        value = None if record is None else _value(record, field.name, task)
+        value = None if record is None else _cell_value(record, field.name, task)
         if field.within is not None:
-            yield from _cells(value, field.within, None)
+            yield from _row_cells(value, field.within, None)
             continue
         match value:
             case Measured():
@@ -60,7 +60,7 @@ def _cells(record: Record | None, kind: type[Record], task: str | None) -> Itera
                 yield from ((column, None) for column in field.columns)
 
 
-def _value(record: Record, name: str, task: str | None) -> Any:
+def _cell_value(record: Record, name: str, task: str | None) -> Any:
     if task is None:
         return getattr(record, name)
     by_task = getattr(record, f"{name}{BY_TASK}", None)
@@ -73,7 +73,7 @@ def _fields(record: type[Record]) -> tuple[_Field, ...]:
     counts their plain names."""
     fields: list[_Field] = []
     for name, hint in get_type_hints(record).items():
-        kinds = _kinds(hint)
+        kinds = _types_of_hint(hint)
         if Measured in kinds:
             first = not any(len(field.columns) == _MEASURED for field in fields)
             ends = ("low", "high", "n", "missing") if first else (f"{name}_low", f"{name}_high")
@@ -91,10 +91,10 @@ _MEASURED = 5
 _SCALARS = {str, int, float, bool, tuple}
 
 
-def _kinds(hint: Any) -> set[Any]:
+def _types_of_hint(hint: Any) -> set[Any]:
     """Return the types that a field may have, other than None."""
     if get_origin(hint) is Annotated:
-        return _kinds(get_args(hint)[0])
+        return _types_of_hint(get_args(hint)[0])
     if get_origin(hint) in (Union, types.UnionType):
-        return {kind for part in get_args(hint) for kind in _kinds(part)} - {types.NoneType}
+        return {kind for part in get_args(hint) for kind in _types_of_hint(part)} - {types.NoneType}
     return {get_origin(hint) or hint}

@@ -184,7 +184,7 @@ def part_to_json(node: Any, *, inside: bool = False) -> Any:
                 name: part_to_json(inner, inside=inside or entity) for name, inner in named_entries(node)
             }
             if entity and _holds_measures(node):
-                plain |= {kind: _collect_counts(node, kind) for kind in ("n", "missing", "ci95")}
+                plain |= {kind: _collect_field_of_measures(node, kind) for kind in ("n", "missing", "ci95")}
             return plain
         case list() | tuple():
             return [part_to_json(inner, inside=inside) for inner in node]
@@ -192,13 +192,13 @@ def part_to_json(node: Any, *, inside: bool = False) -> Any:
             return node
 
 
-def _collect_counts(node: Any, kind: str) -> dict[str, Any]:
+def _collect_field_of_measures(node: Any, field_name: str) -> dict[str, Any]:
     counts: dict[str, Any] = {}
     for name, part in named_entries(node):
         if isinstance(part, Measured):
-            counts[name] = _interval_bounds(part) if kind == "ci95" else getattr(part, kind)
+            counts[name] = _interval_bounds(part) if field_name == "ci95" else getattr(part, field_name)
         elif isinstance(part, msgspec.Struct | Mapping) and (part == {} or _holds_measures(part)):
-            counts[name] = _collect_counts(part, kind)
+            counts[name] = _collect_field_of_measures(part, field_name)
     return counts
 
 

@@ -203,22 +203,22 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
     tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
     items = sorted({part.datapoint_id for part in good})
     clusters = reader.item_clusters(items)
-    item = _codes(items, [part.datapoint_id for part in good])
+    item = _index_names(items, [part.datapoint_id for part in good])
     cluster_by_item = (
         np.arange(len(items)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
     )
-    first = _codes(names, [part.first_model_id for part in good])
-    second = _codes(names, [part.second_model_id for part in good])
+    first = _index_names(names, [part.first_model_id for part in good])
+    second = _index_names(names, [part.second_model_id for part in good])
     return Comparisons(
         tasks,
         names,
         judges,
         items,
-        _codes(tasks, [part.task_id for part in good]),
+        _index_names(tasks, [part.task_id for part in good]),
         item,
         cluster_by_item[item],
         np.column_stack([first, second]),
-        _codes(judges, [part.judge_model_id for part in good]),
+        _index_names(judges, [part.judge_model_id for part in good]),
         np.array([_WIN_SHARE[part.winner or "tie"] for part in good]),
         len(pairs) - len(good),
     )
@@ -249,7 +249,7 @@ def _is_planned(reader: RunReader, pair: PlannedPair, answers: set[tuple[str, st
     )
 
 
-def _codes(names: Sequence[str], occurrences: Sequence[str]) -> NDArray[np.int64]:
+def _index_names(names: Sequence[str], occurrences: Sequence[str]) -> NDArray[np.int64]:
     code_by_name = {name: at for at, name in enumerate(names)}
     return np.array([code_by_name[name] for name in occurrences], np.int64)
 

@@ -44,11 +44,12 @@ class SharedScores:
         self._whole_rows: dict[tuple[int, frozenset[str]], _SharedRows] = {}
         self._last: tuple[tuple[str, str, frozenset[str]], tuple[_SharedRows, _SharedRows]] | None = None
 
-    def pair_means(self, first: str, second: str, without: Collection[str] = ()) -> dict[str, PairedScores]:
-        """Return both students' means over the scores they share of each item, by task, leaving out judges
-        ``without``."""
+    def pair_means(
+        self, first: str, second: str, excluded_judges: Collection[str] = ()
+    ) -> dict[str, PairedScores]:
+        """Return both students' means of each item over the scores they share, by task."""
         of_a, of_b = self._cached_shared_rows(
-            first, second, frozenset(without).intersection(self.grid.judges)
+            first, second, frozenset(excluded_judges).intersection(self.grid.judges)
         )
         a, b, strata, alike = of_a.means, of_b.means, {}, self.grid.items.alike
         for code, task in enumerate(self.grid.tasks):
@@ -74,18 +75,18 @@ class SharedScores:
         return of_a.means, of_b.means
 
     def differences_by_judge(
-        self, first: str, second: str, tasks: Collection[str], without: Collection[str] = ()
+        self, first: str, second: str, tasks: Collection[str], excluded_judges: Collection[str] = ()
     ) -> list[JudgeValues]:
         """Return, for each of ``tasks``, second minus first student by item and judge, over the factors in
         which the judge scored both."""
         a, b = self._student_code[first], self._student_code[second]
-        judges = [code for code, name in enumerate(self.grid.judges) if name not in without]
-        cells = self.cells
+        judges = [code for code, name in enumerate(self.grid.judges) if name not in excluded_judges]
+        cells = self.judge_scores_by_task
         if self._coverage_codes[a] != self._coverage_codes[b] or self.grid.is_weighted:
-            cells, a, b = self._shared_cells(first, second), 0, 1
+            cells, a, b = self._judge_scores_of_pair_by_task(first, second), 0, 1
         return [
             JudgeValues(cells[code][:, b][:, judges] - cells[code][:, a][:, judges], share)
-            for code, (task, share) in enumerate(zip(self.grid.tasks, self._shares, strict=True))
+            for code, (task, share) in enumerate(zip(self.grid.tasks, self._judged_shares, strict=True))
             if task in tasks
         ]
 
@@ -117,12 +118,12 @@ class SharedScores:
         return patterns
 
     @cached_property
-    def cells(self) -> list[Floats]:
+    def judge_scores_by_task(self) -> list[Floats]:
         """Return `judge_score_array` of all recorded scores, by task."""
         return [judge_score_array(self.grid, task) for task in range(len(self.grid.tasks))]
 
     @cached_property
-    def _shares(self) -> list[float]:
+    def _judged_shares(self) -> list[float]:
         return [judged_share(design) for design in self.grid.designs]
 
     @cached_property
@@ -135,7 +136,7 @@ class SharedScores:
         )
         return [kinds.setdefault(key, len(kinds)) for key in keys]
 
-    def _shared_cells(self, first: str, second: str) -> list[Floats]:
+    def _judge_scores_of_pair_by_task(self, first: str, second: str) -> list[Floats]:
         """Return `judge_score_array` of the scores that both students share, by task."""
         both = self._cached_shared_rows(first, second, frozenset())
         pair_grid = self.grid.select_rows(np.concatenate([side.rows for side in both]))._replace(
@@ -146,19 +147,19 @@ class SharedScores:
         return [judge_score_array(pair_grid, task) for task in range(len(pair_grid.tasks))]
 
     def _cached_shared_rows(
-        self, first: str, second: str, without: frozenset[str]
+        self, first: str, second: str, excluded: frozenset[str]
     ) -> tuple[_SharedRows, _SharedRows]:
-        key = first, second, without
+        key = first, second, excluded
         if self._last is None or self._last[0] != key:
             self._last = key, self._find_shared_rows(*key)
         return self._last[1]
 
     def _find_shared_rows(
-        self, first: str, second: str, without: frozenset[str]
+        self, first: str, second: str, excluded: frozenset[str]
     ) -> tuple[_SharedRows, _SharedRows]:
         a, b = self._student_code[first], self._student_code[second]
         if self._coverage_codes[a] == self._coverage_codes[b]:
-            return self._rows_of_student(a, without), self._rows_of_student(b, without)
+            return self._rows_of_student(a, excluded), self._rows_of_student(b, excluded)
         of_a, of_b = self._rows[a], self._rows[b]
         cells = self._cell[of_a], self._cell[of_b]
         if self.grid.sample is None and not np.array_equal(*cells):
@@ -166,27 +167,29 @@ class SharedScores:
             of_a, of_b = of_a[in_a], of_b[in_b]
         valid = [self._valid_scores(of_a), self._valid_scores(of_b)]
         to_a, to_b = valid[::-1] if self.grid.sample is None else _valid_in_other(cells, valid)
-        return self._select_counted(of_a, without, to_a), self._select_counted(of_b, without, to_b)
+        return self._average_shared(of_a, excluded, to_a), self._average_shared(of_b, excluded, to_b)
 
     def _valid_scores(self, rows: Codes) -> NDArray[np.bool_]:
         """Return which scores rows have, (R, J), with a further column if there are checks."""
         valid, checked = self.grid.levels[rows] >= 0, self.grid.checked
         return valid if checked is None else np.c_[valid, np.isfinite(checked[rows])]
 
-    def _rows_of_student(self, student: int, without: frozenset[str]) -> _SharedRows:
-        if (student, without) not in self._whole_rows:
+    def _rows_of_student(self, student: int, excluded: frozenset[str]) -> _SharedRows:
+        if (student, excluded) not in self._whole_rows:
             rows = self._rows[student]
-            self._whole_rows[student, without] = self._select_counted(rows, without, self._valid_scores(rows))
-        return self._whole_rows[student, without]
+            self._whole_rows[student, excluded] = self._average_shared(
+                rows, excluded, self._valid_scores(rows)
+            )
+        return self._whole_rows[student, excluded]
 
-    def _select_counted(
-        self, rows: Codes, without: frozenset[str], in_other: NDArray[np.bool_]
+    def _average_shared(
+        self, rows: Codes, excluded: frozenset[str], in_other: NDArray[np.bool_]
     ) -> _SharedRows:
         """Average a student's rows by item, over the scores that the other has too: ``in_other`` is shaped as
         in `_valid_scores`."""
         grid, items = self.grid, len(self.grid.items.ids)
         counts = in_other[:, : len(grid.judges)] & np.array(
-            [name not in without for name in grid.judges], bool
+            [name not in excluded for name in grid.judges], bool
         )
         levels = np.where(counts, grid.levels[rows], UNSCORED)
         checked = None if grid.checked is None else np.where(in_other[:, -1], grid.checked[rows], np.nan)

@@ -170,7 +170,7 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
             moves[name][task] = shift
     scores, scatters = (
         dict(recorded),
-        estimate_judge_scatters(grid, item_sums.mean, shared.cells)
+        estimate_judge_scatters(grid, item_sums.mean, shared.judge_scores_by_task)
         if excluded_judges is _exclude_nobody
         else {},
     )
@@ -179,10 +179,11 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
         over = score_over_judges(adjusted.score, scatters[name]) if name in scatters else None
         scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
     one_judge = int(grid.valid.any(axis=0).sum()) == 1
-    return RankedStudents(_add_lead_factor(grid, msgspec.structs.replace(ranks, one_judge=one_judge)), scores)
+    ranks = msgspec.structs.replace(ranks, one_judge=one_judge)
+    return RankedStudents(_name_factor_of_lead(grid, ranks), scores)
 
 
-def _add_lead_factor(grid: ScoreGrid, ranks: Ranking) -> Ranking:
+def _name_factor_of_lead(grid: ScoreGrid, ranks: Ranking) -> Ranking:
     """Name the factor that the lead of the `leading_pair` comes from."""
     if len(ranks.order) < 2:
         return ranks
@@ -260,58 +261,54 @@ _NO_JUDGES: Mapping[Pair, Sequence[JudgeValues]] = {}
 
 
 def rank_by_shared_scores(
-    levels: Mapping[str, StudentMean],
-    common: Mapping[Pair, Mapping[str, PairedScores]],
-    partial: Collection[str] = (),
-    judged: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
+    means: Mapping[str, StudentMean],
+    shared_by_pair: Mapping[Pair, Mapping[str, PairedScores]],
+    partial_students: Collection[str] = (),
+    judge_values: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
 ) -> Ranking:
     """Rank students by the scores that pairs share.
 
-    ``levels``: of the students who have a score; ``common``: what two of them share, by task; ``partial``:
-    students assigned some of the tasks only, listed last and without a rank; ``judged``: second minus
-    first student by judge, task by task; ``looks``: of a run that grows, so that p-values hold at any
-    look.
+    ``means``: of the students who have a score; ``shared_by_pair``: what two of them share, by task;
+    ``partial_students``: assigned some of the tasks only, listed last and without a rank;
+    ``judge_values``: second minus first student by judge, task by task; ``looks``: of a run that grows,
+    so that p-values hold at any look.
     """
-    members = family_members(common, judged, looks)
+    members = family_members(shared_by_pair, judge_values, looks)
     gaps = dict(zip(members, adjust_family([*members.values()]), strict=True))
-    return rank_by_differences(levels, gaps, partial)
+    return rank_by_differences(means, gaps, partial_students)
 
 
-def count_tested_pairs(common: Mapping[Pair, Mapping[str, PairedScores]]) -> int:
+def count_tested_pairs(shared_by_pair: Mapping[Pair, Mapping[str, PairedScores]]) -> int:
     """Count the pairs that share two items or more."""
-    return sum(sum(len(stratum.a) for stratum in shared.values()) > 1 for shared in common.values())
+    return sum(sum(len(stratum.a) for stratum in shared.values()) > 1 for shared in shared_by_pair.values())
 
 
 def family_members(
-    common: Mapping[Pair, Mapping[str, PairedScores]],
-    judged: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
+    shared_by_pair: Mapping[Pair, Mapping[str, PairedScores]],
+    judge_values: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
     tests: int | None = None,
 ) -> dict[Pair, FamilyMember]:
     """Return the test of each pair that shares items; arguments as in `rank_by_shared_scores`. ``tests``: the
     size of the family; None: these pairs."""
-    family = max(count_tested_pairs(common) if tests is None else tests, 1)
-    scatters = pool_judge_scatter(judged, len({name for pair in judged for name in pair}) - 1)
+    family = max(count_tested_pairs(shared_by_pair) if tests is None else tests, 1)
+    scatters = pool_judge_scatter(judge_values, len({name for pair in judge_values for name in pair}) - 1)
     return {
         pair: prepare_family_member(
-            [*strata.values()], judged.get(pair, ()), scatters.get(pair), looks, family
+            [*strata.values()], judge_values.get(pair, ()), scatters.get(pair), looks, family
         )
-        for pair, strata in common.items()
+        for pair, strata in shared_by_pair.items()
         if strata
     }
 
 
 def rank_by_differences(
-    levels: Mapping[str, StudentMean],
-    gaps: Mapping[Pair, PairDifference],
-    partial: Collection[str] = (),
+    means: Mapping[str, StudentMean], gaps: Mapping[Pair, PairDifference], partial: Collection[str] = ()
 ) -> Ranking:
     """Rank students by their differences, tested as one family."""
-    moves = _mean_shifts(levels, gaps)
-    order = sorted(
-        levels, key=lambda name: (name in partial, -round(levels[name].mean + moves[name], 9), name)
-    )
+    moves = _mean_shifts(means, gaps)
+    order = sorted(means, key=lambda name: (name in partial, -round(means[name].mean + moves[name], 9), name))
     whole = [name for name in order if name not in partial]
     ahead = [
         (b, a) if gap.difference > 0 else (a, b)
@@ -323,12 +320,12 @@ def rank_by_differences(
     return Ranking(tuple(order), ranges, any(moves.values()), gaps, partial=incomplete)
 
 
-def _mean_shifts(levels: Mapping[str, StudentMean], gaps: Mapping[Pair, PairDifference]) -> dict[str, float]:
-    return solve_mean_shifts(levels, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
+def _mean_shifts(means: Mapping[str, StudentMean], gaps: Mapping[Pair, PairDifference]) -> dict[str, float]:
+    return solve_mean_shifts(means, {pair: (gap.difference, gap.n) for pair, gap in gaps.items()})
 
 
 def solve_mean_shifts(
-    levels: Mapping[str, StudentMean], gaps: Mapping[Pair, tuple[float, int]]
+    means: Mapping[str, StudentMean], gaps: Mapping[Pair, tuple[float, int]]
 ) -> dict[str, float]:
     """Return what to add to each student's mean so that means differ as students do on shared scores.
     ``gaps``: how far the second of two is ahead of the first, and over how many items.
@@ -337,17 +334,17 @@ def solve_mean_shifts(
     Whoever has the most scores keeps its mean (several of them: on average), so that the others' are what
     they would be over these.
     """
-    unexplained = [gap - (levels[b].mean - levels[a].mean) for (a, b), (gap, _) in gaps.items()]
+    unexplained = [gap - (means[b].mean - means[a].mean) for (a, b), (gap, _) in gaps.items()]
     if not unexplained or max(map(abs, unexplained)) < SAME:
-        return dict.fromkeys(levels, 0.0)
-    index = {name: at for at, name in enumerate(levels)}
+        return dict.fromkeys(means, 0.0)
+    index = {name: at for at, name in enumerate(means)}
     weights = np.sqrt([items for _, items in gaps.values()])
-    design = np.zeros((len(gaps), len(levels)))
+    design = np.zeros((len(gaps), len(means)))
     for row, (a, b) in enumerate(gaps):
         design[row, index[a]], design[row, index[b]] = -weights[row], weights[row]
     shifts = np.asarray(np.linalg.lstsq(design, weights * unexplained)[0], np.float64)
-    most = max(level.units for level in levels.values())
-    offset = float(np.mean([shifts[index[name]] for name, level in levels.items() if level.units == most]))
+    most = max(level.units for level in means.values())
+    offset = float(np.mean([shifts[index[name]] for name, level in means.items() if level.units == most]))
     return {name: float(shifts[at]) - offset for name, at in index.items()}
 
 

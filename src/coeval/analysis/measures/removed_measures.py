@@ -22,7 +22,7 @@ from coeval.analysis.measures.student_measures import (
 from coeval.analysis.readers.run_reader import RunReader
 
 
-def count_answers(reader: RunReader) -> StudentCounts:
+def count_answers_by_student(reader: RunReader) -> StudentCounts:
     """Count the answers of all students on record, removed ones included."""
     counts_by_student: defaultdict[str, dict[str, StudentAnswers]] = defaultdict(dict)
     for task, student, *counts in reader.rows(_COUNTS):
@@ -32,18 +32,18 @@ def count_answers(reader: RunReader) -> StudentCounts:
 
 def measure_removed(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
     """Measure what ``grid`` leaves out of a run, by plain means; None where nothing is removed."""
-    everything = read_grid_with_removed(reader)
-    students = {} if everything is grid else _measure_removed_students(reader, everything, counts)
-    labels = measure_removed_labels(reader, everything, grid.students)
+    whole_grid = read_grid_with_removed(reader)
+    students = {} if whole_grid is grid else _measure_removed_students(reader, whole_grid, counts)
+    labels = measure_removed_labels(reader, whole_grid, grid.students)
     return RemovedMeasures(students, labels) if students or labels else None
 
 
 def _measure_removed_students(
-    reader: RunReader, everything: ScoreGrid, counts: StudentCounts
+    reader: RunReader, whole_grid: ScoreGrid, counts: StudentCounts
 ) -> dict[str, StudentMeasures]:
     """Measure all students, removed tasks included by task but not in overall scores."""
-    planned = [at for at, task in enumerate(everything.tasks) if is_planned_task(reader.planned, task)]
-    whole = _unadjusted_measures(everything.select_items(np.isin(everything.items.task, planned)), counts)
+    planned = [at for at, task in enumerate(whole_grid.tasks) if is_planned_task(reader.planned, task)]
+    whole = _unadjusted_measures(whole_grid.select_items(np.isin(whole_grid.items.task, planned)), counts)
     return {
         name: msgspec.structs.replace(
             whole[name],
@@ -53,7 +53,7 @@ def _measure_removed_students(
                 if field.endswith(BY_TASK)
             },
         )
-        for name, student in _unadjusted_measures(everything, counts).items()
+        for name, student in _unadjusted_measures(whole_grid, counts).items()
     }
 
 

@@ -214,8 +214,8 @@ class LengthContrast(Entity, frozen=True):
 
 
 def estimate_length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
-    """Estimate the contrast of each pair of judges with enough items; ``lengths`` (C,): characters of each
-    row's answer, NaN if unknown."""
+    """Estimate the contrast of each pair of judges with enough items; ``lengths`` (C,): characters of
+    each row's answer, NaN if unknown."""
     biases, items = {}, {}
     for first, second in combinations(range(len(grid.judges)), 2):
         bias, count = _estimate_length_contrast(grid, lengths, first, second)
@@ -228,20 +228,22 @@ def estimate_length_contrasts(grid: ScoreGrid, lengths: Floats) -> dict[tuple[st
     }
 
 
-def _estimate_length_contrast(grid: ScoreGrid, lengths: Floats, first: int, second: int) -> tuple[Bias, int]:
+def _estimate_length_contrast(
+    grid: ScoreGrid, answer_lengths: Floats, first_judge: int, second_judge: int
+) -> tuple[Bias, int]:
     """Estimate the contrast of two judges, and return it with the number of items."""
-    both = grid.valid[:, first] & grid.valid[:, second] & np.isfinite(lengths)
+    both = grid.valid[:, first_judge] & grid.valid[:, second_judge] & np.isfinite(answer_lengths)
     if not both.any():
         return UNKNOWN, 0
     answer = unique_codes(grid.answer[both])[1]
     start = np.empty(int(answer.max()) + 1, np.int64)
     start[answer[::-1]] = np.arange(len(answer))[::-1]  # of each answer the first row
-    more = grid.values[grid.levels[both, first]] - grid.values[grid.levels[both, second]]
+    more = grid.values[grid.levels[both, first_judge]] - grid.values[grid.levels[both, second_judge]]
     gaps = np.bincount(answer, more) / np.bincount(answer)
     task, student = grid.task[both][start].astype(np.int64), grid.student[both][start]
     group = unique_codes(task * len(grid.students) + student)[1]
     cluster = unique_codes(grid.cluster[both][start])[1]
-    longer = _center_by_group(np.log2(lengths[both][start] + 1), group)
+    longer = _center_by_group(np.log2(answer_lengths[both][start] + 1), group)
     gaps = _center_by_group(gaps, group)
     both_ways, squares = np.bincount(cluster, longer * gaps), np.bincount(cluster, longer**2)
     items = int((squares > NEARLY).sum())

@@ -136,9 +136,9 @@ def find_related_judges(
     return RelatedJudges(related, len(family_of), apart, related == (leader,)) if related else None
 
 
-def related_judges_sentence(leader: str, related: RelatedJudges, without: str) -> str:
-    """State who judges its own family; ``without``: the verdict of judges of neither family, empty if there
-    is none."""
+def related_judges_sentence(leader: str, related: RelatedJudges, verdict_without: str) -> str:
+    """State who judges its own family; ``verdict_without``: the verdict of judges of neither family, empty if
+    there is none."""
     several, named = len(related.judges) > 1, join_names(related.judges, _MOST_NAMED)
     who = f"{named}, {len(related.judges)} of the {related.among} judges,"
     if len(related.judges) == related.among:
@@ -146,14 +146,14 @@ def related_judges_sentence(leader: str, related: RelatedJudges, without: str) -
     relation, whom = f"{'are' if several else 'is'} of {leader}'s family", "it"
     if related.itself:
         relation, whom = "judges its own answers", "them"
-    if not without:
+    if not verdict_without:
         favours = "they favour" if several else "it favours"
         unknown = f"whether {favours} {whom} cannot be tested here; add a judge of another family"
         return f"{who} {relation}: {unknown}."
     whose = "their scores" if several else "its scores"
     if len(related.apart) > len(related.judges):
         whose = f"the scores of {' and '.join(related.apart)}"
-    return f"{who} {relation}: without {whose}, {without}."
+    return f"{who} {relation}: without {whose}, {verdict_without}."
 
 
 def verdict_phrase(a: str, b: str, pair: PairDifference) -> str:

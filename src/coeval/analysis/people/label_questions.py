@@ -250,11 +250,11 @@ def make_empty_labels(
 
 
 def make_questions(
-    grid: ScoreGrid, texts: ShownTexts, labels: Iterable[HumanLabel]
+    grid: ScoreGrid, texts: ShownTexts, requested_labels: Iterable[HumanLabel]
 ) -> Iterator[LabelQuestion]:
-    """Ask for these labels; those about texts, criteria or factors that have changed are left out."""
+    """Make a question of each label, except about texts, criteria or factors that have changed."""
     designs = dict(zip(grid.tasks, grid.designs, strict=True))
-    for label in labels:
+    for label in requested_labels:
         texts_shown, design = texts.of(label.response_id), designs.get(label.task_id)
         if (
             texts_shown is None

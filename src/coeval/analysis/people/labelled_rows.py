@@ -98,7 +98,7 @@ class SampledRows(NamedTuple):
     later: int
 
 
-def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[HumanLabel]) -> SampledRows:
+def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, labels: Iterable[HumanLabel]) -> SampledRows:
     """Leave out a student's answers to items of a task that were not among those drawn from: labels are no
     sample of them. Items without an answer of the student do not count.
 
@@ -106,7 +106,7 @@ def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, drawn: Iterable[H
     draws the one from the fewest items counts, since all draws included those items.
     """
     fewest: dict[tuple[str, str], int] = {}
-    for label in drawn:
+    for label in labels:
         if label.drawn is not None and label.drawn.items:
             stratum = label.task_id, _labelled_student(label)
             fewest[stratum] = min(label.drawn.items, fewest.get(stratum, label.drawn.items))
@@ -158,11 +158,11 @@ def compare_judges_with_people(
         grid.values,
     )
     columns = {name: labelled.levels[:, at] for at, name in enumerate(grid.judges)}
-    human = _nearest_levels(labelled, people, is_second_copy)
+    human = _nearest_level_codes(labelled, people, is_second_copy)
     scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()} | {
         PANEL: rows.judged[rows_labelled]
     }
-    columns[PANEL] = _nearest_levels(labelled, rows.judged[rows_labelled], is_second_copy)
+    columns[PANEL] = _nearest_level_codes(labelled, rows.judged[rows_labelled], is_second_copy)
     comparisons = {}
     for name, column in columns.items():
         has_level = column >= 0
@@ -222,7 +222,8 @@ def compare_people_pairwise(
             if both.any():
                 common = _select_judge_rows(grid, both)
                 columns = [
-                    (name, _nearest_levels(common, rows.by_person[name][both])) for name in (first, second)
+                    (name, _nearest_level_codes(common, rows.by_person[name][both]))
+                    for name in (first, second)
                 ]
                 agreements[first, second] = _compare_columns(common, columns[0], columns[1], reweighting)
     return agreements
@@ -241,11 +242,11 @@ def _compare_columns(
     return measure_judge_pair(pair)
 
 
-def _nearest_levels(
-    grid: ScoreGrid, values: Floats, last_of: NDArray[np.bool_] | None = None
+def _nearest_level_codes(
+    grid: ScoreGrid, values: Floats, ties_to_last: NDArray[np.bool_] | None = None
 ) -> NDArray[np.int8]:
     """Return the index, among all levels, of the nearest level of each row's scale; between two, the first of
-    its scale, or the last for the rows ``last_of``."""
+    its scale, or the last for the rows of ``ties_to_last``."""
     nearest = np.full(len(values), UNSCORED, grid.levels.dtype)
     for task, design in enumerate(grid.designs):
         for factor, name in enumerate(grid.factors):
@@ -256,7 +257,7 @@ def _nearest_levels(
                 far = np.abs(values[rows][:, None] - own)
                 near = far <= far.min(axis=1, keepdims=True) + _EQUAL
                 first, last = near.argmax(axis=1), len(own) - 1 - near[:, ::-1].argmax(axis=1)
-                level = own[first if last_of is None else np.where(last_of[rows], last, first)]
+                level = own[first if ties_to_last is None else np.where(ties_to_last[rows], last, first)]
                 nearest[rows] = np.abs(level[:, None] - grid.scale).argmin(axis=1)
     return nearest
 

@@ -47,8 +47,7 @@ class PeopleMeasures(Record, frozen=True):
     later: Annotated[
         int,
         ShownAs(
-            "Items added or answered after the labels were drawn; excluded from estimates",
-            elsewhere="people",
+            "Items added or answered after the labels were drawn; excluded from estimates", elsewhere="people"
         ),
     ]
     people: Annotated[tuple[str, ...], ShownAs("Who labelled", elsewhere="people")]
@@ -85,7 +84,7 @@ def measure_people(
     """Measure a run's human labels; None where there are none. Raises StoreError: labels or answers cannot be
     read."""
     labels = [label for label in read_labels(reader.run.path).values() if label.response_id]
-    given_labels = [label for label in labels if label.is_given]
+    given_labels = [label for label in labels if label.is_persons_level]
     if not given_labels:
         return None
     texts = ShownTexts(reader, {label.response_id for label in given_labels}, grid)
@@ -133,7 +132,7 @@ def people_sentences(people: PeopleMeasures) -> Iterator[str]:
                 f"{first_person} and {second_person} give the same level in {100 * agreed.spa.value:.0f}% of "
                 f"{pluralize(agreed.count, 'label')} that both gave ({_kappa_text(agreed.kappa)})."
             )
-    yield from _estimate_limits_sentences(people, scale)
+    yield from _limits_of_estimates_sentences(people, scale)
 
 
 def labels_needed_sentences(scale: HumanScale) -> Iterator[str]:
@@ -148,7 +147,7 @@ def labels_needed_sentences(scale: HumanScale) -> Iterator[str]:
         yield "± 3 points for each student takes more labels than the run has answers: add items."
 
 
-def _estimate_limits_sentences(people: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
+def _limits_of_estimates_sentences(people: PeopleMeasures, scale: HumanScale) -> Iterator[str]:
     """Say what limits the estimates: missing, stale, damaged and hand-picked labels."""
     if scale.unlabelled:
         yield (

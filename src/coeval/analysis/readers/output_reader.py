@@ -30,7 +30,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, is_good_sql
 from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_of
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_number
 from coeval.store.rundir import refuse_foreign
 
 # --- Tables of an ``eval-framework`` folder
@@ -310,7 +310,7 @@ class OutputReader(Reader):
             SampleMetric(
                 model=summary.model,
                 task=_task_name(task, summary),
-                sample=sample_of(task),
+                sample=sample_number(task),
                 metric=name,
                 value=figure.value,
                 low=figure.ci95[0] if figure.ci95 is not None else None,
@@ -346,7 +346,7 @@ class OutputReader(Reader):
 
     def add_item_texts(self) -> None:
         for folder in self.task_folders():
-            self._add_texts(SEARCHED, folder.answers, folder.task)
+            self._insert_item_texts(SEARCHED, folder.answers, folder.task)
 
     def record_counts(self) -> dict[str, TaskCounts]:
         """Count each task's answers, and its judgments if any. What is planned is known once the task has
@@ -358,10 +358,10 @@ class OutputReader(Reader):
             }
             for view in ("answers", "judgments")
         }
-        has_samples = len({sample_of(task) for task in self._summaries}) > 1
+        has_samples = len({sample_number(task) for task in self._summaries}) > 1
         counts: dict[str, TaskCounts] = {}
         for task, summary in self._summaries.items():
-            key = (_task_name(task, summary), sample_of(task))
+            key = (_task_name(task, summary), sample_number(task))
             label = f"run_{key[1]} {key[0]}" if has_samples else key[0]
             good, failed = good_and_failed["answers"].get(key, (0, 0))
             planned = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
@@ -417,7 +417,7 @@ class OutputReader(Reader):
             judge = summary.judge or _SummaryJudge()
             identity = (summary.model or None, judge.model or None, judge.recipe or None)
             rows.append(
-                (str(path.absolute()), str(task), _task_name(task, summary), sample_of(task), *identity)
+                (str(path.absolute()), str(task), _task_name(task, summary), sample_number(task), *identity)
             )
         self.rows(PLACES, [list(column) for column in zip(*rows, strict=True)] or [[]] * 7)
 

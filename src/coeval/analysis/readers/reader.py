@@ -273,15 +273,15 @@ class Reader:
         """Add the texts of all items to ``item_text`` (no, text), by their numbers in ``viewed``. Raises as
         DuckDB does."""
         for stage in self.searched:
-            self._add_texts(stage, self.files(stage.files))
+            self._insert_item_texts(stage, self.files(stage.files))
 
-    def _add_texts(self, stage: Stage, paths: Sequence[Path], task: str = "") -> None:
-        """Add the texts of these files; ``task``: the task of all their items, if it is only one."""
+    def _insert_item_texts(self, stage: Stage, paths: Sequence[Path], only_task: str = "") -> None:
+        """Add the texts of these files; ``only_task``: the task of all their items, if it is only one."""
         self.make_record_table(stage, paths=paths)
         self.rows(
             f"INSERT INTO item_text SELECT v.no, w.text FROM {stage.table} w JOIN viewed v USING (item) "  # noqa: S608
             "WHERE w.text IS NOT NULL AND (? = '' OR v.task = ?)",
-            [task, task],
+            [only_task, only_task],
         )
         self.rows(f"DROP TABLE {stage.table}")
 

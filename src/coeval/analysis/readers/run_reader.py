@@ -360,7 +360,7 @@ class RunReader(Reader):
             self.copies = SampleCopies(self.rows)
             factors = [RecordedFactors(*row) for row in self.rows(_RECORDED_FACTORS)]
             self.left_out = self._exclude_unplanned(factors)
-            self._find_checked_factors(factors)
+            self._register_checked_factors(factors)
         if planned is not None and (served := self.stand_in_models()):
             labels = mark_stand_in_labels(served, planned.labels)
             self.planned = msgspec.structs.replace(planned, labels=labels)
@@ -554,7 +554,7 @@ class RunReader(Reader):
             self.rows("INSERT INTO left_out VALUES (?, ?, ?)", [excluded.kind, excluded.task, excluded.name])
         return tuple(left_out)
 
-    def _find_checked_factors(self, recorded_factors: Sequence[RecordedFactors]) -> None:
+    def _register_checked_factors(self, recorded_factors: Sequence[RecordedFactors]) -> None:
         """Find the factors that checks score; ``scores`` then excludes judges' scores of them."""
         recorded: dict[str, set[str]] = {}
         by_checks: dict[str, set[str]] = {}

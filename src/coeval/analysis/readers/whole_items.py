@@ -232,7 +232,7 @@ class RunItems:
             failed=not is_good(datapoint),
             error=_item_failure(datapoint),
             answers=[
-                self._show_answer(
+                self._build_shown_answer(
                     record,
                     judged[record.id],
                     compared[record.id],
@@ -287,12 +287,8 @@ class RunItems:
                 records[record.id if isinstance(record, Datapoint) else record.datapoint_id].append(record)
         return dict(records)
 
-    def _show_answer(
-        self,
-        answer: Response,
-        judged: list[Evaluation],
-        compared: list[Preference],
-        score: float | None,
+    def _build_shown_answer(
+        self, answer: Response, judged: list[Evaluation], compared: list[Preference], score: float | None
     ) -> ShownAnswer:
         """Build an answer as shown. ``compared``: its comparisons with answers that were shown after it."""
         labels = {
@@ -301,15 +297,15 @@ class RunItems:
             for name, label in (record.label_scores or {}).items()
         }
         return msgspec.structs.replace(
-            _show_unjudged_answer(answer, answer.student_model_id, answer.sample),
+            _build_unjudged_answer(answer, answer.student_model_id, answer.sample),
             score=score,
             judgments=[
-                self._show_judgment_of_run(record)
+                self._build_run_judgment(record)
                 for record in sorted(judged, key=lambda record: record.judge_model_id)
                 if record.label_scores is None
             ]
             + [
-                _show_comparison(record)
+                _build_shown_comparison(record)
                 for record in sorted(
                     compared, key=lambda record: (record.second_model_id, record.judge_model_id)
                 )
@@ -317,7 +313,7 @@ class RunItems:
             labels=labels,
         )
 
-    def _show_judgment_of_run(self, judgment: Evaluation) -> ShownJudgment:
+    def _build_run_judgment(self, judgment: Evaluation) -> ShownJudgment:
         values = keep_valid_values(judgment.values)
         named = {
             factor: level_name(self._planned, judgment.task_id, factor, value)
@@ -336,7 +332,7 @@ class RunItems:
         )
 
 
-def _show_comparison(compared: Preference) -> ShownJudgment:
+def _build_shown_comparison(compared: Preference) -> ShownJudgment:
     won = {"first": compared.first_model_id, "second": compared.second_model_id, "tie": "tie"}
     good = is_good(compared) and compared.winner is not None
     return ShownJudgment(
@@ -453,7 +449,7 @@ class OutputItems:
                 continue
             answer = answer_lines[0]
             prompt = prompt or answer.prompt or None
-            answers.append(self._show_answer(answer, lines, headline[0][0] if headline else ""))
+            answers.append(self._build_shown_answer(answer, lines, headline[0][0] if headline else ""))
         return ItemDetail(item=item, task=task, prompt=prompt, answers=answers) if answers else None
 
     def prompt(self, item: str, task: str) -> str | None:
@@ -475,7 +471,7 @@ class OutputItems:
             tasks.setdefault(folder.task, []).append(lines)
         return tasks
 
-    def _show_answer(self, answer: _AnswerLine, lines: _TaskLines, headline: str) -> ShownAnswer:
+    def _build_shown_answer(self, answer: _AnswerLine, lines: _TaskLines, headline: str) -> ShownAnswer:
         folder = lines.folder
         whose = [folder.task, answer.id, folder.sample]
         metrics: dict[str, float | None] = dict(self._rows(_METRICS, whose))
@@ -485,9 +481,9 @@ class OutputItems:
             lambda line: line.item == answer.id and folder.judged_by in (None, line.recipe),
         )
         return msgspec.structs.replace(
-            _show_unjudged_answer(answer, answer.model, folder.sample),
+            _build_unjudged_answer(answer, answer.model, folder.sample),
             score=metrics.get(headline),
-            judgments=[_show_judgment(line) for line in sorted(judgments, key=lambda line: line.id)],
+            judgments=[_build_shown_judgment(line) for line in sorted(judgments, key=lambda line: line.id)],
             metrics=metrics,
             instructions=lines.instructions.get(answer.id, []),
         )
@@ -496,7 +492,7 @@ class OutputItems:
 WholeItems: TypeAlias = RunItems | OutputItems
 
 
-def _show_unjudged_answer(answer: Response | _AnswerLine, student: str, sample: int) -> ShownAnswer:
+def _build_unjudged_answer(answer: Response | _AnswerLine, student: str, sample: int) -> ShownAnswer:
     """Build an answer as shown, before its judgments."""
     usage = answer.usage
     return ShownAnswer(
@@ -515,7 +511,7 @@ def _show_unjudged_answer(answer: Response | _AnswerLine, student: str, sample: 
     )
 
 
-def _show_judgment(judgment: _JudgmentLine) -> ShownJudgment:
+def _build_shown_judgment(judgment: _JudgmentLine) -> ShownJudgment:
     return ShownJudgment(
         judge=judgment.judge,
         words=judgment.raw,

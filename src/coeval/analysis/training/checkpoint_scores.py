@@ -17,7 +17,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
 from coeval.store.jsonl import read_json_if_whole
-from coeval.store.output_folder import list_output_tasks, sample_of
+from coeval.store.output_folder import list_output_tasks, sample_number
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -168,10 +168,10 @@ def _choose_runs_of_task(
     """Choose the samples of a task, and note why others are left out; ``others``: the folder's tasks."""
     read: dict[int, RunFacts] = {}
     reasons: dict[int, str] = {}
-    gone = {sample_of(path) for path in paths if not has_scores(path)}
+    gone = {sample_number(path) for path in paths if not has_scores(path)}
     for path in paths:
-        run = sample_of(path)
-        own = _read_facts(path)
+        run = sample_number(path)
+        own = _read_facts_or_reason(path)
         if isinstance(own, str):
             reasons[run] = own
         elif own.task in others:
@@ -202,7 +202,7 @@ def _choose_runs_of_task(
     )
 
 
-def _read_facts(path: Path) -> RunFacts | str:
+def _read_facts_or_reason(path: Path) -> RunFacts | str:
     """Read a sample's facts, or return why it cannot count."""
     try:
         facts = read_task_summary(path, RunFacts)
@@ -217,16 +217,18 @@ def _read_facts(path: Path) -> RunFacts | str:
     return facts
 
 
-def _keep_largest_group(read: dict[int, RunFacts], out: dict[int, str]) -> dict[int, RunFacts]:
+def _keep_largest_group(run_facts: dict[int, RunFacts], reasons: dict[int, str]) -> dict[int, RunFacts]:
     """Return the largest group of samples that were made and judged alike; add the reasons of the others to
-    ``out``."""
-    if not read:
+    ``reasons``."""
+    if not run_facts:
         return {}
-    groups = Counter(_recipe_key(facts) for facts in read.values())  # in order of their first samples
+    groups = Counter(_recipe_key(facts) for facts in run_facts.values())  # in order of their first samples
     [(most, _)] = groups.most_common(1)
-    kept = {run: facts for run, facts in read.items() if _recipe_key(facts) == most}
+    kept = {run: facts for run, facts in run_facts.items() if _recipe_key(facts) == most}
     first = next(iter(kept.values()))
-    out |= {run: _describe_difference(facts, first) for run, facts in read.items() if run not in kept}
+    reasons |= {
+        run: _describe_difference(facts, first) for run, facts in run_facts.items() if run not in kept
+    }
     return kept
 
 
@@ -388,7 +390,7 @@ GROUP BY ALL
 """
 
 
-def keep_main_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
+def keep_columns_of_main_metric(columns: Mapping[int, ItemColumn]) -> dict[int, ItemColumn]:
     """Keep the columns, by step, of the most common metric."""
     names = [(column.metric, column.unit) for column in columns.values()]
     most = max(dict.fromkeys(names), key=names.count, default=None)

@@ -143,7 +143,7 @@ def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -
         item, means = np.arange(len(items.sums)), items.values
         error, n = clustered_standard_error(means, item, items.totals), len(item)
         if bounds is None or runs > 1:
-            bounds = _bootstrap_ratio_bounds(items) if _is_ratio(items, unit) else None
+            bounds = _bootstrap_ratio_bounds(items) if _is_ratio_over_verdicts(items, unit) else None
             if bounds is None:
                 interval = clustered_mean(means, item, wide, items.totals)
                 if interval.low is not None and interval.high is not None:
@@ -162,7 +162,7 @@ def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -
     )
 
 
-def _is_ratio(items: ItemColumn, unit: str) -> bool:
+def _is_ratio_over_verdicts(items: ItemColumn, unit: str) -> bool:
     """Check whether it is a win rate whose prompts count by their verdicts, as Arena-Hard's."""
     return unit == "percent" and len(items.sums) > 1 and len(np.unique(items.totals)) > 1
 

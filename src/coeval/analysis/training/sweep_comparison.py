@@ -290,7 +290,7 @@ def _sentences(comparison: SweepComparison, left_out: Sequence[TrainedCheckpoint
         names = [checkpoint_label(checkpoint, several=several) for checkpoint in left_out]
         why = "Not compared, since items or tasks are missing or were made otherwise"
         texts = (f"{why}: {join_names(names, most)}." for most in range(_MOST_NAMED, 0, -1))
-        yield _first_short_enough(texts) or f"{why}: {pluralize(len(names), 'checkpoint')}."
+        yield _first_text_short_enough(texts) or f"{why}: {pluralize(len(names), 'checkpoint')}."
     tasks = dict.fromkeys(choice.task for choice in main)
     for task in tasks:
         changes = [change for change in comparison.changes if change.task == task]
@@ -326,12 +326,12 @@ def ship_sentence(choice: CheckpointChoice, *, several: bool) -> str:
         for most in range(_MOST_NAMED, 0, -1)
         if (peers := list_peers(choice, several=several, most=most))
     )
-    return _first_short_enough(texts) or (
+    return _first_text_short_enough(texts) or (
         f"Ship {name}, {where}, or one of the {pluralize(len(choice.peers), 'checkpoint')} tied with it."
     )
 
 
-def _first_short_enough(texts: Iterable[str]) -> str:
+def _first_text_short_enough(texts: Iterable[str]) -> str:
     """Return the first text that is no longer than a sentence may be, or ''."""
     return next((text for text in texts if len(text) <= _LONGEST), "")
 
@@ -370,7 +370,7 @@ def rising_sentence(changes: Sequence[CheckpointDifference], *, several: bool) -
     ]
     head = f"Last step against the one before{where}"
     rising = sum(change.trend == "rising" for change in changes)
-    return _first_short_enough(
+    return _first_text_short_enough(
         f"{head}: {join_names(parts, most)}." for most in range(len(parts), 0, -1)
     ) or (f"{head}: {rising} of {pluralize(len(changes), 'run')} still rising.")
 
@@ -395,21 +395,21 @@ def run_difference_sentence(rows: Sequence[CheckpointDifference]) -> str:
     also = f", {worse} at {_step_ranges_text(steps, ahead[worse])}" if any(ahead[worse]) else ""
     verdict = next(row.verdict for row in rows if row.significant)
     head = f"{better} {verdict} at {_step_ranges_text(steps, ahead[better])}{also}{where}"
-    return _first_short_enough([f"{head}: {gap}.", f"{head}."]) or (
+    return _first_text_short_enough([f"{head}: {gap}.", f"{head}."]) or (
         f"{better} {verdict} at {pluralize(sum(ahead[better]), 'step')}{where}."
     )
 
 
-def _step_ranges_text(steps: Sequence[int], which: Sequence[bool]) -> str:
+def _step_ranges_text(steps: Sequence[int], is_marked: Sequence[bool]) -> str:
     """Write ``steps 200–500, 800``: the marked steps, with neighbours as a range."""
     spans: list[list[int]] = []
-    for at, (step, marked) in enumerate(zip(steps, which, strict=True)):
-        if marked and at and which[at - 1]:
+    for at, (step, marked) in enumerate(zip(steps, is_marked, strict=True)):
+        if marked and at and is_marked[at - 1]:
             spans[-1][1:] = [step]
         elif marked:
             spans.append([step])
     texts = ["–".join(map(str, span)) for span in spans]
-    return f"step{'s' * (sum(which) > 1)} {join_names(texts)}"
+    return f"step{'s' * (sum(is_marked) > 1)} {join_names(texts)}"
 
 
 def _steps_text(steps: Iterable[int]) -> str:

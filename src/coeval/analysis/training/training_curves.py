@@ -24,7 +24,7 @@ from coeval.analysis.training.checkpoint_scores import (
     CommonItems,
     ItemColumn,
     RunFacts,
-    keep_main_metric,
+    keep_columns_of_main_metric,
     select_common_items,
 )
 from coeval.core.errors import UsageError
@@ -208,7 +208,7 @@ def _build_task_curve(task: str, aggregates: Sequence[CheckpointAggregate], base
         for aggregate in aggregates
         if task in aggregate.items
     }
-    columns = keep_main_metric({step: column for step, column in items.items() if step in drawn})
+    columns = keep_columns_of_main_metric({step: column for step, column in items.items() if step in drawn})
     alike = frozenset(point.step for point in points if point.how == usual)
     better = None
     if compared := {step: column for step, column in columns.items() if step in alike}:

@@ -327,7 +327,7 @@ class CoevalRun(Benchmark):
         single = config.evaluation_mode == "single"
         asks = []
         for key, factors in _factors_by_ask(item).items():
-            requested = form.ask_all_factors(factors) if single else form.ask_one_factor(*factors)
+            requested = form.build_joint_question(factors) if single else form.build_factor_question(*factors)
             request = partial(self._make_request, config, {**values, **requested.values}, requested.schema)
             asks.append(Ask(key, request, partial(_parse_levels, form, factors, single)))
         return tuple(asks)
@@ -428,7 +428,9 @@ def _parse_levels(
     form: JudgeForm, factors: Sequence[str], single: bool, reply: Completion
 ) -> dict[str, Level | float]:
     verdict = (
-        form.read_joint_reply(reply.text, factors) if single else form.read_factor_reply(reply.text, *factors)
+        form.parse_joint_reply(reply.text, factors)
+        if single
+        else form.parse_factor_reply(reply.text, *factors)
     )
     if verdict.missing:
         raise Unparsable(f"no score for {', '.join(verdict.missing)}", raw=reply.text)

@@ -17,8 +17,8 @@ from coeval.analysis.readers.reader import Reader
 from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, require_folder
 from coeval.cli.views import measures_view
-from coeval.cli.views.gaps_view import print_missing
-from coeval.cli.views.table_view import print_incomparable_notes
+from coeval.cli.views.gaps_view import print_missing_records
+from coeval.cli.views.table_view import print_and_drop_incomparable
 from coeval.core.errors import GAPS, UsageError
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
@@ -154,7 +154,7 @@ def analyze(
     name, word = _split_analysis_and_folder(what, word)
     folder = require_results(require_folder(word, run, "analyze"))
     if name == "export-benchmark":
-        _export_items(folder, out, report_format)
+        _export_benchmark_items(folder, out, report_format)
         return
 
     if name == "robust" and report_format in ("html", "excel"):
@@ -171,7 +171,7 @@ def analyze(
     missing = print_or_write_analysis(folder, name, report_format, folders, robust)
     for note in missing.notes:
         streams.warn(streams.messages(), note)
-    print_missing(missing, RunDir(folder), streams.messages())
+    print_missing_records(missing, RunDir(folder), streams.messages())
     if missing.sentences and not partial_ok:
         raise typer.Exit(GAPS)
 
@@ -201,7 +201,7 @@ def print_or_write_analysis(
     files = _choose_files(name, effective_format, folders) if pages or folders.figures is not None else None
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
-            report = _write_report(reader, notes, name, files, options)
+            report = _write_and_print_report(reader, notes, name, files, options)
             measured, missing, notes = report.measured, report.missing, report.notes
         else:
             measured = compute_measures(
@@ -209,7 +209,7 @@ def print_or_write_analysis(
             )
             notes, missing = (*reader.notes(), *notes), find_missing_records(RunDir(folder))
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
-    for note in print_incomparable_notes(notes, messages) if prints_tables else notes:
+    for note in print_and_drop_incomparable(notes, messages) if prints_tables else notes:
         streams.warn(messages, note)
     if prints_tables:
         _print_or_write_measures(measured.measures, name, report_format, folders.out, names)
@@ -230,13 +230,13 @@ def _print_or_write_measures(
     elif out is None:
         typer.echo(format_text(measures, analysis), nl=False)
     else:
-        _refuse_file(out)
+        _refuse_file_as_folder(out)
         text_file, all_measures = out / f"{name}.{suffix}", write_measures(measures, out)
         write_bytes_atomic(text_file, format_text(measures, analysis).encode())
         streams.say(streams.messages(), f"written: {text_file}, {all_measures}")
 
 
-def _export_items(folder: Path, out: Path | None, report_format: ReportFormat | None) -> None:
+def _export_benchmark_items(folder: Path, out: Path | None, report_format: ReportFormat | None) -> None:
     """Write a run's items as a data set."""
     run = require_run(folder)
     if out is None:
@@ -265,7 +265,7 @@ def _choose_files(name: str, report_format: ReportFormat | None, folders: Report
         what = "a page" if report_format == "html" else report_format
         raise UsageError(f"{what} needs a folder to be written into: add --out DIR")
     for folder in filter(None, (out, figures)):
-        _refuse_file(folder)
+        _refuse_file_as_folder(folder)
     stem = "report" if name == "all" else name
     book, page = (out if report_format == kind else None for kind in ("excel", "html"))
     files = ReportFiles(book / f"{stem}.xlsx" if book is not None else None, figures, page)
@@ -273,7 +273,7 @@ def _choose_files(name: str, report_format: ReportFormat | None, folders: Report
     return files
 
 
-def _write_report(
+def _write_and_print_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures; print their paths."""
@@ -283,7 +283,7 @@ def _write_report(
 
     report, section, written = make_folder_report(reader, notes, options), NAMES[name].section, list[Path]()
     if files.excel is not None or files.figures is not None:
-        cut_report = report.keep_section(section) if section else report.report
+        cut_report = report.report_with_one_section(section) if section else report.report
         if not cut_report.sections:
             raise UsageError(f"there is nothing to write of {name}: {reader.folder} holds none of it")
         written += write_report_files(cut_report, files)
@@ -296,6 +296,6 @@ def _write_report(
     return report
 
 
-def _refuse_file(out: Path) -> None:
+def _refuse_file_as_folder(out: Path) -> None:
     if out.exists() and not out.is_dir():
         raise UsageError(f"{out} is a file; name a folder, in which the report is written")

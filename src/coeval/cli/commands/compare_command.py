@@ -84,15 +84,15 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
-    folders = _merge_folders(words, run)
+    folders = _require_folders(words, run)
     if any_difference and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
 
-    _check_targets(html, excel)
+    _check_output_paths(html, excel)
     files = ReportFiles(excel, figures)
     files.check_paths()
-    if _check_are_sweeps(folders, runs_only=bool(students or fail_if_worse or as_markdown)):
+    if _is_sweep_comparison(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     significant_only = not any_difference
@@ -124,15 +124,15 @@ def compare(
         raise typer.Exit(WORSE if gate_report.verdict == "NO-GO" else GAPS)
 
 
-def _check_are_sweeps(folders: Sequence[Path], *, runs_only: bool) -> bool:
-    """Check whether all folders are sweeps; raises UsageError if only some are, or ``runs_only``."""
+def _is_sweep_comparison(folders: Sequence[Path], *, has_run_flags: bool) -> bool:
+    """Check whether all folders are sweeps; raises UsageError if only some are, or ``has_run_flags``."""
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
         raise UsageError(
             f"{sweeps[0]} is a sweep, {others[0]} is not: compare two sweeps, or one checkpoint "
             f"({sweeps[0]}/step_N) with {others[0]}"
         )
-    if sweeps and runs_only:
+    if sweeps and has_run_flags:
         raise UsageError(f"{STUDENTS}, --fail-if-worse and --markdown are not for sweeps; leave them out")
     return bool(sweeps)
 
@@ -163,7 +163,7 @@ def _write_and_report_files(report: Report, html: Path | None, files: ReportFile
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 
-def _merge_folders(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
+def _require_folders(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
     """Return the folders, given as words or by ``--run``, not both: the parser keeps no common order."""
     if words and run:
         raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")
@@ -172,7 +172,7 @@ def _merge_folders(words: list[Path] | None, run: list[Path] | None) -> list[Pat
     return folders
 
 
-def _check_targets(html: Path | None, excel: Path | None) -> None:
+def _check_output_paths(html: Path | None, excel: Path | None) -> None:
     """Raise UsageError if a file cannot be written, before anything is compared."""
     for flag, path in ("--html", html), ("--excel", excel):
         if path is not None and path.is_dir():

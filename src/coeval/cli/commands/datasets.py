@@ -82,7 +82,7 @@ def fetch(
     chosen = library.manifest.select(names)
     failure = None
     try:
-        with fetch_bar(streams.messages()) as progress:
+        with draw_fetch_progress(streams.messages()) as progress:
             library.ensure(chosen, progress, local=source, rehash=True)
     except AssetMissing as error:  # the others are there now, and worth a line each
         failure = error
@@ -119,7 +119,7 @@ def verify(names: Names = None) -> None:
 
 
 @contextmanager
-def fetch_bar(console: Console) -> Iterator[Progress]:
+def draw_fetch_progress(console: Console) -> Iterator[Progress]:
     """Enter a progress callback that draws a bar per download; off a terminal it prints a line instead."""
     task_by_label: dict[str, Any] = {}
     if not console.file.isatty():

@@ -15,7 +15,7 @@ from coeval.cli import streams
 from coeval.cli.streams import say, warn
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import write_json
-from coeval.cli.views.table_view import print_full_names, show_each
+from coeval.cli.views.table_view import print_full_names, show_tables
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names, pluralize
@@ -66,7 +66,7 @@ def estimate_and_print(
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
     store_note = note_paid_answers(config.experiment.store, os.environ)
-    notes = (*_describe_shortfalls(start), *filter(None, [store_note]))
+    notes = (*_describe_uncovered_values_and_reasons(start), *filter(None, [store_note]))
     estimate = msgspec.structs.replace(estimate, notes=notes)
     path = run_folder(config).cost_estimate
     write_json_atomic(path, estimate.as_json())
@@ -76,7 +76,7 @@ def estimate_and_print(
         for sentence in (*start.choices, *describe_user_code(start.config.models)):
             say(results, sentence)
         print_estimate(estimate, results)
-    for fit in _check_budgets(start.config, estimate):
+    for fit in _compare_budgets_with_estimate(start.config, estimate):
         print_budget_fit(fit, messages)
     if options.continue_run and (sentence := _describe_requests_in_jobs(config)):
         say(messages, sentence)
@@ -100,7 +100,7 @@ def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
             yield from labels_needed_sentences(measures.whole_scale)
 
 
-def _describe_shortfalls(start: PreviewedStart) -> Iterator[str]:
+def _describe_uncovered_values_and_reasons(start: PreviewedStart) -> Iterator[str]:
     """Say which declared attribute values each task's items cannot cover, and which judges give reasons."""
     for setup in start.preview.plan.setups:
         if setup.judges and setup.reasons.are_given and setup.reasons.limits:
@@ -122,7 +122,7 @@ def _describe_requests_in_jobs(config: Config) -> str:
     )
 
 
-def _check_budgets(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
+def _compare_budgets_with_estimate(config: Config, estimate: Estimate) -> Iterator[BudgetFit]:
     """Compare each budget of the file, less what is spent, with the estimate."""
     experiment = config.experiment
     accounts = read_accounts(run_folder(config).usage)
@@ -143,11 +143,11 @@ def print_estimate(estimate: Estimate, console: Console) -> None:
     estimate = names.shorten_in(estimate)
     *tables, savings = estimate_tables(estimate)
     say(console, "Estimate, in tokens and US dollars; [low, high] holds the cost in 95 of 100 cases")
-    show_each(console, tables)
+    show_tables(console, tables)
     console.print()
     for sentence in summarise_estimate(estimate):
         say(console, sentence)
-    show_each(console, [savings])
+    show_tables(console, [savings])
     for sentence in describe_sources(estimate):
         say(console, sentence, "dim")
     print_full_names(console, names)

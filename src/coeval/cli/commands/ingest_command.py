@@ -17,9 +17,9 @@ from rich.console import Console
 from rich.text import Text
 
 from coeval.cli import streams
-from coeval.cli.commands.datasets import fetch_bar
+from coeval.cli.commands.datasets import draw_fetch_progress
 from coeval.cli.ingest_flags import IngestFlags
-from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings_flags
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
@@ -57,7 +57,7 @@ KIND = GroupedCommand
 _MOST_CHARACTERS = 300
 
 
-def _choose_target(flags: IngestFlags) -> IngestTarget | None:
+def _choose_import_target(flags: IngestFlags) -> IngestTarget | None:
     """Return where the items go; None for a new experiment file, which reads them from the source itself."""
     targets = [f"--{name}" for name in ("config", "run", "new") if getattr(flags, name) is not None]
     if len(targets) != 1:
@@ -88,28 +88,28 @@ def print_benchmarks() -> None:
     show_rows(streams.results(), "", make_columns("benchmark", "licence", "about"), rows)
 
 
-def import_source(name: str, flags: IngestFlags) -> NewItems | None:
+def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
     """Find a source, show its first items, ask, and import all; with ``--new`` return them for the file."""
     console, selection = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
-    target, label = _choose_target(flags), flags.single_value("label")
-    stamp_before = _file_stamp(target.path) if target is not None else None
+    target, label = _choose_import_target(flags), flags.single_value("label")
+    stamp_before = _read_inode_and_mtime(target.path) if target is not None else None
     choice = SourceChoice(
-        name=name,
+        name=source_name,
         local=flags.local,
         subset=flags.subset,
         split=flags.split,
         encoding=flags.encoding,
         delimiter=flags.delimiter,
     )
-    with fetch_bar(streams.messages()) as progress:
+    with draw_fetch_progress(streams.messages()) as progress:
         source = find_source(choice, progress)
     if flags.license is not None:
         source = replace(source, license=flags.license)
     tables = source.open_tables()
     first = next(tables)
-    with _close_if_refused(first):
+    with _close_on_usage_error(first):
         item_map = _build_item_map(flags, source, first, target)
-        responses = _read_response_flags(flags, first, target)
+        responses = _read_answer_columns(flags, first, target)
     ids = IdColumnFinder(first.columns if flags.new is not None and item_map.id is None else ())
     options = IngestOptions(
         source=source,
@@ -129,25 +129,25 @@ def import_source(name: str, flags: IngestFlags) -> NewItems | None:
     try:
         outcome = ingest_items(options, target, confirm_import)
     except ColumnsMissing as error:
-        raise _name_label_flag(error, label) from None
+        raise _name_label_flag_in_error(error, label) from None
     except (KeyboardInterrupt, typer.Abort):
-        if target is None or _file_stamp(target.path) == stamp_before:
+        if target is None or _read_inode_and_mtime(target.path) == stamp_before:
             raise KeyboardInterrupt("Interrupted; nothing was written.") from None
         raise
     if outcome is None:
         say(console, "Nothing was written.")
         raise typer.Exit(1)
-    _print_outcome(console, outcome, target, flags)
+    _print_import_outcome(console, outcome, target, flags)
     if flags.new is None or flags.dry_run:
         return None
-    item_map = _add_id_column(item_map, ids, console)
+    item_map = _add_id_column_or_warn(item_map, ids, console)
     labels = {label: outcome.values[label]} if label is not None else {}
     _warn_of_many_labels(labels, item_map, flags.new)
     license_of = flags.license or ""
     return NewItems(choice, source, item_map, selection, labels, flags.skip_bad, license_of, responses)
 
 
-def _add_id_column(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemMap:
+def _add_id_column_or_warn(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemMap:
     """Add the column that identifies rows as ids, or warn why none does."""
     if (column := ids.column) is not None:
         say(console, f"{column} differs in every row: item ids are taken from it.")
@@ -169,7 +169,7 @@ def _warn_of_many_labels(labels: Mapping[str, Sequence[str]], item_map: ItemMap,
 
 
 @contextmanager
-def _close_if_refused(table: Table) -> Iterator[None]:
+def _close_on_usage_error(table: Table) -> Iterator[None]:
     try:
         yield
     except UsageError:
@@ -177,7 +177,7 @@ def _close_if_refused(table: Table) -> Iterator[None]:
         raise
 
 
-def _file_stamp(path: Path) -> tuple[int, int] | None:
+def _read_inode_and_mtime(path: Path) -> tuple[int, int] | None:
     """Return what changes when another file takes this path; None if there is no file."""
     try:
         status = path.stat()
@@ -186,7 +186,7 @@ def _file_stamp(path: Path) -> tuple[int, int] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def _name_label_flag(error: ColumnsMissing, label: str | None) -> ColumnsMissing:
+def _name_label_flag_in_error(error: ColumnsMissing, label: str | None) -> ColumnsMissing:
     """Name ``--label`` in the error: the map has the label as an attribute or as the right choice."""
     unknown_columns = dict.fromkeys(
         unknown._replace(key=("label",))
@@ -197,7 +197,7 @@ def _name_label_flag(error: ColumnsMissing, label: str | None) -> ColumnsMissing
     return ColumnsMissing(error.path, [*unknown_columns])
 
 
-def write_new_experiment(file: Path, task: str | None, table: NewItems) -> None:
+def write_experiment_and_print_command(file: Path, task: str | None, table: NewItems) -> None:
     """Write the experiment file of ``--new``, and print the command that runs it."""
     new = experiment_from_table("coeval ingest", file.stem, table)
     write_bytes_atomic(file, write_experiment_text(replace(new, task=task or new.task)).encode())
@@ -222,7 +222,7 @@ def _build_item_map(
         )
     attributes = dict(benchmark_map.attributes) | dict(_parse_pairs(flags.attribute, "--attribute"))
     if label is not None:
-        attributes[_label_name(label, target)] = label
+        attributes[_choose_label_name(label, target)] = label
     guessed = usual.get("reference") if choices is None else None
     if guessed in dict(_parse_pairs(flags.response, "--response")).values():
         guessed = None  # a column called `answer` that is a student's is no reference for its judges
@@ -241,7 +241,7 @@ def _build_item_map(
     )
 
 
-def _read_response_flags(flags: IngestFlags, first: Table, target: IngestTarget | None) -> dict[str, str]:
+def _read_answer_columns(flags: IngestFlags, first: Table, target: IngestTarget | None) -> dict[str, str]:
     """Return the columns of existing answers by student."""
     column_by_student = dict(_parse_pairs(flags.response, "--response"))
     if column_by_student and target is not None:
@@ -268,7 +268,7 @@ def _parse_pairs(texts: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
         yield name.strip(), column.strip() or name.strip()
 
 
-def _label_name(column: str, target: IngestTarget | None) -> str:
+def _choose_label_name(column: str, target: IngestTarget | None) -> str:
     """Return the task's label if it has exactly one, else the column's name."""
     labels = target.task.label_attributes if target is not None else []
     return labels[0] if len(labels) == 1 else column
@@ -281,19 +281,19 @@ def _print_preview(console: Console, first: IngestPreview, item_map: ItemMap, so
     files = f" ({pluralize(len(source.files), 'file')})" if len(source.files) > 1 else ""
     say(console, f"{source.name}{files}: {', '.join(fields)}", "bold")
     for number, item in enumerate(first.items, 1):
-        _print_field(console, f"{number} prompt", item.prompt)
+        _print_shortened_field(console, f"{number} prompt", item.prompt)
         if item.reference is not None:
-            _print_field(console, "  reference", item.reference)
+            _print_shortened_field(console, "  reference", item.reference)
         for name, value in item.attributes.items():
-            _print_field(console, f"  {name}", value)
+            _print_shortened_field(console, f"  {name}", value)
 
 
-def _print_field(console: Console, name: str, text: str) -> None:
+def _print_shortened_field(console: Console, name: str, text: str) -> None:
     short = cut_middle(escape_line(" ⏎ ".join(text.splitlines())), _MOST_CHARACTERS)
     console.print(Text(f"  {name}: ", style="dim") + Text(short), soft_wrap=True)
 
 
-def _print_outcome(
+def _print_import_outcome(
     console: Console, outcome: IngestOutcome, target: IngestTarget | None, flags: IngestFlags
 ) -> None:
     """Print how many items were imported, what they replaced, and the next command."""
@@ -313,7 +313,7 @@ def _print_outcome(
         say(console, f"{counted} are in {target.path}")
     if outcome.replaced is not None:
         say(console, f"The previous items are in {outcome.replaced}")
-    total = target.task.sampling.most
+    total = target.task.sampling.max_items
     if total is not None and total < outcome.items:
         say(console, f"sampling.total of {target.task.name} is {total:,}: the first {total:,} are used.")
     elif total is not None and total > outcome.items and not outcome.same:
@@ -327,7 +327,7 @@ def _print_outcome(
         say(console, f"Next: coeval run --config {quote(str(flags.config))}{restart_flags}")
 
 
-@with_settings(IngestFlags)
+@with_settings_flags(IngestFlags)
 def ingest(
     context: typer.Context,
     source: Annotated[
@@ -366,6 +366,6 @@ def ingest(
         flags_given.single_value(name)
     if flags_given.new is not None and flags_given.replace:
         raise UsageError("--replace is for existing items of a run; --new has none")
-    table = import_source(source, flags_given)
+    table = preview_and_import(source, flags_given)
     if table is not None and flags_given.new is not None:
-        write_new_experiment(flags_given.new, flags_given.task, table)
+        write_experiment_and_print_command(flags_given.new, flags_given.task, table)

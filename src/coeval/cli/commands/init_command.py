@@ -16,10 +16,10 @@ from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
-from coeval.cli.commands.ingest_command import import_source
+from coeval.cli.commands.ingest_command import preview_and_import
 from coeval.cli.commands.sweep.sweep_report import print_sweep_plan
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
-from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings_flags
 from coeval.cli.streams import say, warn
 from coeval.cli.views.description_view import preview_experiment
 from coeval.core.errors import UsageError
@@ -66,7 +66,7 @@ def write_new_file(
     ConfigError: the flags contradict each other or ``source``; nothing is written."""
     if source is None and kind is not InitKind.DESCRIPTION:
         raise UsageError(f"name your {kind}: coeval init {kind} SOURCE (--help has examples)")
-    target = file or Path(f"{_default_name(kind, source or '')}.yaml")
+    target = file or Path(f"{_default_file_stem(kind, source or '')}.yaml")
     if target.suffix not in YAML_ENDINGS:
         raise UsageError(
             f"the name of FILE ends in .yaml; that of {target} does not: coeval init {kind} SOURCE FILE"
@@ -76,22 +76,22 @@ def write_new_file(
     if kind is InitKind.CHECKPOINTS:
         settings = _make_sweep_settings(source or "", flags)
         print_sweep_plan(SweepSettings(**settings))
-        _write_file(target, write_sweep_text(settings))
-        _print_next(target, {"sweep": "serves and evaluates each checkpoint; --dry-run counts again"})
+        _write_file_and_print_path(target, write_sweep_text(settings))
+        _print_commands(target, {"sweep": "serves and evaluates each checkpoint; --dry-run counts again"})
         return
     name = clean_task_name(target.stem) or "my-benchmark"
     if kind is InitKind.DESCRIPTION:
-        new = _make_from_description(name, source, flags)
+        new = _fill_described_experiment(name, source, flags)
     else:
-        new = _make_from_items(kind, source or "", flags, target)
+        new = _make_experiment_from_items(kind, source or "", flags, target)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
     text = write_experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
-    _print_price(read_config(parse_document(text, target)).config, keys, flags.items or source)
-    _write_file(target, text)
-    _print_next(target, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
+    _print_estimate(read_config(parse_document(text, target)).config, keys, flags.items or source)
+    _write_file_and_print_path(target, text)
+    _print_commands(target, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
 
 
-def _default_name(kind: InitKind, source: str) -> str:
+def _default_file_stem(kind: InitKind, source: str) -> str:
     match kind:
         case InitKind.DESCRIPTION:
             return "my-benchmark"
@@ -102,7 +102,7 @@ def _default_name(kind: InitKind, source: str) -> str:
     return clean_task_name(Path(source).stem) or "items"
 
 
-def _make_from_description(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
+def _fill_described_experiment(name: str, description: str | None, flags: InitFlags) -> NewExperiment:
     return NewExperiment(
         by="coeval init",
         name=name,
@@ -113,10 +113,10 @@ def _make_from_description(name: str, description: str | None, flags: InitFlags)
     )
 
 
-def _make_from_items(kind: InitKind, source: str, flags: InitFlags, target: Path) -> NewExperiment:
+def _make_experiment_from_items(kind: InitKind, source: str, flags: InitFlags, target: Path) -> NewExperiment:
     """Read the table of items, and return the experiment with its student and models."""
     items = flags.items or source
-    student = flags.student or ("mine" if kind is InitKind.ANSWERS else _default_name(kind, source))
+    student = flags.student or ("mine" if kind is InitKind.ANSWERS else _default_file_stem(kind, source))
     if (problem := find_name_problem(student, is_model=True)) is not None:
         raise UsageError(f"--student: {problem}")
     roles = [*(["student"] if kind is InitKind.TABLE else []), *([] if flags.label else ["judge"])]
@@ -133,7 +133,7 @@ def _make_from_items(kind: InitKind, source: str, flags: InitFlags, target: Path
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
-    new_items = import_source(
+    new_items = preview_and_import(
         items,
         IngestFlags(
             prompt=_as_flag_values(flags.prompt),
@@ -152,7 +152,7 @@ def _make_from_items(kind: InitKind, source: str, flags: InitFlags, target: Path
     if not response or items == source:
         return new
     prompt = flags.answers_prompt or table.map.prompt
-    columns = _read_columns(source, flags.encoding)
+    columns = _read_table_columns(source, flags.encoding)
     if not is_template(prompt) and FieldPath.parse(prompt, columns).root not in columns:
         raise UsageError(
             f"which column of {source} holds the prompts? Name it with --answers-prompt COLUMN; there are "
@@ -168,14 +168,14 @@ def _as_flag_values(name: str | None) -> tuple[str, ...]:
 
 
 def _find_answer_column(path: str, encoding: str | None) -> str:
-    columns = _read_columns(path, encoding)
+    columns = _read_table_columns(path, encoding)
     if matches := [name for name in _ANSWER_COLUMNS if name in columns]:
         return matches[0]
     names = join_names(columns, 30)
     raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {names}")
 
 
-def _read_columns(path: str, encoding: str | None) -> Sequence[str]:
+def _read_table_columns(path: str, encoding: str | None) -> Sequence[str]:
     table = next(find_source(SourceChoice(name=path, encoding=encoding)).open_tables())
     table.close()
     return table.columns
@@ -230,7 +230,7 @@ def _parse_model(text: str) -> NewModel:
 # --- The file
 
 
-def _print_price(config: Config, keys: Keys, table: str | None) -> None:
+def _print_estimate(config: Config, keys: Keys, table: str | None) -> None:
     """Print what a run would call and cost, with lengths by rules of thumb. Warnings about the items'
     ``table`` are skipped: they were printed before."""
     description = preview_experiment(config, keys)
@@ -241,7 +241,7 @@ def _print_price(config: Config, keys: Keys, table: str | None) -> None:
         say(streams.results(), sentence)
 
 
-def _write_file(target: Path, text: str) -> None:
+def _write_file_and_print_path(target: Path, text: str) -> None:
     write_bytes_atomic(target, text.encode())
     say(
         streams.messages(),
@@ -249,13 +249,13 @@ def _write_file(target: Path, text: str) -> None:
     )
 
 
-def _print_next(target: Path, commands: dict[str, str]) -> None:
+def _print_commands(target: Path, commands: dict[str, str]) -> None:
     say(streams.messages(), "Next:")
     for command, purpose in commands.items():
         say(streams.messages(), f"  coeval {command} --config {quote(str(target))}   {purpose}")
 
 
-@with_settings(InitFlags)
+@with_settings_flags(InitFlags)
 def init(
     context: typer.Context,
     kind: Annotated[InitKind, typer.Argument(metavar="KIND", help="What you have.")],

@@ -86,7 +86,7 @@ def check(
     130 interrupted.
     """
     request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
-    prepared, code = _run_check(request, keys, dry_run=dry_run)
+    prepared, code = _run_check_or_exit(request, keys, dry_run=dry_run)
 
     drift_result = prepared.measure_drift()
     if code == 0:  # the next check is in another folder then
@@ -98,7 +98,7 @@ def check(
     raise typer.Exit(WORSE if drift_result.exceeds(max_shift / 100) else code)
 
 
-def _run_check(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
+def _run_check_or_exit(request: CheckRequest, keys: Path | None, *, dry_run: bool) -> tuple[JudgeCheck, int]:
     """Run the check; return it with its exit code. Ends the command after a dry run, or if the run failed."""
     if dry_run:
         with TemporaryDirectory() as nowhere:

@@ -80,18 +80,18 @@ def models(
         )
     found_keys, prices = load_keys(keys), PriceBook()
     if providers:
-        _print_providers(found_keys, config, interface, as_json)
+        _print_found_credentials(found_keys, config, interface, as_json)
         return
-    specs = _find_specs(config, interface, base_url, found_keys, prices)
-    requested = _list_models(specs, found_keys, prices)
+    specs = _choose_host_specs(config, interface, base_url, found_keys, prices)
+    requested = _survey_hosts_with_progress(specs, found_keys, prices)
     if config is None:  # then they were asked about for no model of anybody's
         requested = [report._replace(names={}) for report in requested]
-    _print_models(requested, verbose, as_json)
+    _print_host_reports(requested, verbose, as_json)
     if all(report.problem is not None for report in requested):
         raise ModelUnavailable("no host lists its models; coeval models --providers shows what was found")
 
 
-def _find_specs(
+def _choose_host_specs(
     config: Path | None, interface: str | None, base_url: str | None, keys: Keys, prices: PriceBook
 ) -> list[ModelSpec]:
     """Return one model per host to list: hosts of a file, of one interface, or all with a credential."""
@@ -112,7 +112,7 @@ def _find_specs(
     return specs_with_credentials(keys)
 
 
-def _list_models(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
+def _survey_hosts_with_progress(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
     if not specs:
         raise UsageError(
             "no credential was found that reaches a host; coeval models --providers shows where they are "
@@ -128,7 +128,7 @@ def _list_models(specs: list[ModelSpec], keys: Keys, prices: PriceBook) -> list[
     )
 
 
-def _print_models(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
+def _print_host_reports(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
     if as_json:
         write_json({"hosts": hosts_as_data(reports)})
     else:
@@ -139,7 +139,7 @@ def _print_models(reports: list[HostReport], verbose: bool, as_json: bool) -> No
             streams.warn(messages, f"{host_label(report)}: {report.problem}")
 
 
-def _print_providers(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
+def _print_found_credentials(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
     named = load_config(config).models if config is not None else []
     rows = find_credentials(keys, [model.spec() for model in named], interface)
     if as_json:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from coeval.cli import streams
 from coeval.cli.command_names import RunFolder, RunWord, require_folder
-from coeval.cli.views.gaps_view import print_way_on
+from coeval.cli.views.gaps_view import print_remedy
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
@@ -60,13 +60,13 @@ def repair(
     folder = require_run(require_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
-    _show_phases(report, phases, console)
+    _show_counts_by_phase(report, phases, console)
     if stats:
-        _show_files(report, console)
+        _show_counts_by_file(report, console)
     if breakdown:
-        _show_reasons(report, console)
-    _show_lines(report.invalid, folder.path, console)
-    _show_outcome(report, folder, dry_run, console)
+        _show_invalid_by_reason(report, console)
+    _show_damaged_lines(report.invalid, folder.path, console)
+    _show_repair_outcome(report, folder, dry_run, console)
 
 
 def _parse_phase(text: str) -> Phase:
@@ -76,7 +76,7 @@ def _parse_phase(text: str) -> Phase:
     raise UsageError(f"--phase {text}: the phases are {', '.join(PHASES)}, or 1 to {len(PHASES)}")
 
 
-def _count_lines(files: list[FileState]) -> list[int | str]:
+def _line_counts(files: list[FileState]) -> list[int | str]:
     """Return lines, failed, invalid; then planned, there and missing, empty without a plan to count by."""
     counts = [sum(f.lines for f in files), sum(f.failed for f in files), sum(f.invalid for f in files)]
     with_plan = [file for file in files if file.planned is not None]
@@ -89,24 +89,24 @@ def _count_lines(files: list[FileState]) -> list[int | str]:
 _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
-def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
+def _show_counts_by_phase(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
     rows = [
-        (phase, *_count_lines([file for file in report.files if file.phase == phase])) for phase in phases
+        (phase, *_line_counts([file for file in report.files if file.phase == phase])) for phase in phases
     ]
     show_rows(console, "", (*make_columns("phase"), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
-def _show_files(report: RepairReport, console: Console) -> None:
+def _show_counts_by_file(report: RepairReport, console: Console) -> None:
     """Print a row per file; documents, which have no lines, only if damaged."""
     rows = [
-        (f"{file.path.parent.name}/{file.path.name}", *_count_lines([file]))
+        (f"{file.path.parent.name}/{file.path.name}", *_line_counts([file]))
         for file in report.files
         if not file.is_document or file.invalid
     ]
     show_rows(console, "Files", (*make_columns("file"), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
-def _show_reasons(report: RepairReport, console: Console) -> None:
+def _show_invalid_by_reason(report: RepairReport, console: Console) -> None:
     if not report.reasons:
         return
     rows = [
@@ -120,7 +120,7 @@ def _show_reasons(report: RepairReport, console: Console) -> None:
     show_rows(console, "Invalid lines", columns, rows)
 
 
-def _show_lines(lines: list[DamagedLine], folder: Path, console: Console) -> None:
+def _show_damaged_lines(lines: list[DamagedLine], folder: Path, console: Console) -> None:
     if lines:
         console.print(Text("Invalid lines:", style="bold"))
     for line in lines:
@@ -132,7 +132,7 @@ def _show_lines(lines: list[DamagedLine], folder: Path, console: Console) -> Non
         )
 
 
-def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
+def _show_repair_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
     """Print damaged files, uncounted gaps, what was set aside, and the command that regenerates it."""
     for file in report.files:
         if file.damaged is not None:
@@ -151,4 +151,4 @@ def _show_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: 
         streams.say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
     if (owed or report.unsettled) and not (dry_run and invalid):
-        print_way_on(console, report.short, build_continue_command(folder), owed=owed + len(report.unsettled))
+        print_remedy(console, report.short, build_continue_command(folder), owed=owed + len(report.unsettled))

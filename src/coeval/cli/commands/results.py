@@ -17,7 +17,7 @@ from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, RunFolder, RunWord, require_folder
 from coeval.cli.views import results_view
-from coeval.cli.views.gaps_view import print_missing
+from coeval.cli.views.gaps_view import print_missing_records
 from coeval.cli.views.results_view import short_result_names
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_folder_reader, open_run_reader
@@ -81,7 +81,7 @@ def results(
         results_view.print_csv(scores, parts)
     else:
         results_view.print_tables(scores, parts, streams.results(), labels)
-    print_missing(missing, RunDir(folder), streams.messages())
+    print_missing_records(missing, RunDir(folder), streams.messages())
 
 
 def print_paper_table(folder: Path, *, latex: bool) -> None:

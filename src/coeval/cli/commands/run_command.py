@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import Run, load_keys, run_checked
+from coeval.api import Run, load_keys, run_checked_config
 from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
@@ -25,10 +25,10 @@ from coeval.cli.command_names import (
     split_names,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import describe_check_failures, print_gaps, print_way_on
+from coeval.cli.views.gaps_view import describe_check_failures, print_gaps, print_remedy
 from coeval.cli.views.progress_view import print_open_batches, show_progress_while
 from coeval.cli.views.results_view import print_results
-from coeval.cli.views.table_view import show_each
+from coeval.cli.views.table_view import show_tables
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.core.process_limits import address_space_left
 from coeval.engine.session import SessionContext
@@ -148,7 +148,7 @@ def run(
     options = RunOptions(
         continue_run, overwrite, names, policy, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
     )
-    settled = read_experiment_file(config, options, resume).with_settings(
+    settled = read_experiment_file(config, options, resume).with_experiment_settings(
         log_level=log_level,
         probe_mode=probe,
         probe_on_fail=probe_on_fail,
@@ -199,7 +199,9 @@ def plan(
 
     policy = choose_change_policy(redo_changed, keep_changed)
     options = RunOptions(continue_run, overwrite, split_names(only_models), policy, phase_barriers)
-    settled = read_experiment_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
+    settled = read_experiment_file(config, options, resume).with_experiment_settings(
+        estimate_samples=estimate_samples
+    )
     raise typer.Exit(estimate_and_print(settled.config, options, keys, as_json=as_json))
 
 
@@ -237,7 +239,7 @@ def describe(
         check_page_path,
         preview_experiment,
         print_report,
-        write_description,
+        write_description_page,
     )
     from coeval.reports.description_report import description_report
 
@@ -245,12 +247,12 @@ def describe(
         check_page_path(out, config)
     described = preview_experiment(read_config(config).config, load_keys(keys))
     report = description_report(described)
-    print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
+    print_report(report, streams.results(), skipped_tables=PAGE_ONLY, with_passages=prompts)
     messages = streams.messages()
     if not prompts:
         streams.say(messages, "--prompts prints the prompts in full.", "dim")
     if out is not None:
-        write_description(report, out)
+        write_description_page(report, out)
         streams.say(messages, f"written: {out}")
 
 
@@ -274,16 +276,16 @@ def read_experiment_file(file: Path, options: RunOptions, resume: str | None) ->
 def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> int:
     """Print models, tasks, modes, records and calls of ``--dry-run``; return the exit code."""
     results, messages = streams.results(), streams.messages()
-    config, choices = _resolve_hosts(config, options, keys, messages)
+    config, choices = _resolve_hosts_or_warn(config, options, keys, messages)
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
     forecast = forecast_start(config, options)
     for sentence in forecast.warnings:
         warn(messages, sentence)
-    show_each(results, [models_table(config, options.models_to_open(config))], above=False)
+    show_tables(results, [models_table(config, options.models_to_open(config))], has_text_above=False)
     for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
-    show_each(results, [phases_table(config, forecast, options), tasks_table(forecast)])
+    show_tables(results, [phases_table(config, forecast, options), tasks_table(forecast)])
     for task in config.tasks:
         if scales := task.describe_custom_scales():
             say(results, f"Levels of {task.name}: {scales}")
@@ -297,7 +299,7 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> int
     return 0
 
 
-def _resolve_hosts(
+def _resolve_hosts_or_warn(
     config: Config, options: RunOptions, keys: Path | None, messages: Console
 ) -> ResolvedConfig:
     """Resolve ``interface: auto``. A missing key is only a warning: a dry run needs no credential."""
@@ -317,7 +319,7 @@ def run_and_print(
     messages = streams.messages()
     run = run_with_progress(config, options, key_file)
     labels = {model.name: model.label for model in config.models if model.label is not None}
-    _print_outcome(run, labels, messages, _continue_command(file, options))
+    _print_scores_and_gaps(run, labels, messages, _build_continue_command(file, options))
     if run.summary is not None and run.summary.shows_scores:
         if config.experiment.report:
             say(messages, f"Report: {run.path / 'report.html'}")
@@ -329,9 +331,9 @@ def run_with_progress(config: Config, options: RunOptions, key_file: Path | None
     """Run a configuration with progress on the terminal."""
 
     async def work(context: SessionContext) -> Run:
-        loading = asyncio.create_task(_load_analysis())
+        loading = asyncio.create_task(_preload_result_tables())
         try:
-            return await run_checked(
+            return await run_checked_config(
                 config, options, keys=context.keys, watcher=context.watcher, interrupt=context.interrupt
             )
         finally:
@@ -340,7 +342,7 @@ def run_with_progress(config: Config, options: RunOptions, key_file: Path | None
     return show_progress_while(load_keys(key_file), work)
 
 
-async def _load_analysis() -> None:
+async def _preload_result_tables() -> None:
     """Import what the final table needs while requests are on the wire: a third of a second."""
     await asyncio.sleep(0.2)
     if address_space_left() is not None:
@@ -348,7 +350,7 @@ async def _load_analysis() -> None:
     await asyncio.to_thread(importlib.import_module, "coeval.reports.result_tables")
 
 
-def _continue_command(file: Path, options: RunOptions) -> str:
+def _build_continue_command(file: Path, options: RunOptions) -> str:
     """Return the command that continues this one, with the flags that matter."""
     policy = options.change_policy
     changed = f" --{policy.value}-changed" if policy in (ChangePolicy.REDO, ChangePolicy.KEEP) else ""
@@ -357,7 +359,7 @@ def _continue_command(file: Path, options: RunOptions) -> str:
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"
 
 
-def _print_outcome(run: Run, labels: Mapping[str, str], messages: Console, next_command: str) -> None:
+def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Console, next_command: str) -> None:
     """Print the scores as ``results``; what is missing, why, and the next command as ``messages``."""
     summary = run.summary
     if summary is None:
@@ -382,7 +384,7 @@ def _print_outcome(run: Run, labels: Mapping[str, str], messages: Console, next_
         first = "Raise what is used up first: the warnings above name it." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
         first = first or describe_check_failures(RunDir(run.path), others)
-        print_way_on(messages, summary.short, next_command, owed=summary.missing, first=first)
+        print_remedy(messages, summary.short, next_command, owed=summary.missing, first=first)
         if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")
     elif summary.interrupted:

@@ -12,7 +12,7 @@ from coeval.cli.command_names import Port
 from coeval.core.errors import UsageError
 from coeval.simulation.server import make_app, serve
 from coeval.simulation.simulated_model import SimulatedModel
-from coeval.simulation.traits import parse_model_option
+from coeval.simulation.traits import Traits, parse_model_option
 
 
 def simulate(
@@ -21,9 +21,8 @@ def simulate(
         typer.Option(
             "--model",
             metavar="NAME[:OPTION=VALUE,…]",
-            help="A model to serve; repeatable. Options: skill, severity, noise, difficulty_spread, "
-            "verbosity, position_bias, family_bias, family, malformed_rate, failure_rate, latency_s, "
-            "tokens_per_s. Example: --model sim-large:skill=0.85,malformed_rate=0.02",
+            help=f"A model to serve; repeatable. Options: {', '.join(Traits.__struct_fields__)}. "
+            "Example: --model sim-large:skill=0.85,malformed_rate=0.02",
         ),
     ],
     port: Port = 8000,

@@ -26,7 +26,7 @@ from coeval.core.text import dollars, pluralize
 from coeval.models.batch.batches import cancel_jobs
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
-from coeval.pipeline.start.session_start import read_own_usage
+from coeval.pipeline.start.session_start import sum_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.output_folder import list_output_tasks, require_results
 from coeval.store.record_index import sum_recorded_usage
@@ -78,14 +78,14 @@ def status(
     is_run = RunDir(path).is_run()
     _check_flags(path, fetch=fetch_batches, cancel=cancel_batches, watch=watching, is_run=is_run)
     if settle:
-        _settle_bills(path, settle, is_run=is_run, writer=find_writer_pid(path))
+        _book_bills(path, settle, is_run=is_run, writer_pid=find_writer_pid(path))
     failed_jobs = 0
     if fetch_batches or cancel_batches:
         folder = RunDir(path)
         failed_jobs = (
-            _fetch_run_jobs(folder, keys, cancel=cancel_batches)
+            _fetch_jobs_and_count_unchecked(folder, keys, cancel=cancel_batches)
             if is_run
-            else _cancel_output_jobs(folder, keys, find_writer_pid(path))
+            else _cancel_jobs_and_count_failures(folder, keys, find_writer_pid(path))
         )
     console = streams.results()
 
@@ -124,12 +124,12 @@ def _check_flags(path: Path, *, fetch: bool, cancel: bool, watch: bool, is_run: 
         )
 
 
-def _settle_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer: int | None) -> None:
+def _book_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer_pid: int | None) -> None:
     """Book the amounts of provider bills in place of what was perhaps spent."""
-    if writer is not None:
-        raise UsageError(f"{path} is in use by process {writer}, which keeps the account; wait for it")
+    if writer_pid is not None:
+        raise UsageError(f"{path} is in use by process {writer_pid}, which keeps the account; wait for it")
     bills: dict[str, float] = {}
-    for name, usd in map(_parse_bill, texts):
+    for name, usd in map(_parse_model_and_usd, texts):
         if name in bills:
             raise UsageError(f"--settle names {name} twice; give its whole bill once")
         bills[name] = usd
@@ -137,8 +137,8 @@ def _settle_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer: int
         by = getuser()
     except (KeyError, OSError):
         by = "unknown"
-    with _lock_all(path):
-        recorded = read_own_usage(RunDir(path)) if is_run else _read_evaluation_usage(path)
+    with _lock_folder_and_tasks(path):
+        recorded = sum_own_usage(RunDir(path)) if is_run else _read_output_usage(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         settled = account.settlements[-1]
@@ -150,7 +150,7 @@ def _settle_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer: int
 
 
 @contextmanager
-def _lock_all(path: Path) -> Iterator[None]:
+def _lock_folder_and_tasks(path: Path) -> Iterator[None]:
     """Hold the locks of a run, or of an output folder and its tasks, as eval-framework does. Raises
     UsageError: another process is at work there."""
     tasks = [] if RunDir(path).is_run() else list_output_tasks(path)
@@ -160,7 +160,7 @@ def _lock_all(path: Path) -> Iterator[None]:
         yield
 
 
-def _read_evaluation_usage(output: Path) -> dict[str, Usage]:
+def _read_output_usage(output: Path) -> dict[str, Usage]:
     """Return the usage in an output folder's records by account name. A judge may have another name in its
     records, and answers may bear a checkpoint's name, which has no account."""
     accounts = read_accounts(output / "usage.json")
@@ -173,7 +173,7 @@ def _read_evaluation_usage(output: Path) -> dict[str, Usage]:
     return recorded
 
 
-def _parse_bill(text: str) -> tuple[str, float]:
+def _parse_model_and_usd(text: str) -> tuple[str, float]:
     name, _, amount = text.rpartition("=")
     try:
         usd = float(amount.strip().removeprefix("$"))
@@ -184,7 +184,7 @@ def _parse_bill(text: str) -> tuple[str, float]:
     return name, usd
 
 
-def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -> int:
+def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer: int | None) -> int:
     """Cancel an output folder's batch jobs; return how many failed. ``writer``: the process at work there."""
     messages = streams.messages()
     jobs = read_jobs(output.pending_batches)
@@ -196,7 +196,7 @@ def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -
             f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
         )
     key_set = load_keys(keys)
-    with _lock_all(output.path):
+    with _lock_folder_and_tasks(output.path):
         jobs = read_jobs(output.pending_batches)
         failed_jobs = run_async(
             cancel_jobs(jobs, output, key_set, lambda sentence: streams.say(messages, sentence))
@@ -209,7 +209,7 @@ def _cancel_output_jobs(output: RunDir, keys: Path | None, writer: int | None) -
     return failed_jobs
 
 
-def _fetch_run_jobs(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
+def _fetch_jobs_and_count_unchecked(folder: RunDir, keys: Path | None, *, cancel: bool) -> int:
     """Make records of what batch jobs returned, without requests; return how many could not be checked."""
     messages = streams.messages()
     if not folder.pending_batches.exists():

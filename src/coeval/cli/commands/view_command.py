@@ -63,16 +63,16 @@ def view(
         names = ", ".join(folder.name for folder in viewed.folders[:5])
         more = f" and {len(viewed.folders) - 5} more" if len(viewed.folders) > 5 else ""
         streams.say(messages, f"{names}{more}; Ctrl-C ends it", "dim")
-        viewed.watch()
+        viewed.start_watching()
 
     try:
         serve_pages(
-            make_view_app(viewed, token, _write_comparison_page), token, port, announce, open_it=open_it
+            make_view_app(viewed, token, _render_comparison_page), token, port, announce, open_it=open_it
         )
     finally:
-        ended = viewed.stop()
+        ended = viewed.stop_and_close()
     if not ended:
-        _exit_now()
+        _exit_without_teardown()
 
 
 def serve_pages(
@@ -88,7 +88,7 @@ def serve_pages(
         if open_it:
             import webbrowser
 
-            webbrowser.open(address if token is None else f"{address}?token={token.ticket()}")
+            webbrowser.open(address if token is None else f"{address}?token={token.make_ticket()}")
 
     try:
         run_async(serve(app, _HERE, port, begin))
@@ -110,7 +110,7 @@ def _read_status(path: Path) -> Any:
     return read_folder_status(path)
 
 
-def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
+def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
     """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
     def render(students: Sequence[str]) -> bytes:
@@ -126,7 +126,7 @@ def _write_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) 
         return render(best_students)
 
 
-def _exit_now() -> None:
+def _exit_without_teardown() -> None:
     """End the process while a thread still reads: waiting may take half a minute, and Python does not exit
     cleanly beside it. Nothing is being written."""
     for stream in (sys.stdout, sys.stderr):

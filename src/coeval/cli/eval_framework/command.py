@@ -10,7 +10,7 @@ from coeval import __version__
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.cli.command_names import LogLevel
 from coeval.cli.ending import run_to_exit
-from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings_flags
 from coeval.core.options import Frontend
 
 
@@ -24,7 +24,7 @@ def make_app() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.command(cls=GroupedCommand)(with_settings(EvalSettings, of_tasks=True)(evaluate))
+    app.command(cls=GroupedCommand)(with_settings_flags(EvalSettings, of_tasks=True)(evaluate))
     return app
 
 

@@ -31,7 +31,7 @@ from coeval.benchmarks.run.task_summary import (
     open_output_folder,
 )
 from coeval.cli import streams
-from coeval.cli.commands.datasets import fetch_bar
+from coeval.cli.commands.datasets import draw_fetch_progress
 from coeval.cli.commands.estimate_report import print_budget_fit, print_estimate
 from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn
@@ -49,7 +49,7 @@ from coeval.reports.content import ReportTable, make_columns
 from coeval.reports.measure_table import (
     SAMPLE_COLUMNS,
     TaskMetrics,
-    metric_in_points,
+    metric_as_share,
     sample_cells,
     task_metrics_table,
 )
@@ -68,7 +68,7 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
         return
     if results.file.isatty():
         results.print()
-    _print_figures(outcome, results)
+    _print_metrics_by_task(outcome, results)
     if figures := read_sample_figures(outcome):
         results.print()
         _print_sample_figures(figures, results)
@@ -84,8 +84,8 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
     show_incomparable(names.shorten_in(incomparable), results)
     results.print()
     for task in outcome.tasks:
-        _print_remarks(task, results, messages)
-    _print_bad_answers(outcome, results)
+        _print_task_gap_and_remarks(task, results, messages)
+    _print_cut_off_and_empty_answers(outcome, results)
     show_costs(names.shorten_in(outcome.costs), results)
     print_full_names(results, names)
     for reason in outcome.stopped.values():
@@ -111,7 +111,7 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
     say(messages, f"Results: {folders}")
 
 
-def _print_figures(outcome: Outcome, console: Console) -> None:
+def _print_metrics_by_task(outcome: Outcome, console: Console) -> None:
     """Print a table of all metrics by task, and what n counts."""
     tasks = []
     for task in outcome.tasks:
@@ -124,7 +124,7 @@ def _print_figures(outcome: Outcome, console: Console) -> None:
         if summary.not_measured:
             state = f"not measured: {summary.not_measured}"
         metrics = [
-            (name, metric_in_points(metric.value, metric.ci95, metric.unit), metric.n)
+            (name, metric_as_share(metric.value, metric.ci95, metric.unit), metric.n)
             for name, metric in summary.metrics.items()
         ]
         counts = (f"{summary.n_expected:,} {summary.counted}", sum(summary.n_failed.values()))
@@ -171,7 +171,7 @@ def _print_sample_figures(figures: Mapping[str, Mapping[str, SampleFigure]], con
     show_table(console, ReportTable("", "Over runs", columns, rows, names=2))
 
 
-def _print_remarks(task: TaskOutcome, results: Console, messages: Console) -> None:
+def _print_task_gap_and_remarks(task: TaskOutcome, results: Console, messages: Console) -> None:
     """Print a task's gap, unused records and remarks, or why it has no summary."""
     if task.summary is None:
         if task.problem is not None:
@@ -189,7 +189,7 @@ def _print_remarks(task: TaskOutcome, results: Console, messages: Console) -> No
         say(results, f"{task.label}: {OF_INFERENCE}")
 
 
-def _print_bad_answers(outcome: Outcome, results: Console) -> None:
+def _print_cut_off_and_empty_answers(outcome: Outcome, results: Console) -> None:
     """Print how many answers are cut off or empty, with what that means."""
     summaries = [(task.label, task.summary) for task in outcome.tasks if task.summary is not None]
     cut = [
@@ -241,7 +241,7 @@ def evaluate_and_print(settings: EvalSettings, output: EvalOutput) -> int:
     with Terminal(messages) as terminal:
         if sentence := describe_idle_options(settings, {task.name for task in evaluation.tasks}):
             terminal.warn(sentence)
-        with fetch_bar(messages) as progress:
+        with draw_fetch_progress(messages) as progress:
             prepared: Prepared = prepare_evaluation(evaluation, terminal, progress)
         if output.estimate_only:
             return _write_and_print_estimate(prepared, messages, as_json=output.as_json)

@@ -55,7 +55,7 @@ def _read_worker_folder(folder: Path) -> Worker:
         worker = read_worker(folder)
     except FileNotFoundError as error:
         raise UsageError(f"{folder} holds no worker.json; workers are started by `coeval sweep`") from error
-    _link_logs(worker)
+    _link_logs_into_user_folder(worker)
     return worker
 
 
@@ -114,7 +114,7 @@ def watch_lifeline(interrupt: asyncio.Event, lines: asyncio.Queue[bytes]) -> Ite
         loop.remove_reader(LIFELINE)
 
 
-def _link_logs(worker: Worker) -> None:
+def _link_logs_into_user_folder(worker: Worker) -> None:
     """Link both logs into the folder that the user named for logs."""
     if worker.logs is None:
         return

@@ -92,7 +92,7 @@ class AnswerView:
             if values:
                 pairs = ", ".join(f"{attribute}={value}" for attribute, value in values.items())
                 self._print_line(Text(escape_line(f"{name}: {pairs}"), style="dim"))
-        self._print_failure(item)
+        self._print_failure_if_bad(item)
         if item.source:
             self._print_line(Text(escape_line(f"source: {item.source}"), style="dim"))
         self._print_named_text("prompt", item.prompt)
@@ -108,9 +108,9 @@ class AnswerView:
         self._console.print()
         sample = f" (sample {answer.sample + 1})" if answer.sample else ""
         name = escape_line(f"answer of {answer.student_model_id}{sample}")
-        self._print_line(Text(name, style="bold") + _format_figures(judged, answer))
+        self._print_line(Text(name, style="bold") + _format_score_and_cut_off(judged, answer))
         self._print_line(Text(escape_line(answer.id), style="dim"))
-        self._print_failure(answer)
+        self._print_failure_if_bad(answer)
         self._print_named_text("reasoning", answer.reasoning)
         if answer.response == "":
             self._print_line(Text("(empty)", style="yellow"), 2)
@@ -124,10 +124,10 @@ class AnswerView:
     def _print_judgment(self, judgment: Evaluation) -> None:
         head = Text(escape_line(f"{judgment.judge_model_id}: "), style="cyan")
         self._print_line(head + Text(", ").join(_format_scores(judgment, self._planned)))
-        self._print_failure(judgment)
+        self._print_failure_if_bad(judgment)
         for factor, reason in (judgment.reasons or {}).items():
             self._print_text(f"{factor}: {reason}", style="dim")
-        if judgment.raw and not _is_scores_alone(judgment):
+        if judgment.raw and not _has_only_scores(judgment):
             self._print_text(judgment.raw, style="dim")
 
     def _print_comparison(self, compared: Preference) -> None:
@@ -137,11 +137,11 @@ class AnswerView:
             words, style = _VERDICT[compared.winner]
             head += Text(words, style=style) + Text(escape_line(f" {compared.second_model_id}"))
         self._print_line(head)
-        self._print_failure(compared)
+        self._print_failure_if_bad(compared)
         if compared.reason:
             self._print_text(compared.reason, style="dim")
 
-    def _print_failure(self, record: Kept) -> None:
+    def _print_failure_if_bad(self, record: Kept) -> None:
         if not is_good(record):
             reason = f" ({record.error.kind}): {record.error.message}" if record.error is not None else ""
             self._print_line(Text(escape_line(f"failed{reason}"), style="red"), 2)
@@ -169,7 +169,7 @@ class AnswerView:
             self._console.print(Text(blanks) + part, soft_wrap=True)
 
 
-def _format_figures(judged: JudgedAnswer, answer: Response) -> Text:
+def _format_score_and_cut_off(judged: JudgedAnswer, answer: Response) -> Text:
     parts = [] if judged.score is None else [f"score {format_points(judged.score)}"]
     if judged.disagreement is not None:
         parts.append(f"disagreement {format_points(judged.disagreement)}")
@@ -179,7 +179,7 @@ def _format_figures(judged: JudgedAnswer, answer: Response) -> Text:
     return Text(f"  {', '.join(parts)}" if parts else "")
 
 
-def _is_scores_alone(judgment: Evaluation) -> bool:
+def _has_only_scores(judgment: Evaluation) -> bool:
     """Check whether a judge's reply holds its scores and nothing else."""
     try:
         reply = decode(judgment.raw or "")

@@ -22,9 +22,9 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import (
     pair_columns,
     pair_headings,
+    print_and_drop_incomparable,
     print_full_names,
-    print_incomparable_notes,
-    show_each,
+    show_tables,
 )
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import pluralize
@@ -52,15 +52,15 @@ def print_sweeps(comparison: SweepComparison, console: Console) -> None:
 
     for sentence in comparison.sentences:
         say(console, sentence)
-    show_each(console, [best_checkpoints_table(comparison).reorder_columns("task", "best", last="tied")])
+    show_tables(console, [best_checkpoints_table(comparison).reorder_columns("task", "best", last="tied")])
     if comparison.changes:
-        show_each(console, [last_steps_table(comparison).reorder_columns("run", "task")])
+        show_tables(console, [last_steps_table(comparison).reorder_columns("run", "task")])
     table = run_table(comparison)
     for base in list(dict.fromkeys(row[1] for row in table.rows))[:-1]:
         rows = tuple(row for row in table.rows if row[1] == base)
         title = f"{table.title}: the others − {base}"
         against = msgspec.structs.replace(table, title=title, rows=rows)
-        show_each(console, [against.reorder_columns("of", "row")])
+        show_tables(console, [against.reorder_columns("of", "row")])
     console.print()
     say(console, _LEGEND, "dim")
     for note in comparison.notes:
@@ -94,11 +94,11 @@ def print_comparisons(report: ComparisonReport, console: Console) -> None:
         warn(console, doubt)
     for (a, b), of_pair in [] if many else pairs[:_MOST_TABLES]:
         whole = not console.file.isatty()
-        places = [comparison.place if whole else _row_name(comparison) for comparison in of_pair]
+        places = [comparison.place if whole else _indented_row_name(comparison) for comparison in of_pair]
         headings = ("task", *report.mean_headings(*pair_headings(a, b)))
-        show_each(console, [_difference_table(f"a: {a}  b: {b}", headings, places, of_pair)])
+        show_tables(console, [_difference_table(f"a: {a}  b: {b}", headings, places, of_pair)])
     if many:
-        _print_leader(report, order, console)
+        _print_leader_comparisons(report, order, console)
         of_leader = [
             comparison for comparison in report.comparisons if order[0] in (comparison.a, comparison.b)
         ]
@@ -107,12 +107,12 @@ def print_comparisons(report: ComparisonReport, console: Console) -> None:
         say(console, f"{_MOST_TABLES} of {len(pairs)} pairs; {_ALL}")
     console.print()
     say(console, report.legend.replace("b − a", "difference") if many else report.legend, "dim")
-    for sentence in (*report.missing, *print_incomparable_notes(report.notes, console)):
+    for sentence in (*report.missing, *print_and_drop_incomparable(report.notes, console)):
         warn(console, sentence)
     print_full_names(console, names)
 
 
-def _print_leader(report: ComparisonReport, order: Sequence[str], console: Console) -> None:
+def _print_leader_comparisons(report: ComparisonReport, order: Sequence[str], console: Console) -> None:
     """Print the leader against each other side, best first, in a table for each of the first places."""
     places: dict[str, dict[str, Comparison]] = {}
     for comparison in report.comparisons:
@@ -124,7 +124,7 @@ def _print_leader(report: ComparisonReport, order: Sequence[str], console: Conso
         headings = ("other", *report.mean_headings("leader", "other", "difference"))
         title = f"{task[0].upper()}{task[1:]}" if task == "overall" else task
         pairs = [others[name] for name in names]
-        show_each(console, [_difference_table(f"{title}: the others − {order[0]}", headings, names, pairs)])
+        show_tables(console, [_difference_table(f"{title}: the others − {order[0]}", headings, names, pairs)])
     say(console, f"{pluralize(len(report.comparisons), 'difference')} were tested; {_ALL}")
 
 
@@ -176,7 +176,7 @@ def _first_sentences(report: ComparisonReport) -> list[str]:
     return texts[:_MOST_SENTENCES] + ([f"… and {more:,} more comparisons: see below"] if more > 0 else [])
 
 
-def _row_name(comparison: Comparison) -> str:
+def _indented_row_name(comparison: Comparison) -> str:
     """Indent labels and parts below their task on a terminal. Elsewhere each row has its whole name, for
     searches."""
     return f"  {comparison.metric}" if comparison.family in ("label", "part") else comparison.place

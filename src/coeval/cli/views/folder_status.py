@@ -21,11 +21,11 @@ from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import (
     describe_check_failures,
-    print_way_on,
+    print_remedy,
     show_lacking_files,
     show_unscored_checks,
 )
-from coeval.cli.views.progress_view import show_batches
+from coeval.cli.views.progress_view import show_batch_jobs
 from coeval.cli.views.table_view import print_full_names, show_costs, show_rows
 from coeval.core.errors import StoreError
 from coeval.core.shown_names import ShownNames
@@ -115,7 +115,7 @@ class MoneyShown(msgspec.Struct, frozen=True):
     set_aside_usd: float
 
     @property
-    def used_up(self) -> bool:
+    def is_used_up(self) -> bool:
         """Check whether the rest may not pay for another request."""
         taken = self.spent_usd + self.perhaps_usd + self.in_jobs_usd + self.set_aside_usd
         return self.limit_usd is not None and taken > (1 - _TOO_LITTLE) * self.limit_usd
@@ -138,7 +138,7 @@ class CallsShown(msgspec.Struct, frozen=True):
     sent: int
 
     @property
-    def used_up(self) -> bool:
+    def is_used_up(self) -> bool:
         return self.sent >= self.limit
 
     def __str__(self) -> str:
@@ -260,13 +260,13 @@ def _job_as_data(job: PendingJob) -> dict[str, Any]:
         "failed": job.failed,
         "state": job.state,
         "provider_state": job.shown,
-        "age_s": _age_s(job.written_at),
-        "look_age_s": None if job.checked_at is None else _age_s(job.checked_at),
+        "age_s": _seconds_since(job.written_at),
+        "look_age_s": None if job.checked_at is None else _seconds_since(job.checked_at),
         "note": job.note,
     }
 
 
-def _age_s(at: float) -> int:
+def _seconds_since(at: float) -> int:
     return max(0, round(time.time() - at))
 
 
@@ -281,7 +281,7 @@ def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseSt
     """Count a phase's records; good ones that the plan does not name count only if there is no plan."""
     recorded, report, _ = look
     files = [] if report is None else [file for file in report.files if file.phase == phase]
-    owed = None if report is None else _count_missing(report, phase)
+    owed = None if report is None else _count_owed_records(report, phase)
     indexes: dict[str, PhaseIndex[Any]] = {
         "data_generation": recorded.items,
         "response_collection": recorded.responses,
@@ -299,7 +299,7 @@ def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseSt
     return PhaseStatus(planned, planned - owed, failed, owed)
 
 
-def _count_missing(report: RepairReport, phase: Phase) -> int | None:
+def _count_owed_records(report: RepairReport, phase: Phase) -> int | None:
     """Count a phase's owed records, or, in phases 1–2, documents; None if they cannot be known."""
     if phase in ("attribute_mapping", "rubric_mapping"):
         damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
@@ -342,11 +342,11 @@ def show_status(path: Path, console: Console) -> None:
     if unknown:
         warn(console, f"the use of quotas is unknown: {unknown}")
     if jobs := read_jobs(folder.pending_batches):
-        show_batches(jobs, console)
+        show_batch_jobs(jobs, console)
         if not at_work:
             look = "--fetch-batches" if is_run else "the same eval-framework command"
             say(console, f"As of the last check; {look} checks again.", "dim")
-    _show_errors(folder.errors, console)
+    _show_error_counts(folder.errors, console)
 
 
 def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Console) -> None:
@@ -356,7 +356,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
         say(console, f"{folder.path}: not started yet (no meta.json)")
     else:
         kind = " (simulated models)" if meta.simulated else ""
-        say(console, f"{meta.experiment_id}: {_describe_state(folder, meta, look.report)}{kind}", "bold")
+        say(console, f"{meta.experiment_id}: {_describe_run_state(folder, meta, look.report)}{kind}", "bold")
         say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
         if meta.resume_from:
             say(console, f"resumed from {meta.resume_from}")
@@ -367,7 +367,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     for sentence in look.recorded.describe_discarded_replies():
         say(console, f"{sentence[0].upper()}{sentence[1:]}.")
     if look.report is not None:
-        _show_lacking(look.report, folder, limits, console)
+        _show_invalid_and_owed(look.report, folder, limits, console)
     elif count := len(look.recorded.damaged):
         lines = "line is no record" if count == 1 else "lines are no records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
@@ -385,13 +385,13 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     show_unscored_checks(folder, console)
 
 
-def _describe_state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
+def _describe_run_state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     """Return a run's state. After a kill ``meta.json`` still says running, so the lock decides; a completed
     run that has lost records is incomplete."""
     if meta.status != "running":
         lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
         return "incomplete" if lacks and meta.status == "completed" else meta.status
-    writer = folder.writer()
+    writer = folder.writer_pid()
     if writer is not None:
         return f"running (process {writer})"
     return f"stopped before its end; continue with {build_continue_command(folder)}"
@@ -410,7 +410,7 @@ def _show_phases(
     show_rows(console, "", (*make_columns(heading, "complete"), *figures), rows)
 
 
-def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:
+def _show_invalid_and_owed(report: RepairReport, folder: RunDir, limits: Limits, console: Console) -> None:
     """Print invalid and owed records, and what to do about both."""
     if invalid := sum(file.invalid for file in report.files):
         mend = f"coeval repair --run {quote(str(folder.path))} --dry-run"
@@ -420,13 +420,13 @@ def _show_lacking(report: RepairReport, folder: RunDir, limits: Limits, console:
     if report.unsettled:
         warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
     owed = sum(file.owed for file in report.files)
-    if (owed or report.unsettled) and folder.writer() is None:
+    if (owed or report.unsettled) and folder.writer_pid() is None:
         checks = owed - sum(supply.missing for supply in report.short)
-        used_up = ", ".join(key for key, limit in limits if limit.used_up)
+        used_up = ", ".join(key for key, limit in limits if limit.is_used_up)
         raised = f"Raise these limits first: {used_up}."
         first = raised if used_up else describe_check_failures(folder, checks)
         whole = owed + len(report.unsettled)
-        print_way_on(console, report.short, build_continue_command(folder), owed=whole, first=first)
+        print_remedy(console, report.short, build_continue_command(folder), owed=whole, first=first)
 
 
 def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
@@ -439,7 +439,7 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
         warn(console, f"its cost is unknown: {error}")
 
 
-def _show_errors(errors: Path, console: Console) -> None:
+def _show_error_counts(errors: Path, console: Console) -> None:
     """Print how often each kind of error occurred, and the last errors."""
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)

@@ -27,7 +27,7 @@ _MOST_FILES = 8
 _MOST_REASONS = 20
 
 
-def print_missing(missing: MissingRecords, folder: RunDir, console: Console) -> None:
+def print_missing_records(missing: MissingRecords, folder: RunDir, console: Console) -> None:
     """Print which records of a run's plan are missing, if any, in which files, and how to continue."""
     if missing.gaps is None or not missing.sentences:
         for sentence in missing.sentences:
@@ -36,10 +36,10 @@ def print_missing(missing: MissingRecords, folder: RunDir, console: Console) -> 
     for sentence in missing.gaps.describe(with_files=False):
         warn(console, sentence)
     most = _MOST_FILES if console.file.isatty() else None
-    if left_out := show_lacking_files(missing.gaps.lacking_files, console, most):
+    if left_out := show_lacking_files(missing.gaps.missing_by_file, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
-    print_way_on(console, missing.gaps.short, build_continue_command(folder), owed=missing.gaps.owed)
+    print_remedy(console, missing.gaps.short, build_continue_command(folder), owed=missing.gaps.owed)
 
 
 def show_lacking_files(
@@ -53,7 +53,7 @@ def show_lacking_files(
     return len(lacking) - len(files)
 
 
-def print_way_on(
+def print_remedy(
     console: Console, short: Sequence[ShortSupply], command: str, *, owed: int, first: str = ""
 ) -> None:
     """Print how to fill the gaps: by items that people write, by what must be done ``first``, then by the

@@ -10,7 +10,7 @@ from rich.console import Console
 from coeval.analysis.comparison.noninferiority import GatedCandidate, GatedTask, GateReport
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import print_full_names, print_incomparable_notes, show_table
+from coeval.cli.views.table_view import print_and_drop_incomparable, print_full_names, show_table
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import ReportTable, make_columns
@@ -47,7 +47,7 @@ def print_gate(report: GateReport, console: Console) -> None:
         for text in _undecided_sentences(gated):
             say(console, text)
     say(console, gate_legend(report), "dim")
-    for text in (*report.doubts, *print_incomparable_notes(report.notes, console)):
+    for text in (*report.doubts, *print_and_drop_incomparable(report.notes, console)):
         warn(console, text)
     print_full_names(console, names)
 

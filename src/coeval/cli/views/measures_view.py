@@ -14,7 +14,7 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures, m
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say
 from coeval.cli.views.results_view import json_text
-from coeval.cli.views.table_view import print_full_names, show_each
+from coeval.cli.views.table_view import print_full_names, show_tables
 from coeval.core.figures import MISSING
 from coeval.core.plain import guard_formula
 from coeval.core.shown_names import ShownNames
@@ -114,7 +114,7 @@ def print_measures(measures: Measures, analysis: Analysis, console: Console, nam
     if analysis_shown.simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
     if analysis_shown.scores is not None:
-        show_each(console, [analysis_shown.scores])
+        show_tables(console, [analysis_shown.scores])
     if analysis_shown.findings and (analysis_shown.scores is not None or analysis_shown.simulated):
         console.print()
     for finding in analysis_shown.findings:
@@ -123,7 +123,7 @@ def print_measures(measures: Measures, analysis: Analysis, console: Console, nam
         if isinstance(part, Sentence):
             say(console, part.text, "dim")
         else:
-            show_each(console, [part])
+            show_tables(console, [part])
     if not analysis_shown.is_empty:
         console.print()
         say(console, "[low, high]: 95% interval, clustered by item (n). docs/measures.md", "dim")

@@ -128,14 +128,14 @@ class Terminal(Progress):
 
     def begin(self, board: Board) -> None:
         self._board = board
-        if not self.draw(self._bars, FRAMES_PER_S):
+        if not self.draw(self._draw_all_bars, FRAMES_PER_S):
             self.keep(self._keep_printing)
 
-    def _counts(self) -> list[PhaseCount]:
+    def _planned_phase_counts(self) -> list[PhaseCount]:
         return [count for count in self._board.phases.values() if count.planned] if self._board else []
 
-    def _bars(self) -> Table:
-        board, counts = self._board, self._counts()
+    def _draw_all_bars(self) -> Table:
+        board, counts = self._board, self._planned_phase_counts()
         figures = [phase_figures(board, count) for count in counts] if board is not None else []
         size = self._console.size
         return draw_bars(counts, figures, max(1, size.width - _CTRL_C), size.height)
@@ -152,7 +152,7 @@ class Terminal(Progress):
         if board is None:
             return
         elapsed = format_duration(board.clock() - board.started)
-        for count in self._counts():
+        for count in self._planned_phase_counts():
             line = phase_sentence(board, count)
             if self._printed.get(count.name) != line:
                 self._printed[count.name] = line
@@ -216,7 +216,7 @@ _TAG = 8
 
 def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
     """Report the jobs that continue at their providers."""
-    show_batches(jobs, console)
+    show_batch_jobs(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
     if submitted:
         say(console, "They continue at their providers; the command below collects the results.")
@@ -224,7 +224,7 @@ def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
         say(console, "A job without an id may have been submitted: the command below looks for it.")
 
 
-def show_batches(jobs: Sequence[PendingJob], console: Console) -> None:
+def show_batch_jobs(jobs: Sequence[PendingJob], console: Console) -> None:
     """Print a row for each job."""
     columns = (
         *make_columns("batch", "model", "phase"),

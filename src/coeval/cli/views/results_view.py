@@ -25,7 +25,7 @@ from coeval.analysis.run_results import (
     missing_label_sentences,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import print_full_names, print_incomparable_notes, show_costs, show_each
+from coeval.cli.views.table_view import print_and_drop_incomparable, print_full_names, show_costs, show_tables
 from coeval.core.plain import escape_line, guard_formula, is_displayable
 from coeval.core.shown_names import ShownNames
 from coeval.core.text import join_names
@@ -80,7 +80,7 @@ def print_tables(
         tables.append(part_score_table(list(of_task), where))
     for _, of_label in groupby(parts.labels, key=lambda part: (part.task, part.label)):
         tables.append(part_label_table(list(of_label)))
-    show_each(console, tables, above=results.simulated)
+    show_tables(console, tables, has_text_above=results.simulated)
     if parts.scores:
         say(
             console,
@@ -114,9 +114,9 @@ def print_results(results: Results, console: Console, labels: Mapping[str, str] 
     for sentence in results.leads:
         say(console, sentence)
     tables = map(names.shorten_in, results.tables())
-    if not show_each(console, tables, above=bool(results.simulated or results.leads)):
+    if not show_tables(console, tables, has_text_above=bool(results.simulated or results.leads)):
         say(console, "no scores yet: no answer has been scored")
-    for note in print_incomparable_notes(result_notes(results), console):
+    for note in print_and_drop_incomparable(result_notes(results), console):
         say(console, note, "dim")
     for warning in result_warnings(results):
         warn(console, warning)

@@ -26,12 +26,11 @@ def show_table(console: Console, table: ReportTable) -> None:
         say(console, table.note, "dim")
 
 
-def show_each(console: Console, tables: Iterable[ReportTable], *, above: bool = True) -> bool:
-    """Print the tables that have rows, separated by empty lines; return whether there were any. ``above``:
-    something is printed above them."""
+def show_tables(console: Console, tables: Iterable[ReportTable], *, has_text_above: bool = True) -> bool:
+    """Print the tables that have rows, separated by empty lines; return whether there were any."""
     nonempty = [table for table in tables if table.rows]
     for at, table in enumerate(nonempty):
-        if above or at:
+        if has_text_above or at:
             console.print()
         show_table(console, table)
     return bool(nonempty)
@@ -69,7 +68,7 @@ def print_full_names(console: Console, names: ShownNames) -> None:
         say(console, f"Names in full: {full}.", "dim")
 
 
-def print_incomparable_notes(notes: Sequence[str], console: Console) -> list[str]:
+def print_and_drop_incomparable(notes: Sequence[str], console: Console) -> list[str]:
     """Print notes on incomparable figures as tables, and return the other notes."""
     by_note = {note: Incomparable.parse_note(note) for note in notes}
     show_incomparable(
@@ -91,7 +90,7 @@ def show_incomparable(incomparables: Sequence[Incomparable], console: Console) -
         if any(remedy for _, remedy, _ in rows):
             rows = [(task, remedy or MISSING, why) for task, remedy, why in rows]
         columns = make_columns("model" if with_what == OTHER_MODELS else "task", "to change that", "why")
-        show_each(console, [ReportTable("", f"Not comparable with {with_what}", columns, tuple(rows))])
+        show_tables(console, [ReportTable("", f"Not comparable with {with_what}", columns, tuple(rows))])
 
 
 # --- Model costs
@@ -103,7 +102,7 @@ def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
 
     total, perhaps = sum_costs(costs), [*uncertain_cost_sentences(costs)]
     if total or perhaps:
-        show_each(console, [cost_table(costs)])
+        show_tables(console, [cost_table(costs)])
         for sentence in (*perhaps, *_cost_notes(total)):
             say(console, sentence, "dim")
 

@@ -277,7 +277,7 @@ class Plan:
 
     def list_slots(self, setup: TaskSetup) -> Iterator[Slot]:
         """Yield the items of a task; teachers take turns, so that all are busy."""
-        name, most = setup.task.name, setup.task.sampling.most
+        name, most = setup.task.name, setup.task.sampling.max_items
         status = self._list_kept_teachers(setup)
         for source in (*setup.sources, *status):
             ids = list(self.recorded.items_by_teacher.get((name, source), ()))
@@ -290,7 +290,7 @@ class Plan:
 
     def count_unsupplied(self, setup: TaskSetup) -> dict[str, int]:
         """Count the items of a task that each benchmark teacher has yet to supply."""
-        name, most = setup.task.name, setup.task.sampling.most or 0
+        name, most = setup.task.name, setup.task.sampling.max_items or 0
         supplied = {s: len(self.recorded.items_by_teacher.get((name, s), ())) for s in setup.sources}
         return {s: max(0, most - count) for s, count in supplied.items() if self.includes_any(s)}
 

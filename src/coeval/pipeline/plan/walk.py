@@ -112,7 +112,7 @@ class PlanWalk:
         self._per_factor = setup.task.evaluation_mode == "per_factor"
         self._computed = [_RuleColumn(s.name, SEPARATOR + s.name, s) for s in plan.list_rule_statuses(setup)]
         self._gathers = not yield_each and not plan.selective
-        self._answered_students = setup.answered_students
+        self._answered_students = setup.students_with_existing_answers
         self.unanswered: Counter[str] = Counter()
         """Missing existing answers, by student; complete once `list_grouped_nodes` was consumed."""
 
@@ -130,7 +130,7 @@ class PlanWalk:
 
         self._teachers = {maker.name: maker for maker in makers("data_generation", setup.teachers)}
         self._students = makers("response_collection", setup.students)
-        answered = setup.answered_students
+        answered = setup.students_with_existing_answers
         self._called_students = [student for student in self._students if student.name not in answered]
         self._judges = makers("evaluation", setup.judges)
         self._scoring = self._judges if setup.pairs is None else []

@@ -23,9 +23,9 @@ from coeval.reports.content import (
     make_section,
 )
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.where_section import keep_small_attributes
+from coeval.reports.experiment.where_section import keep_attributes_with_few_values
 from coeval.reports.measure_table import TableHeading, measure_table
-from coeval.reports.plots import HeatMap, heat_map, item_dots
+from coeval.reports.plots import HeatMap, heat_map, item_difficulty_plot
 
 # Of dots: of more items, those with a flag and a sample of the others.
 _MOST_ITEMS = 1_000
@@ -59,10 +59,10 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
                 "Items by difficulty and discrimination. Discrimination: the correlation of the scores on an "
                 "item with those on all others.",
                 items.name,
-                item_dots(items.name, _FLAGS),
+                item_difficulty_plot(items.name, _FLAGS),
             )
         )
-    if names := keep_small_attributes(dict.fromkeys(str(row[0]) for row in strata.rows)):
+    if names := keep_attributes_with_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
         values_by_teacher = HeatMap(
             strata, "value", "teacher", "items", names[:_MOST_STRATA], list(grid.teachers), format="d"
         )

@@ -154,7 +154,7 @@ def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[s
         yield f"Prompt: {quote_first_words(text.prompt)}"
     # In hexadecimal, an id can end no text of the query and hold no brace of its template.
     sql = _REASONS.format(item=item.encode().hex(), student=student.encode().hex(), lines="{lines}")
-    typical = _rank_typical_scores(evidence.measured.grid, item, student)
+    typical = _typicality_keys_by_judge_and_factor(evidence.measured.grid, item, student)
     reasons = [
         (typical[judge, factor], judge, factor, reason)
         for judge, factor, reason in evidence.reader.query_lines("evaluation", _COLUMNS, sql)
@@ -166,7 +166,7 @@ def _quote_example(evidence: RunEvidence, item: str, student: str) -> Iterator[s
         yield f"{source}: {quote_first_words(reason)}"
 
 
-def _rank_typical_scores(
+def _typicality_keys_by_judge_and_factor(
     grid: ScoreGrid, item: str, student: str
 ) -> dict[tuple[str, str], tuple[float, float]]:
     """Return by judge and factor a sort key, smallest for the most typical score of an answer.
@@ -283,12 +283,12 @@ def label_items(reader: RunReader, sections: Iterable[ReportSection]) -> dict[st
         )
         several = numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1
         teacher = f" {split_id(item)[1]}" if several else ""
-        labels[item] = f"{escape_line(_number_text(item) + teacher)} {words}".rstrip()
+        labels[item] = f"{escape_line(_format_item_number(item) + teacher)} {words}".rstrip()
     counts = Counter(labels.values())
     return {item: label for item, label in labels.items() if counts[label] == 1}
 
 
-def _number_text(item: str) -> str:
+def _format_item_number(item: str) -> str:
     """Return ``#17``, or for one of the user's own items ``#`` and its id."""
     number = item_number(item)
     return f"#{number}" if number is not None else f"#{item.rpartition(SEPARATOR)[2]}"

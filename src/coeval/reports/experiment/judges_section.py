@@ -106,7 +106,7 @@ def length_bias_table(length: Mapping[tuple[str, str], LengthContrast]) -> Repor
     return measure_table(TableHeading("length", title, ("Judge", "Other")), LengthContrast, length)
 
 
-def reliability_table(study: GStudy | None) -> ReportTable:
+def score_reliability_table(study: GStudy | None) -> ReportTable:
     studies = {} if study is None else {"these judges": study}
     return measure_table(
         TableHeading("reliability", "Reliability of the students' scores", ("By",)), GStudy, studies
@@ -171,7 +171,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     texts = [conclusion.text for conclusion in evidence.measured.conclusions if conclusion.topic == "judges"]
     levels_by_judge = {name: judge.levels for name, judge in measures.judges.items()}
     further_tables = (
-        reliability_table(measures.g_study),
+        score_reliability_table(measures.g_study),
         judge_worth_table(measures.g_study),
         length_bias_table(measures.length),
         level_table("judge-levels", "Levels by judge", levels_by_judge),

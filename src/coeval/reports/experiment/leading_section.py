@@ -30,7 +30,7 @@ from coeval.reports.content import (
 from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_table
-from coeval.reports.measure_table import column_of_field, columns_by_field, differing_bounds, format_ranks
+from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 from coeval.reports.result_tables import LabelColumn, label_columns, sample_table
 
@@ -216,7 +216,7 @@ def student_table(
         )
         beside = (column.accuracies.get(name) for column in labelled)
         means = (student.score, _hide_full_scale(student.over_judges), *beside)
-        rows.append((name, ranks, *means, *counts, *differing_bounds(student.bounds)))
+        rows.append((name, ranks, *means, *counts, *bounds_unless_equal(student.bounds)))
     return ReportTable(
         "students",
         "Students",

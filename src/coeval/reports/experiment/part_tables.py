@@ -14,7 +14,7 @@ from coeval.analysis.people.people_measures import people_sentences
 from coeval.core.text import join_names
 from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, make_columns
 from coeval.reports.difference_table import leader_table
-from coeval.reports.evaluation_report import output_metrics_table
+from coeval.reports.evaluation_report import all_metrics_table
 from coeval.reports.experiment.benchmark_section import (
     coverage_sentences,
     item_table,
@@ -29,7 +29,7 @@ from coeval.reports.experiment.judges_section import (
     judge_table,
     judge_worth_table,
     length_bias_table,
-    reliability_table,
+    score_reliability_table,
     self_agreement_table,
 )
 from coeval.reports.experiment.leading_section import score_ranking_table, student_table
@@ -60,14 +60,14 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
     if "students" in parts:
         yield from _student_tables(measures)
     if "labels" in parts:
-        yield from _label_tables(measures, whole="students" not in parts)
+        yield from _label_tables(measures, with_confusions="students" not in parts)
     yield from _judge_tables(measures, parts)
     if "length" in parts:
         yield length_bias_table(measures.length)
     if "teachers" in parts:
         yield teacher_table(measures.teachers)
     if "g_study" in parts:
-        yield reliability_table(measures.g_study)
+        yield score_reliability_table(measures.g_study)
         yield variance_table(measures.g_study)
         yield judge_worth_table(measures.g_study)
     if "robust" in parts and (measures.units or "students" not in parts):
@@ -89,7 +89,7 @@ def output_part_tables(measures: OutputMeasures, parts: Collection[str]) -> Iter
     """Yield the tables of the named parts of an output folder of ``eval-framework``."""
     yield from _judge_tables(measures, parts)
     if "metrics" in parts:
-        yield output_metrics_table(measures)
+        yield all_metrics_table(measures)
 
 
 def _pair_tables(pairs: PairMeasures) -> Iterator[TableOrSentence]:
@@ -136,22 +136,22 @@ def _further_figures_table(measures: RunMeasures) -> ReportTable:
         student.score.value is not None or student.score.missing for student in students.values()
     )
     bounded = any(row[-2] is not None for row in rows)
-    over = any(table.columns[at].name == "over_judges" for at in table.used_columns)
+    over = any(table.columns[at].name == "over_judges" for at in table.used_column_indices)
     note = (_OVER_JUDGES * over + _BOUNDS * bounded).strip()
     return msgspec.structs.replace(
         table, columns=tuple(columns), rows=rows if has_scores else (), note=note, links={}
     )
 
 
-def _label_tables(measures: RunMeasures, *, whole: bool) -> Iterator[TableOrSentence]:
-    """Yield accuracies, then each student's confusion matrix if ``whole``, else the commonest mistakes."""
+def _label_tables(measures: RunMeasures, *, with_confusions: bool) -> Iterator[TableOrSentence]:
+    """Yield accuracies, then all confusion matrices if ``with_confusions``, else the commonest mistakes."""
     table = label_table(measures.labels)
     yield table.reorder_columns("task", "label", "student")
     for task, attributes in measures.labels.items():
         for attribute, label in attributes.items():
             yield leader_table(label.ranking.leader_differences, f" in {task} ({attribute})")
             scored = {name: student for name, student in label.students.items() if student.accuracy.n}
-            if whole:
+            if with_confusions:
                 for name, student in scored.items():
                     yield confusion_table(f"{task} {attribute}, {name}", student)
             elif worst := count_mistakes(scored.values())[:3]:
@@ -170,7 +170,7 @@ def _judge_tables(
         table = agreement_table(measures.agreement)
         yield table
         weights = None if measures.panel is None else measures.panel.kappa_weights
-        if weights is not None and any(table.columns[at].name == "kappa" for at in table.used_columns):
+        if weights is not None and any(table.columns[at].name == "kappa" for at in table.used_column_indices):
             yield Sentence("kappa: Cohen's weighted κ, linear in the values of levels.")
     if "judges" in parts:
         yield judge_table(measures.judges)

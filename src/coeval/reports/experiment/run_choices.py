@@ -49,13 +49,13 @@ class RunChoices(NamedTuple):
 
         Raises UsageError: a dimension or name does not exist.
         """
-        chosen = self._choose_evidence(pairs)
+        chosen = self._measure_choice(pairs)
         measures, front = chosen.measured.measures, front_table(chosen)
         texts = map(escape_line, opening_sentences(measures, chosen.measured.grid.looks))
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
-            facts=(" ".join(self._describe_choice(chosen)),),
+            facts=(" ".join(self._count_chosen_items(chosen)),),
             lead=tuple(map(Sentence, texts, score_anchors(measures.ranking))),
             sections=(
                 leading_section(chosen),
@@ -65,7 +65,7 @@ class RunChoices(NamedTuple):
             front=front,
         )
 
-    def _choose_evidence(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
+    def _measure_choice(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
         """Measure the chosen scores and return their evidence."""
         run = self.evidence.measured
         choice = read_score_choice(run.grid, pairs)
@@ -85,7 +85,7 @@ class RunChoices(NamedTuple):
         measured = run._replace(measures=measures, grid=grid)
         return self.evidence._replace(measured=measured, costs=costs, is_choice=True)
 
-    def _describe_choice(self, chosen: RunEvidence) -> Iterator[str]:
+    def _count_chosen_items(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
         yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
         yield from partial_student_sentences(chosen.measured.measures.ranking)

@@ -25,7 +25,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import column_of_field, columns_by_field, differing_bounds, format_ranks
+from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
 from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
@@ -97,7 +97,7 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
     pictures = [
         _part_heat_map(tables[0], "factors", "Scores by task and factor", _part_names(parts), students),
     ]
-    if widest := _most_varying_names(values):
+    if widest := _names_where_students_differ_most(values):
         pictures.append(
             _part_heat_map(tables[1], "attributes", "Scores by attribute value", widest, students)
         )
@@ -205,18 +205,18 @@ def _part_heat_map(
     return heat_map(name, title, grid)
 
 
-def _most_varying_names(parts: list[_PartScore]) -> list[str]:
+def _names_where_students_differ_most(parts: list[_PartScore]) -> list[str]:
     """Return the parts that a picture has room for, in their order: those in which students differ most."""
     scores: dict[str, list[float]] = {}
     for (_, name), value in _values_by_cell(parts).items():
         scores.setdefault(name, []).append(value)
-    few = keep_small_attributes(scores)
+    few = keep_attributes_with_few_values(scores)
     spread = sorted(few, key=lambda name: (min(scores[name]) - max(scores[name]), name))
     kept = set(spread[:MOST_VALUES])
     return [name for name in _part_names(parts) if name in kept]
 
 
-def keep_small_attributes(strata: Iterable[str]) -> list[str]:
+def keep_attributes_with_few_values(strata: Iterable[str]) -> list[str]:
     """Return the ``attribute=value`` of attributes with few values. Each value of an amount or an id has an
     item or two, and their mean shows chance."""
     strata = list(strata)
@@ -268,7 +268,7 @@ def label_table(labels: Labels) -> ReportTable:
                 links[len(rows)] = urlencode({"student": name, "task": task})
                 counts = (student.correct, student.none_of_the_labels, student.accuracy.n)
                 lost = (student.failed, student.accuracy.missing)
-                bounds = differing_bounds(student.bounds)
+                bounds = bounds_unless_equal(student.bounds)
                 figures = (student.accuracy, student.macro_f1, *counts)
                 rows.append((name, task, attribute, ranks, *figures, *lost, *bounds))
     return ReportTable(

@@ -236,7 +236,7 @@ def make_item_tables(reader: Reader) -> None:
     reader.rows(_ITEMS)
     label_names = f"UNION ALL SELECT attribute FROM labels UNION ALL SELECT '{EXACT_MATCH}'" if labels else ""  # noqa: S608
     reader.rows("CREATE TABLE won_by (item VARCHAR, student VARCHAR, judge VARCHAR, won DOUBLE)")
-    _score_items(reader)
+    _fill_answer_scores(reader)
     for statement in _TABLE_NAMES.format(labels=label_names, won=WON).split(";"):
         reader.rows(statement)
     reader.rows("CREATE TABLE headline (task VARCHAR, metric VARCHAR)")
@@ -251,7 +251,7 @@ def make_item_tables(reader: Reader) -> None:
 
 
 @singledispatch
-def _score_items(reader: Reader) -> None:
+def _fill_answer_scores(reader: Reader) -> None:
     """Make ``answer_score``, and fill ``won_by`` with each student's share of a comparison; a benchmark's
     scores are cells already."""
     reader.rows(
@@ -259,7 +259,7 @@ def _score_items(reader: Reader) -> None:
     )
 
 
-@_score_items.register
+@_fill_answer_scores.register
 def _(reader: RunReader) -> None:
     make_answer_score_table(reader)
     if (pairs := read_pair_comparisons(reader)) is None:
@@ -485,7 +485,7 @@ def read_item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> l
     rows_by_number = {
         no: ItemRow(
             no, item, task, teacher, attributes or {},
-            _difficulty(scores[no]) if shares else None, _mean(spreads[no]),
+            _compute_difficulty(scores[no]) if shares else None, _mean(spreads[no]),
             scores[no], failed[no] + bool(has_failed), flags[no],
         )
         for no, item, task, teacher, attributes, has_failed in reader.rows(
@@ -496,7 +496,7 @@ def read_item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> l
     return [rows_by_number[no] for no in page]
 
 
-def _difficulty(scores: dict[str, float | None]) -> float | None:
+def _compute_difficulty(scores: dict[str, float | None]) -> float | None:
     mean = _mean([score for score in scores.values() if score is not None])
     return None if mean is None else 1 - mean
 

@@ -150,7 +150,7 @@ class PageFrame:
         served_at: str = "",
     ) -> None:
         """Render the page, with a policy that allows its own scripts and styles."""
-        script, style = _join_files(_SCRIPTS), _join_files(_STYLES)
+        script, style = _join_package_files(_SCRIPTS), _join_package_files(_STYLES)
         vega, vega_text = load_vega_script()
         policy = "; ".join(
             (
@@ -165,7 +165,7 @@ class PageFrame:
         )
         page = load_template("page.html").render(
             report=report,
-            preview=_preview(report),
+            preview=_preview_text(report),
             shown=report.shown_names,
             names=_json_markup({escape_line(name): label for name, label in report.shown_names.key.items()}),
             policy=policy,
@@ -209,7 +209,7 @@ def item_blocks(items: ItemSelection) -> tuple[DataBlock, DataBlock]:
 _PREVIEW = 200
 
 
-def _preview(report: Report) -> str:
+def _preview_text(report: Report) -> str:
     """Return the text of link previews: the answer, or else the facts."""
     answer = report.shown_names.text(report.lead[0].text) if report.lead else " · ".join(report.facts[:2])
     return answer if len(answer) <= _PREVIEW else f"{answer[:_PREVIEW].rpartition(' ')[0]} …"
@@ -282,12 +282,12 @@ def encode_choice(report: Report, students: Sequence[str]) -> bytes:
         {
             "lead": _render_first_screen(report, students),
             "status": report.shown_names.text(escape_line(report.facts[0])),
-            "tables": {name: _choice_table(tables.get(name)) for name in _CHOICE_TABLES},
+            "tables": {name: _choice_table_json(tables.get(name)) for name in _CHOICE_TABLES},
         }
     )
 
 
-def _choice_table(table: ReportTable | None) -> dict[str, Any]:
+def _choice_table_json(table: ReportTable | None) -> dict[str, Any]:
     if table is None:
         return {"rows": [], "links": []}
     rows = [
@@ -327,7 +327,7 @@ def _render_first_screen(report: Report, students: Sequence[str]) -> str:
 
 
 @cache
-def _join_files(names: tuple[tuple[str, str], ...]) -> str:
+def _join_package_files(names: tuple[tuple[str, str], ...]) -> str:
     """Join files of packages into one text that no parser of HTML ends early."""
     text = "\n".join((files(package) / name).read_text(encoding="utf-8") for package, name in names)
     return f'"use strict";\n(() => {{\n{text}\n}})();' if names[0][1].endswith(".js") else text
@@ -349,7 +349,7 @@ def load_template(name: str, folder: str = "site") -> jinja2.Template:
         lstrip_blocks=True,
     )
     environment.filters |= {
-        "numbers": _split_sentence,
+        "numbers": _split_into_anchor_text_name,
         "names": _names_with_numbers,
         "opening": _split_title,
         "texts": _initial_texts,
@@ -359,7 +359,7 @@ def load_template(name: str, folder: str = "site") -> jinja2.Template:
     return environment.get_template(name)
 
 
-def _split_sentence(
+def _split_into_anchor_text_name(
     sentence: Sentence, names: Collection[str], report: Report
 ) -> Iterator[tuple[str, str, str]]:
     """Split a sentence into pieces: the anchor of the table that has a number, the text, and the name it

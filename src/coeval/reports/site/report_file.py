@@ -50,11 +50,11 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
 def write_report_page(folder_report: FolderReport, reader: Reader, out: Path) -> None:
     """Write a folder's report with its items into ``out``; raises as `write_report`."""
     write_bytes_atomic(
-        out / PAGE, _fitting_page(folder_report, folder_report.add_measures(ItemBrowser(reader)))
+        out / PAGE, _make_page_within_limit(folder_report, folder_report.add_measures(ItemBrowser(reader)))
     )
 
 
-def _fitting_page(folder_report: FolderReport, browser: ItemBrowser) -> bytes:
+def _make_page_within_limit(folder_report: FolderReport, browser: ItemBrowser) -> bytes:
     """Make a page of `LARGEST` bytes at most, with as many choices as leave room for items."""
     report, all_choices = (
         folder_report.report,

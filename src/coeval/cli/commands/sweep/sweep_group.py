@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from coeval.cli.command_names import LogLevel
-from coeval.cli.settings_flags import GroupedCommands, read_set_flags, with_settings
+from coeval.cli.settings_flags import GroupedCommands, read_set_flags, with_settings_flags
 from coeval.core.errors import UsageError
 from coeval.sweeps.sweep_settings import SweepSettings
 
 
-@with_settings(SweepSettings)
+@with_settings_flags(SweepSettings)
 def sweep(
     context: typer.Context,
     config: Annotated[

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from coeval.api import load_keys
 from coeval.cli import streams
-from coeval.cli.commands.sweep.sweep_tables import aggregate_and_draw
+from coeval.cli.commands.sweep.sweep_tables import aggregate_draw_and_print
 from coeval.cli.loop import run_async, run_interruptible
 from coeval.cli.streams import say, warn, warn_at_length
 from coeval.cli.views.progress_view import Progress, Terminal
@@ -81,7 +81,7 @@ class SweepView(Progress):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         super().__exit__(kind, error, trace)
-        self._print_problems()
+        self._print_new_problems()
 
     def begin(self, board: SweepBoard) -> None:
         self._board = board
@@ -91,13 +91,13 @@ class SweepView(Progress):
         wait = FIRST_PAUSE_S
         due = time.monotonic() + wait
         while not self._ended.wait(POLL_S):
-            self._print_problems()
+            self._print_new_problems()
             if self._live is None and time.monotonic() >= due:
-                self._print_line()
+                self._print_new_status_line()
                 wait = min(LONGEST_PAUSE_S, wait * 1.5)
                 due = time.monotonic() + wait
 
-    def _print_problems(self) -> None:
+    def _print_new_problems(self) -> None:
         """Print new retries and server restarts."""
         problems = self._board.problems[self._problems_printed :]
         self._problems_printed += len(problems)
@@ -114,12 +114,12 @@ class SweepView(Progress):
                     self._console, f"{name}: its server ended and is restarted: {progress.restarted}"
                 )
 
-    def _print_line(self) -> None:
+    def _print_new_status_line(self) -> None:
         line = "; ".join(
             [
                 self._board.describe_counts(),
-                *map(_describe_worker, _busy_slots(self._board)),
-                *_describe_judging(self._board),
+                *map(_worker_status_line, _busy_slots(self._board)),
+                *_judging_names_line(self._board),
             ]
         )
         if line != self._last_line:
@@ -183,11 +183,11 @@ def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
     pace = "" if progress.output_tokens_per_s is None else abbreviate(round(progress.output_tokens_per_s))
     left = "" if progress.remaining_s is None else format_duration(progress.remaining_s)
     return _SlotCells(
-        slot, slot_state.worker, _describe_activity(progress), _format_done(progress), pace, left
+        slot, slot_state.worker, _task_or_activity(progress), _format_done(progress), pace, left
     )
 
 
-def _describe_activity(progress: WorkerProgress) -> str:
+def _task_or_activity(progress: WorkerProgress) -> str:
     """Return the task in progress, else what the worker does."""
     if progress.state == "asking":
         return next(
@@ -205,13 +205,13 @@ def _busy_slots(board: SweepBoard) -> Iterator[WorkerShown]:
     return (slot for slot in board.list_slots() if slot.worker is not None)
 
 
-def _describe_worker(slot: WorkerShown) -> str:
+def _worker_status_line(slot: WorkerShown) -> str:
     cells = _slot_cells(slot)
     pace = f"{cells.pace} tokens/s" if cells.pace else ""
     return " ".join(filter(None, (cells.checkpoint, cells.task, cells.done, pace)))
 
 
-def _describe_judging(board: SweepBoard) -> Iterator[str]:
+def _judging_names_line(board: SweepBoard) -> Iterator[str]:
     names = [name for name, _ in board.list_judging()]
     if names:
         more = f" and {len(names) - 2} more" if len(names) > 2 else ""
@@ -243,13 +243,13 @@ def print_sweep_status(settings: SweepSettings) -> int:
     table = JobTable(out, plan)
     complete_checkpoints = _print_job_table(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
-    writer = RunDir(own).writer()
+    writer = RunDir(own).writer_pid()
     say(
         console,
         f"process {writer} is at work on it" if writer is not None else "no sweep is running",
         "dim",
     )
-    for line in _describe_workers(own / WORKERS):
+    for line in _describe_unfinished_workers(own / WORKERS):
         say(console, line)
     return 0
 
@@ -269,7 +269,7 @@ def _print_job_table(table: JobTable, console: Console) -> int:
             if task_status.problem:
                 problems[f"{checkpoint.name} {task.label}"] = task_status.problem
         if not complete or len(plan.checkpoints) <= _MOST_ROWS:
-            rows.append((str(checkpoint.step), *map(_format_task_status, statuses)))
+            rows.append((str(checkpoint.step), *map(_format_sample_counts, statuses)))
     title = "Scored samples of each checkpoint and task (+ answered, not scored yet; ! failed)"
     tasks = (ReportColumn(task.label, task.label, "count", "", task.label) for task in plan.tasks)
     show_rows(console, title, (*make_columns("step"), *tasks), rows[:_MOST_ROWS])
@@ -282,14 +282,14 @@ def _print_job_table(table: JobTable, console: Console) -> int:
     return complete_checkpoints
 
 
-def _format_task_status(status: TaskStatus) -> str:
+def _format_sample_counts(status: TaskStatus) -> str:
     """Return ``1 of 2 +1``: one sample is scored, another one answered."""
     waiting = status.answered - status.concluded
     more = f" +{waiting}" if waiting > 0 else ""
     return f"{status.concluded} of {status.samples}{more}" + (f" !{status.failed}" if status.failed else "")
 
 
-def _describe_workers(workers: Path) -> Iterator[str]:
+def _describe_unfinished_workers(workers: Path) -> Iterator[str]:
     """Yield a line for each running worker, and for each that was stopped with answers on disk."""
     for folder in sorted(workers.glob("*/")):
         progress = read_progress(folder)
@@ -298,7 +298,7 @@ def _describe_workers(workers: Path) -> Iterator[str]:
         if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
             again = f"(its server was restarted: {progress.restarted})" if progress.restarted else ""
             yield " ".join(
-                filter(None, (folder.name, _describe_activity(progress), _format_done(progress), again))
+                filter(None, (folder.name, _task_or_activity(progress), _format_done(progress), again))
             )
         elif progress.done:
             yield f"{folder.name} was left at {_format_done(progress)} answers"
@@ -349,7 +349,7 @@ def _print_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], consol
     steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
     say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_describe_owed(estimate)}")
     rows = [
-        (task, row.jobs, row.answers, format_calls(row.judgments), *_format_money(row.cost_usd))
+        (task, row.jobs, row.answers, format_calls(row.judgments), *_format_cost_and_range(row.cost_usd))
         for task, row in estimate.tasks.items()
     ]
     if rows:
@@ -380,7 +380,7 @@ def _print_judging_estimate(sweep: Sweep, estimate: SweepEstimate, console: Cons
         say(console, f"Prices: {join_price_sources(estimate.prices)}.", "dim")
 
 
-def _format_money(cost: Span | None) -> tuple[str, str]:
+def _format_cost_and_range(cost: Span | None) -> tuple[str, str]:
     return ("", "") if cost is None else (dollars(cost.central), format_usd_range(cost))
 
 
@@ -427,7 +427,7 @@ def sweep_and_print(settings: SweepSettings, log_level: str, *, dry_run: bool) -
         code = print_sweep_outcome(sweeping.board, request.sweep, results, messages)
         if has_results(request, sweeping.board):
             if settings.plot:
-                gaps_code = aggregate_and_draw(request.sweep)
+                gaps_code = aggregate_draw_and_print(request.sweep)
                 if settings.inference and settings.judge:
                     code = max(code, gaps_code)  # else it may lack what it was to leave out
             log_after_command(request.sweep.out, log_to, view.warn)

@@ -10,11 +10,11 @@ from rich.console import Console
 
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import pair_columns, pair_headings, show_each
+from coeval.cli.views.table_view import pair_columns, pair_headings, show_tables
 from coeval.core.errors import GAPS
 from coeval.core.text import join_names, pluralize
 from coeval.reports.content import ReportTable, make_columns
-from coeval.reports.measure_table import SAMPLE_COLUMNS, metric_gap_in_points, metric_in_points, sample_cells
+from coeval.reports.measure_table import SAMPLE_COLUMNS, metric_as_share, metric_gap_as_share, sample_cells
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
@@ -37,7 +37,7 @@ def print_aggregates(aggregated: Sequence[CheckpointAggregate], console: Console
             (str(step), *sample_cells(figure, figure.ci95), figure.missing) for step, figure in by_step
         )
         title = f"{task}: {join_names(dict.fromkeys(row.metric for _, row in by_step))}"
-        show_each(console, [ReportTable("", title, _COLUMNS, rows)])
+        show_tables(console, [ReportTable("", title, _COLUMNS, rows)])
 
 
 def print_conclusions(
@@ -95,7 +95,7 @@ def print_aggregates_and_gaps(
     return gaps
 
 
-def aggregate_and_draw(sweep: Sweep) -> int:
+def aggregate_draw_and_print(sweep: Sweep) -> int:
     """Aggregate all steps in the output folder, draw curves, print results; return the exit code."""
     from coeval.reports.training_files import aggregate_and_write_sweep  # duckdb, numpy and vl-convert
 
@@ -134,9 +134,9 @@ def _print_task_judges(task: TaskJudges, console: Console) -> None:
     rows = tuple(
         (
             "all" if step.step is None else str(step.step),
-            metric_in_points(step.mean_a, None, task.unit),
-            metric_in_points(step.mean_b, None, task.unit),
-            metric_gap_in_points(step.difference, step.ci95_adjusted, task.unit),
+            metric_as_share(step.mean_a, None, task.unit),
+            metric_as_share(step.mean_b, None, task.unit),
+            metric_gap_as_share(step.difference, step.ci95_adjusted, task.unit),
             step.p_adjusted,
             step.n,
         )
@@ -144,7 +144,7 @@ def _print_task_judges(task: TaskJudges, console: Console) -> None:
     )
     pair = pair_columns(*pair_headings(task.a, task.b))
     figures = (*make_columns("p", kind="probability"), *make_columns("items", kind="count"))
-    show_each(console, [ReportTable("", title, (*make_columns("step"), *pair, *figures), rows)])
+    show_tables(console, [ReportTable("", title, (*make_columns("step"), *pair, *figures), rows)])
     for step in task.steps:
         if step.same_answers is not None and step.same_answers < 1:
             where = "" if step.step is None else f" at step {step.step}"
