@@ -299,7 +299,7 @@ def test_an_answer_of_a_job_that_cost_too_much_hides_nothing_that_is_unknown(tmp
     terms = Terms(price=price, most=lambda *_: 4.0, batch_price=price, batch_most=lambda *_: 4.0)
     model = Ledger(tmp_path / "usage.json", {"m": terms}, budget_usd=20.0).meter("m")
     for _ in range(2):
-        model.park(4.0)
+        model.reserve_for_batch(4.0)
     model.submit("job", 2, 8.0, 4.0)
     bill = model.open_bill()
     bill.add_answer(Usage(1, 9), 4.0)
@@ -393,7 +393,7 @@ class Spending(RuleBasedStateMachine):
     def park(self, model: str, tokens: int, priority: int) -> None:
         usd = UNIT / 2 * tokens
         taken = OnItsWay(Reservation(self.meter(model), usd, priority), model)
-        self.ask(taken, lambda: self.meter(model).park(usd, priority), self.parked)
+        self.ask(taken, lambda: self.meter(model).reserve_for_batch(usd, priority), self.parked)
 
     @rule()
     def go_on(self) -> None:
@@ -435,7 +435,7 @@ class Spending(RuleBasedStateMachine):
     @rule(data=st.data())
     def drop(self, data: st.DataObject) -> None:
         reservation, model = self.take_one(data, self.parked)
-        self.soon(lambda: self.meter(model).unpark(reservation.usd))
+        self.soon(lambda: self.meter(model).release_for_batch(reservation.usd))
 
     @precondition(lambda self: self.parked)
     @rule()
@@ -532,8 +532,8 @@ async def test_who_waits_for_jobs_that_cannot_be_written_is_told(tmp_path: Path)
     ledger.budget_gate.free_jobs_money = no_disk
     meter = ledger.meter("a")
     for _ in range(30):
-        assert meter.park(UNIT, 1) is None
-    money = meter.park(UNIT, 1)
+        assert meter.reserve_for_batch(UNIT, 1) is None
+    money = meter.reserve_for_batch(UNIT, 1)
     assert money is not None
     with pytest.raises(StoreError, match="disk is full"):
         await asyncio.wait_for(asyncio.ensure_future(money), 5)

@@ -404,4 +404,4 @@ async def test_a_key_that_is_or_holds_the_models_name_takes_the_name_out_of_noth
 def test_what_looks_like_a_key_is_no_name(key: str) -> None:
     said = f"it is {key}"
     assert key not in Redactor([key], names=[key, f"org/{key}"]).redact_answer(said)
-    assert key not in Redactor([key], names=[key, f"org/{key}"]).redact_own(said)
+    assert key not in Redactor([key], names=[key, f"org/{key}"]).redact_own_message(said)

@@ -51,11 +51,11 @@ def again(out: Path, plan: JobPlan = PLAN) -> JobTable:
 
 
 def test_what_was_done_with_other_settings_is_counted(tmp_path: Path) -> None:
-    assert again(tmp_path).count_done_otherwise((ONE, TWO)) == 0
-    assert done(tmp_path).count_done_otherwise((ONE, TWO)) == 0
+    assert again(tmp_path).count_done_with_other_settings((ONE, TWO)) == 0
+    assert done(tmp_path).count_done_with_other_settings((ONE, TWO)) == 0
     warmer = replace(PLAN, tasks=(replace(TASKS[0], requested_with="b"), TASKS[1]))
-    assert again(tmp_path, warmer).count_done_otherwise((ONE, TWO)) == 3
-    assert again(tmp_path, warmer).count_done_otherwise((ONE,)) == 2
+    assert again(tmp_path, warmer).count_done_with_other_settings((ONE, TWO)) == 3
+    assert again(tmp_path, warmer).count_done_with_other_settings((ONE,)) == 2
 
 
 def test_a_checkpoint_that_was_written_again_is_named(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
     def is_numeric(self) -> bool:
         """Check whether the levels are consecutive whole numbers."""
         first = self.levels[0]
-        if not _is_whole(first):
+        if not _is_whole_number(first):
             return False
         return self.levels == tuple(str(int(first) + step) for step in range(len(self.levels)))
 
@@ -129,7 +129,7 @@ def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale
     if not _is_worst_first(levels):
         levels.reverse()
     steps = len(levels) - 1
-    return _use_default(RubricScale(tuple(levels), tuple(index / steps for index in range(len(levels)))))
+    return _default_if_equal(RubricScale(tuple(levels), tuple(index / steps for index in range(len(levels)))))
 
 
 def _is_worst_first(levels: list[str]) -> bool:
@@ -164,10 +164,10 @@ def _scale_from_numbers(numbers: Mapping[str, Any]) -> RubricScale:
     if low == high:
         raise ValueError("gives every level the same number")
     values = tuple((float(numbers[level]) - low) / (high - low) for level in rising)
-    return _use_default(RubricScale(tuple(rising), values))
+    return _default_if_equal(RubricScale(tuple(rising), values))
 
 
-def _use_default(scale: RubricScale) -> RubricScale:
+def _default_if_equal(scale: RubricScale) -> RubricScale:
     """Return the default scale where ``scale`` equals it but for letter case."""
     same = tuple(level.casefold() for level in scale.levels) == ("low", "medium", "high")
     return HIGH_MEDIUM_LOW if same and scale.values == HIGH_MEDIUM_LOW.values else scale
@@ -192,5 +192,5 @@ def _level_text(level: Any) -> str:
     return " ".join(str(level).split())
 
 
-def _is_whole(text: str) -> bool:
+def _is_whole_number(text: str) -> bool:
     return text.removeprefix("-").isdecimal()

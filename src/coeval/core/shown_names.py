@@ -242,14 +242,14 @@ def _iterate_cuts(longest: int, length: int) -> Iterator[Callable[[str], str]]:
         yield partial(_without_middle, longest=longest, head=head)
     end = longest // 4
     for first in range(end, length, longest // 4):
-        yield partial(_with_piece, longest=longest, first=first)
+        yield partial(_keep_ends_and_piece, longest=longest, first=first)
 
 
 def _without_middle(text: str, longest: int, head: int) -> str:
     return text if len(text) <= longest else f"{text[:head]}…{text[head + 1 - longest :]}"
 
 
-def _with_piece(text: str, longest: int, first: int) -> str:
+def _keep_ends_and_piece(text: str, longest: int, first: int) -> str:
     end = longest // 4
     return (
         f"{text[:end]}…{text[first : first + longest - 2 * end - 2]}…{text[-end:]}"

@@ -187,7 +187,7 @@ class Session:
         """Announce a model's works of a phase in this round: its batch is submitted once all have come."""
         self._to_come[phase, model] = works
 
-    def _count_down(self, work: Work, batches: Batches) -> None:
+    def _submit_after_last_work(self, work: Work, batches: Batches) -> None:
         phase_and_model = (work.phase, work.model)
         if (left := self._to_come.get(phase_and_model)) is not None:
             self._to_come[phase_and_model] = left - 1
@@ -255,7 +255,7 @@ class Session:
         """Count a work's outcome on the board, remember what is short, and log its error."""
         work, record = done.work, done.record
         if self.batches is not None:
-            self._count_down(work, self.batches)
+            self._submit_after_last_work(work, self.batches)
         if record is None and done.gap is None:  # it waits for a batch job
             self.board.count_pending(work.phase)
             return
@@ -339,7 +339,7 @@ def _identity(work: Work) -> bytes:
     return blake2b(f"{work.phase}\0{work.key}".encode(), digest_size=16).digest()
 
 
-def _warn(watcher: Watcher, sentence: str) -> None:
+def _log_and_show_warning(watcher: Watcher, sentence: str) -> None:
     log.warning("%s", sentence)
     watcher.warn(sentence)
 
@@ -357,11 +357,11 @@ async def open_session(
     Raises UsageError: a model has no address or no key; StoreError: the account cannot be read or written.
     """
     ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd, recorded=accounts.recorded)
-    ledger.warn = lambda sentence: _warn(context.watcher, sentence)
+    ledger.warn = lambda sentence: _log_and_show_warning(context.watcher, sentence)
     batches: Batches | None = None
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
-        ledger.budget_gate.free_jobs_money = batches.submit_for_money
+        ledger.budget_gate.free_jobs_money = batches.submit_to_free_money
         batches.when_one_ends = ledger.budget_gate.serve_waiting
 
     def note_torn(path: Path, torn: bytes) -> ErrorLine:
@@ -382,7 +382,7 @@ async def open_session(
         if context.store is not None and context.store.hits:
             context.watcher.note(f"{context.store.hits:,} answers came from the store, at no cost")
         if batches is not None and session.clears_batches and not session.interrupted:
-            batches.remove_recorded()  # the journal is closed: what was made of results is on disk
+            batches.remove_recorded_jobs()  # the journal is closed: what was made of results is on disk
     finally:
         ledger.close()
 

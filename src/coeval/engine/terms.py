@@ -282,7 +282,7 @@ class ModelFacts:
             for spec in specs_here
         }
 
-    def price_own_code(self, mean_usd: Callable[[str], float]) -> None:
+    def set_own_code_prices(self, mean_usd: Callable[[str], float]) -> None:
         """Price calls of the user's code at the mean of the costs that it reported."""
         for name, spec in self._specs.items():
             host = HOSTS.get(spec.interface)

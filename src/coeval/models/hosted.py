@@ -188,7 +188,7 @@ def cut_completion(completion: Completion, max_bytes: int) -> Completion:
 _log = logging.getLogger(__name__)
 
 
-def _droppable(request: Request) -> frozenset[str]:
+def _list_droppable(request: Request) -> frozenset[str]:
     """Return the parameters of a request that the user did not set."""
     seed = () if request.seed is None else ("seed",)
     return frozenset(request.droppable).intersection((*request.sampling.to_dict(), *seed))
@@ -288,7 +288,7 @@ class HostedModel(Model):
             raise error
         schema = request.schema if structured else None
         field = error.field if isinstance(error, FieldRejected) else ""
-        may_go = bool(sent.labels) if field == self._dialect.labels_field else field in _droppable(sent)
+        may_go = bool(sent.labels) if field == self._dialect.labels_field else field in _list_droppable(sent)
         if may_go:
             self._record_refused(self._refused_fields, field, field, error)
             return await self._complete_once(request)
@@ -331,7 +331,7 @@ class HostedModel(Model):
                 answered = await self._http.post(self._endpoint, self._path, body, call)
             else:
                 answered = await self._send_reserved(reservation, body, call)
-        self._admission.record_cost(answered.value.usage)
+        self._admission.record_reported_cost(answered.value.usage)
         return answered
 
     async def _send_reserved(
@@ -354,7 +354,7 @@ class HostedModel(Model):
 
     def _drop_refused(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """Drop what the host refused and the user did not set; return the dropped parameters, too."""
-        dropped = self._refused_fields & _droppable(request)
+        dropped = self._refused_fields & _list_droppable(request)
         sent = request
         if dropped:
             seed = None if "seed" in dropped else request.seed

@@ -215,7 +215,7 @@ class Guard:
         """Return the server's output pipe, as ``/proc`` names it; empty without ``/proc``."""
         return read_descriptor_target(os.getpid(), self._output)
 
-    def end_soon(self, _number: int, _frame: FrameType | None) -> None:
+    def request_end(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
 
     def supervise_server(self) -> int:
@@ -223,7 +223,7 @@ class Guard:
         code."""
         while not (self._ending or self._has_ended()):
             self._forward_output(LOOK_S)
-        _report("down")
+        _tell_worker("down")
         for seconds in end_group(self._server.pid, self._list_remaining, self._launch.grace_s):
             self._forward_output(seconds)
         for _ in range(_LAST_CHUNKS):
@@ -263,12 +263,12 @@ def main() -> None:
     try:
         guard = Guard(decode(line, Launch))
     except OSError as error:
-        _report(f"refused {error.strerror}")
+        _tell_worker(f"refused {error.strerror}")
         return
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, guard.end_soon)
-    _report(guard.started)
-    _report(f"ended {guard.supervise_server()}")
+        signal.signal(number, guard.request_end)
+    _tell_worker(guard.started)
+    _tell_worker(f"ended {guard.supervise_server()}")
 
 
 def _read_first_line() -> bytes:
@@ -286,7 +286,7 @@ def _read_available(descriptor: int) -> bytes:
         return b""
 
 
-def _report(state: str) -> None:
+def _tell_worker(state: str) -> None:
     with suppress(OSError):  # the worker is gone: nobody listens
         os.write(SAYING, f"{state}\n".encode())
 

@@ -68,15 +68,15 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def stamp_files(out: Path, files: Iterator[str] | list[str]) -> Stamps:
     """Stamp those of these files that exist with size and time."""
-    return {file: stamp for file in files if (stamp := _stamp(f"{out}/{file}")) is not None}
+    return {file: stamp for file in files if (stamp := _stat_file(f"{out}/{file}")) is not None}
 
 
 def matches_files(out: Path, line: JobLine) -> bool:
     """Check whether a line's files still have its stamps."""
-    return bool(line.files) and all(_stamp(f"{out}/{file}") == stamp for file, stamp in line.files.items())
+    return bool(line.files) and all(_stat_file(f"{out}/{file}") == was for file, was in line.files.items())
 
 
-def _stamp(file: str) -> tuple[int, int] | None:
+def _stat_file(file: str) -> tuple[int, int] | None:
     try:
         stat = os.stat(file)  # noqa: PTH116  a tenth of a Path's time, and there may be 100,000
     except OSError:
@@ -176,7 +176,7 @@ class JobTable:
     def count_jobs(self, checkpoint: Checkpoint) -> int:
         return sum(1 for _ in self._list_jobs(checkpoint))
 
-    def count_done_otherwise(self, checkpoints: Iterable[Checkpoint]) -> int:
+    def count_done_with_other_settings(self, checkpoints: Iterable[Checkpoint]) -> int:
         """Count jobs that were done with other settings than the plan's, and so are owed."""
         n_jobs = 0
         for checkpoint in checkpoints:
@@ -253,7 +253,7 @@ class JobTable:
         for task, job, settings in self._list_jobs(checkpoint):
             answers_only = task.judged and not self.plan.judges
             lines = [self._failed.get(job), self._concluded.get(job)]
-            if answers_only and self.is_requested(checkpoint, task, job.run):
+            if answers_only and self.has_asked_all(checkpoint, task, job.run):
                 lines += self._answered.get(job, {}).values()
             times = [
                 datetime.fromisoformat(line.at).timestamp()
@@ -266,7 +266,7 @@ class JobTable:
                 return False
         return True
 
-    def is_requested(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
+    def has_asked_all(self, checkpoint: Checkpoint, task: TaskJobs, run: int) -> bool:
         """Check whether all prompts of a job were requested, answered or not."""
         settings = self.plan.hash_settings(checkpoint, task)
         job = Job(checkpoint.step, task.label, run)

@@ -221,7 +221,7 @@ class Scheduler:
             judges = [group.create_task(self._run_judging()) for _ in range(self._settings.judge_jobs)]
             beside = [group.create_task(self._stop_on_interrupt(interrupt, slots))]
             follows = [] if source is None else [group.create_task(self._add_new_checkpoints(source))]
-            beside += [*follows, group.create_task(self._leave_when_lost([*slots, *follows]))]
+            beside += [*follows, group.create_task(self._leave_when_engine_lost([*slots, *follows]))]
             try:
                 await asyncio.wait([*slots, *judges])
             finally:
@@ -236,7 +236,7 @@ class Scheduler:
             slot.cancel()
         await self._judge_worker.aclose()
 
-    async def _leave_when_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
+    async def _leave_when_engine_lost(self, tasks: Sequence[asyncio.Task[None]]) -> None:
         """Leave the workers' work once the engine is lost, and have the rest judged."""
         why = await self._engine.wait_until_lost()
         if not self._no_worker_to_come():
@@ -382,7 +382,7 @@ class Scheduler:
     def _give_up(self, due: WorkerDue, name: str, problem: str) -> None:
         for task, runs in due.samples.items():
             for run in runs:
-                if not self._table.is_requested(due.checkpoint, self._tasks[task], run):
+                if not self._table.has_asked_all(due.checkpoint, self._tasks[task], run):
                     self._record_failure(due.checkpoint, self._tasks[task], run, problem)
         self.board.add_problem(name, problem, given_up=True)
         self._end_worker(due)
@@ -414,11 +414,11 @@ class Scheduler:
         if not self._settings.judge:
             judged = [self._tasks[name] for name in owed.conclusions if self._tasks[name].judged]
             self.board.unjudged += sum(
-                self._table.is_requested(checkpoint, task, run)
+                self._table.has_asked_all(checkpoint, task, run)
                 for task in judged
                 for run in range(task.samples)
             )
-        is_there = self._table.is_requested if self._settings.inference else self._table.has_answers
+        is_there = self._table.has_asked_all if self._settings.inference else self._table.has_answers
         for due in self._list_conclusions(checkpoint, owed):
             runs = tuple(run for run in due.runs if is_there(checkpoint, due.task, run))
             if runs:

@@ -127,7 +127,7 @@ class ServerCommand:
         return "checkpoint" in self._named and "name" not in self._named
 
     @property
-    def loads_at_will(self) -> bool:
+    def loads_any_model(self) -> bool:
         """Check whether it loads whatever model a request names, and lists others."""
         return (_program_name(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 

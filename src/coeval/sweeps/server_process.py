@@ -313,7 +313,7 @@ class Listening(NamedTuple):
 def find_free_port(host: str) -> int:
     """Find a port on which nobody listens, below those that the system gives to outgoing connections: minutes
     may pass until the server takes it. Raises UsageError: there is none."""
-    highest = _lowest_outgoing() - 1
+    highest = _lowest_outgoing_port() - 1
     for port in random.sample(range(_LOWEST, highest), _TRIES):
         if is_port_free(host, port):
             return port
@@ -322,7 +322,7 @@ def find_free_port(host: str) -> int:
     )
 
 
-def _lowest_outgoing() -> int:
+def _lowest_outgoing_port() -> int:
     try:
         lowest = int(_OUTGOING.read_text().split()[0])
     except (OSError, ValueError, IndexError):

@@ -142,7 +142,7 @@ def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
     if settings.out is None:
         out = spell("out")
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
-    external = _parse_external(settings)
+    external = _parse_server_urls(settings)
     if external and settings.swap:
         raise UsageError(
             f"{spell('swap')} is for servers that the sweep starts; leave out {spell('external')}"
@@ -227,7 +227,7 @@ def count_samples(settings: SweepSettings) -> dict[str, int]:
     return {name: numbers.get(name, SAMPLES.get(name, 1)) for name in tasks}
 
 
-def _parse_external(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
+def _parse_server_urls(settings: SweepSettings) -> dict[int | None, tuple[str, ...]]:
     """Parse the URLs of the user's servers by step, or by None for any."""
     texts, urls = settings.external, dict[int | None, tuple[str, ...]]()
     for text in [texts] if isinstance(texts, str) else texts:
@@ -247,7 +247,7 @@ def _make_server(settings: SweepSettings, command: ServerCommand) -> Server:
             f"{swap} lora needs {engine} local: with {engine} {settings.engine}, each checkpoint is a job "
             f"that starts its own server; leave {swap} out"
         )
-    if serves_adapters and command.loads_at_will:
+    if serves_adapters and command.loads_any_model:
         raise UsageError(f"{spell('swap')} lora: `transformers serve` cannot do that; vllm and sglang can")
     return Server(
         template=command.adapter_template if serves_adapters else command.text,

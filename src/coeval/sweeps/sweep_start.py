@@ -185,7 +185,7 @@ def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iter
             f"count as its own; if it is another checkpoint now, give another {spell('out')}, or remove "
             f"step_{checkpoint.step} there"
         )
-    if count := table.count_done_otherwise(checkpoints):
+    if count := table.count_done_with_other_settings(checkpoints):
         jobs = f"{pluralize(count, 'job')} {'was' if count == 1 else 'were'}"
         yield (
             f"{jobs} done before with other settings. Answers that do not fit these are set aside in their "

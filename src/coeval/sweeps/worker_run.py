@@ -232,7 +232,7 @@ async def run_worker(
     server at once. ``kept`` is the slot's server, if that may stay."""
     run = _WorkerRun(worker, keys, interrupt, kept)
     result = WorkerResult(end="interrupted", problem="it was ended at once")
-    async with run.writing_progress():
+    async with run.keep_writing_progress():
         try:
             result = await run.carry_out()
         except ServerDown as error:
@@ -270,7 +270,7 @@ class _WorkerRun:
         return escape_lines(self._log.redact(text))
 
     @asynccontextmanager
-    async def writing_progress(self) -> AsyncIterator[None]:
+    async def keep_writing_progress(self) -> AsyncIterator[None]:
         ended = asyncio.Event()
         telling = asyncio.create_task(self._write_progress(ended))
         try:
@@ -396,14 +396,14 @@ class _WorkerRun:
             made, failed = self.count.count_last_round()
             dropped = not OF_SERVERS.isdisjoint(failed)
             if dropped and not made:
-                why = f"every request to the server failed: {_last_failure(prepared)}"
+                why = f"every request to the server failed: {_last_failure_message(prepared)}"
                 if up is not None:
                     raise self._server_down_error(up, why)
                 return WorkerResult(end="server_failed", problem=why)
             if not dropped:
                 break
         if not any(is_good(answer) for run in prepared.task_runs for answer in run.answers.values()):
-            why = f"none of its requests was answered: {_last_failure(prepared)}"
+            why = f"none of its requests was answered: {_last_failure_message(prepared)}"
             why += await self._describe_served_models(tested)
             return WorkerResult(end="failed", problem=why)
         return WorkerResult(end="done")
@@ -440,7 +440,7 @@ class _WorkerRun:
         """Explain that the server lists models, and not the tested one: many answer whatever they are called,
         and their answers would be recorded as the checkpoint's. Else return ''."""
         server = self._worker.server
-        if self._worker.vouched or (server is not None and ServerCommand(server.template).loads_at_will):
+        if self._worker.vouched or (server is not None and ServerCommand(server.template).loads_any_model):
             return ""
         names = await self._fetch_names(tested)
         called = {tested.model, f"{tested.model}:latest"}
@@ -473,7 +473,7 @@ def has_owed_answers(prepared: Prepared) -> bool:
     )
 
 
-def _last_failure(prepared: Prepared) -> str:
+def _last_failure_message(prepared: Prepared) -> str:
     failed = (run.answers.values() for run in prepared.task_runs)
     messages = [answer.error.message for answers in failed for answer in answers if answer.error is not None]
     return messages[-1] if messages else "no reason was given"

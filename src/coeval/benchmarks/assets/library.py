@@ -172,7 +172,7 @@ class Library:
     def presence(self, name: str) -> tuple[Presence, Path]:
         """Return whether an asset is available offline, and its path, present or not."""
         asset = self.manifest.asset(name)
-        if (path := self._find_ready(asset)) is not None:
+        if (path := self._find_present_by_size(asset)) is not None:
             return Presence.READY, path
         parcels = [self.manifest.parcels[key] for key in asset.parcels]
         packed = any(has_size(self.cache.parcel_path(parcel.file), parcel.bytes) for parcel in parcels)
@@ -223,7 +223,7 @@ class Library:
         ]
         return f"damaged: {', '.join(damaged)}; `coeval datasets fetch {name}` replaces it" if damaged else ""
 
-    def _find_ready(self, asset: Asset) -> Path | None:
+    def _find_present_by_size(self, asset: Asset) -> Path | None:
         for folder in nltk_folders() if asset.folder == NLTK_DATA else ():
             if all((folder / file.path).is_file() for file in asset.files):
                 return folder
@@ -233,7 +233,7 @@ class Library:
 
     def _fetch_asset(self, asset: Asset, fetcher: Fetcher, *, rehash: bool) -> Path:
         cache_path = self.cache.asset_path(asset)
-        ready = self._find_ready(asset)
+        ready = self._find_present_by_size(asset)
         if ready is not None and ready != cache_path:
             return ready
         if rehash or not all(self.cache.holds(asset, file) for file in asset.files):

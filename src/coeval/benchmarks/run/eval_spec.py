@@ -125,7 +125,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
         return self.account or self.output
 
     @property
-    def tested_as(self) -> str:
+    def tested_name(self) -> str:
         """Return the tested model's name in records; empty if none is asked."""
         return self.checkpoint or (self.tested.model if self.tested is not None else "")
 
@@ -230,7 +230,7 @@ def _make_role_model(
     seeded = {} if seed is None else {"seed": sample_seed(seed, sample)}
     return RoleModel(
         name=spec.name,
-        model=evaluation.tested_as if spec is evaluation.tested else spec.model,
+        model=evaluation.tested_name if spec is evaluation.tested else spec.model,
         role=role,
         sampling=sampling,
         recipe=make_recipe(spec, role, sampling, None, {**parts, **seeded}),
@@ -245,7 +245,7 @@ def _make_role_model(
 def answering_model(evaluation: EvalSpec, request: TaskRequest) -> str:
     """Return the model whose answers are scored; for a response file without a name, the file's path."""
     if evaluation.tested is not None:
-        return evaluation.tested_as
+        return evaluation.tested_name
     if request.responses is not None:
         return normalise_source(request.responses)
     return evaluation.folder(request.name, request.runs[0]).read_answering_model()
@@ -279,7 +279,7 @@ def refuse_another_model(evaluation: EvalSpec) -> None:
         if request is not None:
             needed = answering_model(evaluation, request)
         elif evaluation.tested is not None and not claim.unnamed:
-            needed = evaluation.tested_as
+            needed = evaluation.tested_name
         else:
             continue
         if needed not in ("", claim.model):  # empty: there are no answers to judge, which is said elsewhere

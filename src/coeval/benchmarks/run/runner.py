@@ -190,7 +190,7 @@ def _read_recorded_usage(evaluation: EvalSpec, task_runs: Iterable[TaskRun]) -> 
     for spec, files in ((tested, "responses*.jsonl"), (judging, JUDGMENTS)):
         if spec is None:
             continue
-        model = evaluation.tested_as if spec is tested else spec.model
+        model = evaluation.tested_name if spec is tested else spec.model
         by_model = sum_recorded_usage(path for folder in folders for path in sorted(folder.glob(files)))
         if (usage := by_model.get(model)) is not None:
             earlier = recorded.get(spec.name)
@@ -324,7 +324,7 @@ class EvalSession:
 
     async def _run_round(self) -> None:
         async for done in self._session.carry_out(
-            self._yield_works(), self._record_result, self._works_after
+            self._yield_works(), self._record_result, self._list_judgments_after_answer
         ):
             if done.pending:
                 continue
@@ -359,7 +359,7 @@ class EvalSession:
                 self._session.journal.append(task_run.folder.judgments_path(task_run.judge), record)
                 task_run.judgments[record.id] = record
 
-    def _works_after(self, work: Work, _: Kept) -> Iterable[Work]:
+    def _list_judgments_after_answer(self, work: Work, _: Kept) -> Iterable[Work]:
         task_run = self._run_by_phase[work.phase]
         if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()

@@ -30,7 +30,7 @@ from coeval.models.batch.batch_api import (
     download_results,
     is_made_before,
 )
-from coeval.models.batch.batch_http import BatchHttp, read_answer
+from coeval.models.batch.batch_http import BatchHttp, decode_answer
 from coeval.models.dialects.anthropic_messages import read_error_status
 from coeval.store.jsonl import read_whole_lines
 
@@ -122,7 +122,7 @@ class MessageBatches:
         size = len(_BEGIN) + job.lines.stat().st_size - 1 + len(_END)
         headers = {"Content-Type": "application/json", "Content-Length": str(size)}
         reply = await self._http.send("POST", _PATH, _OneBody(job.lines), headers=headers)
-        return read_answer(reply.body, _MessageBatch, "a message batch").id
+        return decode_answer(reply.body, _MessageBatch, "a message batch").id
 
     async def find(self, job: BatchJob) -> str | None:
         """Find the batch by size and time, then by custom ids; see `BatchApi.find`."""

@@ -115,7 +115,7 @@ class Unmade(ServerFault):
 
 
 @contextmanager
-def raise_as_unmade() -> Iterator[None]:
+def raise_retryable_as_unmade() -> Iterator[None]:
     """Raise passing failures before a job is made as `Unmade`."""
     try:
         yield

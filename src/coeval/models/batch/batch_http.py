@@ -124,7 +124,7 @@ class _Sending:
 T = TypeVar("T")
 
 
-def read_answer(body: bytes, kind: type[T], what: str) -> T:
+def decode_answer(body: bytes, kind: type[T], what: str) -> T:
     """Decode a reply; Unreadable if it is not ``what``."""
     try:
         return decode(body, kind)
@@ -193,7 +193,7 @@ class BatchHttp:
 
     async def read(self, path: str, kind: type[T], what: str) -> T:
         """Decode the reply to a GET; Unreadable if it is not ``what``."""
-        return read_answer((await self.send("GET", path)).body, kind, what)
+        return decode_answer((await self.send("GET", path)).body, kind, what)
 
     async def read_pages(self, path: str, kind: type[PageT], after: str) -> AsyncIterator[PageT]:
         """Yield the pages of a list until one names no next page, at most `MOST_PAGES`; ``after`` is the

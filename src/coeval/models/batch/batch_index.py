@@ -187,7 +187,7 @@ class BatchIndex:
                     pass
             else:
                 self.mark_job_waiting(job.tag)
-        live = self._live_file
+        live = self._live_results_path
         known_paths.add(live)
         if live.exists():
             if read_torn_tail(live):
@@ -199,7 +199,7 @@ class BatchIndex:
                 path.unlink()
 
     @property
-    def _live_file(self) -> Path:
+    def _live_results_path(self) -> Path:
         return results_path(self.folder, _LIVE)
 
     def find_outcome(self, key: bytes) -> BatchOutcome | None:
@@ -270,9 +270,9 @@ class BatchIndex:
     def _record_position(self, outcome: BatchOutcome, position: int) -> None:
         self._table[bytes.fromhex(outcome.id)] = position
 
-    def store_live(self, outcome: BatchOutcome) -> None:
+    def store_live_outcome(self, outcome: BatchOutcome) -> None:
         """Store the answer to a batched request that was sent live: it must not be paid twice."""
-        path = self._live_file
+        path = self._live_results_path
         if self._live is None:
             self._live = Appender(path)
             self._files.append(path)
@@ -302,7 +302,7 @@ class BatchIndex:
         for tag in tags:
             self.remove_job(tag)
         if not len(self.jobs):
-            self._live_file.unlink(missing_ok=True)
+            self._live_results_path.unlink(missing_ok=True)
             if self.folder.is_dir() and not any(self.folder.iterdir()):
                 self.folder.rmdir()
 
@@ -418,5 +418,5 @@ class BatchQueue:
     def _discard_file(self, file: ParkedFile) -> None:
         usd_each = file.usd / file.requests
         for _ in range(file.requests):
-            self.source.meter.unpark(usd_each)
+            self.source.meter.release_for_batch(usd_each)
         file.discard()

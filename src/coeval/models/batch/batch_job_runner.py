@@ -139,7 +139,7 @@ class JobResults:
             job.damage = f"{lines} cannot be read ({where})"
         self._index.jobs.put(job)
 
-    def write_one(self, outcome: BatchOutcome) -> None:
+    def write_only_outcome(self, outcome: BatchOutcome) -> None:
         """Write the outcome of a job's only request."""
         with replace_file(results_path(self._index.folder, self._job.tag)) as file:
             file.write(_ENCODE(outcome) + b"\n")
@@ -250,7 +250,7 @@ class BatchJobRunner:
         try:
             return await self._drive(fresh=fresh)
         except ModelError as error:
-            return await self._give_up(error) if self._gives_up else self._leave_on_list(error)
+            return await self._give_up(error) if self._gives_up else self._leave_job_on_list(error)
 
     async def _drive(self, *, fresh: bool) -> JobEnd:
         """Submit, wait and collect. Raises ModelError: its end cannot be known; StoreError."""
@@ -267,7 +267,7 @@ class BatchJobRunner:
                 await self._postpone(progress.error)
                 look = False
             else:
-                return await self._end_refused(progress.error)
+                return await self._end_refused_job(progress.error)
         return await self._book_results(fresh=fresh)
 
     async def _submit(self, *, look: bool) -> JobEnd | None:
@@ -286,8 +286,8 @@ class BatchJobRunner:
                 if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or self._exceeds_queue(error):
                     return await self._split(error)
                 if not error.retryable:
-                    if (made := await self._find_refused()) is None:
-                        return await self._end_refused(error)
+                    if (made := await self._find_job_despite_refusal()) is None:
+                        return await self._end_refused_job(error)
                     job_id = made
                     break
                 # A job refused with 429, or not uploaded, was not made; of others nobody can know.
@@ -295,7 +295,7 @@ class BatchJobRunner:
                 waits_for_others = isinstance(error, RateLimited) and self._has_other_jobs()
                 counted += not waits_for_others
                 if counted >= UPLOADS and isinstance(error, Unmade) and not look:
-                    return await self._end_refused(error)
+                    return await self._end_refused_job(error)
                 if counted > SUBMISSIONS:
                     raise
                 self._report_retry(error)
@@ -310,7 +310,7 @@ class BatchJobRunner:
         self.queue.source.meter.budget_gate.serve_waiting()  # its money will not come back soon
         return None
 
-    async def _find_refused(self) -> str | None:
+    async def _find_job_despite_refusal(self) -> str | None:
         """Find a job that was made although its submission was refused; None if the host has no batches."""
         try:
             return await self._find_until_listed()
@@ -477,7 +477,7 @@ class BatchJobRunner:
         job = self.job
         if job.requests == 1:
             for only in await self._index.list_waiting(job.tag):
-                self._results.write_one(BatchOutcome(only, error=StoredError.from_error(error)))
+                self._results.write_only_outcome(BatchOutcome(only, error=StoredError.from_error(error)))
             return await self._book_results(fresh=True)
         limits = self.queue.limits
         self.queue.limits = limits._replace(
@@ -487,7 +487,7 @@ class BatchJobRunner:
         self._tell(f"{self.job.label} is too large for its host; it is split ({error})")
         return await self._release_requests()
 
-    async def _end_refused(self, error: ModelError | None) -> JobEnd:
+    async def _end_refused_job(self, error: ModelError | None) -> JobEnd:
         """End a job that the provider refused whole, of which nothing is paid."""
         reason = self.queue.source.redact(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
@@ -533,7 +533,7 @@ class BatchJobRunner:
         meter.settle_job(self.job.tag, meter.open_bill())
         self._index.remove_job(self.job.tag)
 
-    def _leave_on_list(self, error: ModelError) -> JobEnd:
+    def _leave_job_on_list(self, error: ModelError) -> JobEnd:
         self.job.note = self.queue.source.redact(str(error))
         if self._mode is BatchMode.CANCEL:
             self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"

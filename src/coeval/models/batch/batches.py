@@ -88,9 +88,9 @@ class Batches:
 
     def __contains__(self, name: str) -> bool:
         """Check whether a model has batched phases, or had: what is in jobs is not requested twice."""
-        return bool(self.parked_phases(name)) or any(job.name == name for job in self.index.jobs)
+        return bool(self.batched_phases(name)) or any(job.name == name for job in self.index.jobs)
 
-    def parked_phases(self, name: str) -> frozenset[Purpose]:
+    def batched_phases(self, name: str) -> frozenset[Purpose]:
         """Return the phases in which a model's requests are put into jobs."""
         return self._batching.phases.get(name, frozenset())
 
@@ -139,7 +139,7 @@ class Batches:
             if name in (None, queue.source.name):
                 queue.close_file()
 
-    def submit_for_money(self) -> Held:
+    def submit_to_free_money(self) -> Held:
         """Submit parked requests that hold money others wait for, unless they are few and running jobs hold
         more. Return how long the rest stays held."""
         under_way = sum(runner.job.requests for runner in self._runners.values())
@@ -151,7 +151,7 @@ class Batches:
         waits = self._batching.mode is BatchMode.WAIT and bool(self._runners)
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
-    def remove_recorded(self) -> None:
+    def remove_recorded_jobs(self) -> None:
         """Remove the jobs that the last round began with: their records are on disk."""
         self.index.remove_jobs(self._usable)
 
@@ -326,7 +326,7 @@ class BatchedModel(HostedModel):
         http = BatchHttp(endpoint, explain=address.dialect.explain)
         self._meter = meter
         self._calls_models = batches.calls_models
-        self._parked = batches.parked_phases(spec.name)
+        self._parked = batches.batched_phases(spec.name)
         self._plain_host = address.host
         self._bodies = [HostRefusals()]
         self._restore_refusals(
@@ -433,7 +433,7 @@ class BatchedModel(HostedModel):
             raise Draining("only what batch jobs have brought is made records of")
         if request.purpose not in self._parked or (about.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
-            queue.index.store_live(BatchOutcome(key.hex(), answered.value))
+            queue.index.store_live_outcome(BatchOutcome(key.hex(), answered.value))
             return answered
         await self._park_request(key, request, body)
         raise Pending(f"{about} waits for a batch job")
@@ -447,13 +447,13 @@ class BatchedModel(HostedModel):
         if self._priced:
             tokens = max_answer_tokens(request.sampling, self._spec)
             usd = self._admission.most_usd(len(body), tokens, batched=True)
-        waiting = self._meter.park(usd, request.priority)
+        waiting = self._meter.reserve_for_batch(usd, request.priority)
         if waiting is not None:
             await waiting
             try:
                 queue.raise_if_refused()
             except Gap:
-                self._meter.unpark(usd)
+                self._meter.release_for_batch(usd)
                 raise
         queue.park(key, body, request.purpose, usd)
 

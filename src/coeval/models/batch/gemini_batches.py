@@ -25,9 +25,9 @@ from coeval.models.batch.batch_api import (
     DamagedResult,
     download_results,
     make_answered_reply,
-    raise_as_unmade,
+    raise_retryable_as_unmade,
 )
-from coeval.models.batch.batch_http import BatchHttp, read_answer
+from coeval.models.batch.batch_http import BatchHttp, decode_answer
 from coeval.models.dialects.gemini import explain, generate_path
 from coeval.models.transport.faults import error_from_status, excerpt
 
@@ -175,11 +175,11 @@ class GeminiBatches:
         return b'{"key":"%b","request":%b}\n' % (custom_id.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
-        with raise_as_unmade():
+        with raise_retryable_as_unmade():
             input_config = {"fileName": await self._upload(job)}
         needed = {"batch": {"displayName": job.name, "inputConfig": input_config}}
         reply = await self._http.send("POST", self._create_path, msgspec.json.encode(needed))
-        return read_answer(reply.body, _Operation, "a batch").name
+        return decode_answer(reply.body, _Operation, "a batch").name
 
     async def find(self, job: BatchJob) -> str | None:
         """Find a batch by its name, which contains the tag."""
@@ -231,7 +231,7 @@ class GeminiBatches:
             raise Unreadable("the host takes a file, and names no address for it")
         headers = {"X-Goog-Upload-Command": "upload, finalize", "X-Goog-Upload-Offset": "0"}
         reply = await self._http.send("POST", address, job.lines, headers=headers)
-        return read_answer(reply.body, _Uploaded, "an uploaded file").file.name
+        return decode_answer(reply.body, _Uploaded, "an uploaded file").file.name
 
 
 def _parse_count(reported: str | int | None) -> int | None:

@@ -31,9 +31,9 @@ from coeval.models.batch.batch_api import (
     DamagedResult,
     download_results,
     is_made_before,
-    raise_as_unmade,
+    raise_retryable_as_unmade,
 )
-from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, read_answer
+from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, decode_answer
 from coeval.models.transport.faults import excerpt
 
 TAG: Final = "coeval_tag"
@@ -115,7 +115,7 @@ class FileBatches:
         is not used costs nothing: it may be sent twice."""
         form = UploadForm({"purpose": "batch"}, lines)
         reply = await self._http.send("POST", self._paths.make_path("/files"), form, repeatable=True)
-        file = read_answer(reply.body, UploadedFile, "an uploaded file")
+        file = decode_answer(reply.body, UploadedFile, "an uploaded file")
         pause_s = 0.5
         for _ in range(_CHECKS):
             state = (file.status or "").lower()
@@ -232,7 +232,7 @@ class OpenAiBatches(FileBatches):
         return b"%b%b}\n" % (head.encode(), body)
 
     async def create(self, job: BatchJob) -> str:
-        with raise_as_unmade():
+        with raise_retryable_as_unmade():
             file_id = await self._upload(job.lines)
         needed = {
             "input_file_id": file_id,
@@ -242,7 +242,7 @@ class OpenAiBatches(FileBatches):
         }
         path = self._paths.make_path(self.jobs)
         reply = await self._http.send("POST", path, msgspec.json.encode(needed), is_busy=_is_busy)
-        return read_answer(reply.body, _Batch, "a batch").id
+        return decode_answer(reply.body, _Batch, "a batch").id
 
     async def find(self, job: BatchJob) -> str | None:
         """Find a batch by its tag, or at hosts without metadata by the name of its file."""
@@ -378,7 +378,7 @@ class MistralBatches(FileBatches):
         return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
 
     async def create(self, job: BatchJob) -> str:
-        with raise_as_unmade():
+        with raise_retryable_as_unmade():
             file_id = await self._upload(job.lines)
         needed = {
             "input_files": [file_id],
@@ -388,7 +388,7 @@ class MistralBatches(FileBatches):
             "timeout_hours": 24,
         }
         reply = await self._http.send("POST", self.jobs, msgspec.json.encode(needed))
-        return read_answer(reply.body, _MistralJob, "a batch job").id
+        return decode_answer(reply.body, _MistralJob, "a batch job").id
 
     async def find(self, job: BatchJob) -> str | None:
         """Find a job by its tag, among the workspace's jobs since it was written, latest first."""

@@ -209,7 +209,7 @@ class Anthropic(Dialect):
         if request.sampling.reasoning_effort is not None:
             body["output_config"] = {"effort": request.sampling.reasoning_effort}
         if (schema := get_schema(request, spec, structured=structured)) is not None:
-            _request_schema(body, schema, family)
+            _add_schema(body, schema, family)
         body.update(request.sampling.rest)
         body.update(spec.extra_body)
         return msgspec.json.encode(body)
@@ -374,7 +374,7 @@ def _set_stop(body: dict[str, Any], request: Request, host: str) -> None:
         body["stop_sequences"] = sampling.stop
 
 
-def _request_schema(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
+def _add_schema(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
     """Make the answer follow a schema: directly, or as the arguments of a forced tool call."""
     encoded = msgspec.json.encode(schema.body)
     if family.schemas:

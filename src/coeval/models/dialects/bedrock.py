@@ -257,7 +257,7 @@ class Bedrock(Dialect):
         body[_OF_THE_MODEL] = parameters
         if (schema := get_schema(request, spec, structured=structured)) is not None:
             follows = _choose_claude_schema_mode(spec.model, parameters) if claude else family.follows
-            _request_schema(body, schema, follows)
+            _add_schema(body, schema, follows)
         for name, value in sampling.rest.items():
             overlay_fields(
                 body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS
@@ -397,7 +397,7 @@ def _choose_claude_schema_mode(model: str, parameters: Body) -> str:
     return "none" if "thinking" in parameters else "tool"  # who thinks is not forced
 
 
-def _request_schema(body: Body, schema: Schema, how: str) -> None:
+def _add_schema(body: Body, schema: Schema, how: str) -> None:
     """Make the answer follow a schema."""
     encoded = msgspec.json.encode(schema.body)
     if how == "format":

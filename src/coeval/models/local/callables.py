@@ -158,7 +158,7 @@ def _find_source_file(location: str) -> Path:
         if not path.is_file():
             raise UsageError(f"callable {location}: there is no file {path} (looked for in {Path.cwd()})")
         return path.resolve()
-    _add_to_import_path(Path.cwd())
+    _append_to_import_path(Path.cwd())
     module_file: Path | None = load_foreign(
         lambda: _find_module_file(where), f"callable {location}:", "correct it"
     )
@@ -183,7 +183,7 @@ def _find_module_file(module: str) -> Path | None:
     return next((file for file in files if file.is_file()), None)
 
 
-def _add_to_import_path(folder: Path) -> None:
+def _append_to_import_path(folder: Path) -> None:
     """Append a folder to the import path, after all others."""
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
@@ -217,7 +217,7 @@ class _FreshSource(SourceFileLoader):
 def _load_module(path: Path, location: str) -> Any:
     """Load the module in a file, once; files beside it can be imported from it."""
     name = f"coeval_own_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
-    _add_to_import_path(path.parent)
+    _append_to_import_path(path.parent)
     spec = importlib.util.spec_from_file_location(name, path, loader=_FreshSource(name, str(path)))
     if spec is None or spec.loader is None:
         raise UsageError(f"callable {location}: {path} cannot be loaded")

@@ -194,7 +194,7 @@ class _Program:
         self._guard = guard
         self.complaint = b""
         guard.begins(process.pid)
-        self._listening = asyncio.create_task(self._collect_complaint())
+        self._listening = asyncio.create_task(self._collect_stderr())
 
     @property
     def code(self) -> int | None:
@@ -266,7 +266,7 @@ class _Program:
         except (BrokenPipeError, ConnectionResetError):
             return
 
-    async def _collect_complaint(self) -> None:
+    async def _collect_stderr(self) -> None:
         while data := await _require_stream(self._process.stderr).read(1 << 16):
             self.complaint = (self.complaint + data)[-_COMPLAINT:]
 

@@ -105,7 +105,7 @@ class OwnCode(Model):
             if self._drained.is_set() and not request.goes_on:
                 raise make_draining_error()
             completion = await admission.call_once(request, self._spec, call, reservation)
-        admission.record_cost(completion.usage)
+        admission.record_reported_cost(completion.usage)
         return completion
 
     def _map_exception(self, error: BaseException, location: str) -> ModelError:

@@ -363,7 +363,7 @@ def find_library(name: str) -> Library:
     )
 
 
-def choose_device(device_name: Any, name: str) -> str:
+def choose_device(device_name: Any, model: str) -> str:
     """Return ``cpu``, ``cuda`` or ``cuda:N``; raises UsageError for a device that is not there."""
     from torch import cuda
 
@@ -373,20 +373,20 @@ def choose_device(device_name: Any, name: str) -> str:
     if device_name == "auto":
         if not gpus:
             raise UsageError(
-                f"local model {name}: there is no CUDA GPU, and a local model needs one. {DEVICE} runs it on "
-                "the processor, slowly; or serve it elsewhere and give its address (base_url; --base-url). "
-                "Where there is a GPU, see that python -c 'import torch; print(torch.cuda.is_available())' "
+                f"local model {model}: there is no CUDA GPU, and a local model needs one. {DEVICE} runs it "
+                "on the processor, slowly; or serve it elsewhere and give its address (base_url; --base-url)."
+                " Where there is a GPU, see that python -c 'import torch; print(torch.cuda.is_available())' "
                 "prints True."
             )
         return "cuda"
     pinned = re.fullmatch(r"cuda(?::(\d{1,3}))?", device_name) if isinstance(device_name, str) else None
     if pinned is None:
         raise UsageError(
-            f"local model {name}: device must be auto, cpu, cuda or cuda:N; it is {device_name!r}"
+            f"local model {model}: device must be auto, cpu, cuda or cuda:N; it is {device_name!r}"
         )
     if int(pinned[1] or 0) >= gpus:
         raise UsageError(
-            f"local model {name}: device {device_name} is not there ({gpus} CUDA GPUs are to be seen). Take "
+            f"local model {model}: device {device_name} is not there ({gpus} CUDA GPUs are to be seen). Take "
             "another, or see that python -c 'import torch; print(torch.cuda.is_available())' prints True."
         )
     return pinned[0]

@@ -125,7 +125,7 @@ class Budget:
         """Check whether a request could be paid for if all pending requests cost nothing."""
         return priority >= self.exhausted_at and self.spent_usd + usd <= self.limit_usd
 
-    def dearest_worth_waiting(self) -> float:
+    def max_usd_worth_waiting(self) -> float:
         """Return the cost up to which a request may wait for money of batch jobs: any, if what they hold
         makes another job of some size; else 0. Without this bound, the last of a budget would go into jobs
         of one request each."""
@@ -287,12 +287,12 @@ class BudgetGate:
         fund.hold(usd)
         if fund.held > fund.row.reserved_usd:
             try:
-                self._write_ahead(fund)
+                self._reserve_block_on_disk(fund)
             except StoreError:
                 fund.release(usd)
                 raise
 
-    def _write_ahead(self, fund: Fund) -> None:
+    def _reserve_block_on_disk(self, fund: Fund) -> None:
         """Reserve a fund's held money on disk, and a further block if a budget has room for it."""
         before = [(other.row, other.row.reserved_usd) for other in self._funds.values()]
         needed = fund.held + _block_usd(fund)
@@ -323,12 +323,12 @@ class BudgetGate:
                 for budget in fund.budgets:
                     if not budget.can_ever_pay(usd, priority):
                         budget.exhausted_at = max(budget.exhausted_at, priority)
-                self._dequeue(fund)
+                self._pop_first_waiting(fund)
                 granted.set_exception(error)
             elif lacking := [budget for budget in fund.budgets if not budget.can_pay_now(usd)]:
                 shut.update(lacking)
             else:
-                self._dequeue(fund)
+                self._pop_first_waiting(fund)
                 try:
                     self._grant(fund, usd, parked=parked)
                 except StoreError as refused:
@@ -338,13 +338,13 @@ class BudgetGate:
         if self.waiting and not self._has_live_requests() and not self._turning:
             self._turning = True
             # Soon, as whoever parked the last request must write it first.
-            get_running_loop().call_soon(self._turn_to_jobs)
+            get_running_loop().call_soon(self._free_money_of_jobs)
 
     def _has_live_requests(self) -> bool:
         """Check whether requests are in flight that will free money soon."""
         return any(fund.is_live for fund in self._funds.values())
 
-    def _turn_to_jobs(self) -> None:
+    def _free_money_of_jobs(self) -> None:
         """Serve waiting requests with money of batch jobs, or refuse them."""
         self._turning = False
         if not self.waiting or self._has_live_requests():
@@ -365,7 +365,7 @@ class BudgetGate:
         """Refuse all waiting requests, or (``beyond_jobs``) those that ending jobs would leave too little
         for, and from now on priorities that would lead to more of them. Return whether any was refused."""
         to_come = {
-            budget: budget.dearest_worth_waiting() for fund in self._funds.values() for budget in fund.budgets
+            budget: budget.max_usd_worth_waiting() for fund in self._funds.values() for budget in fund.budgets
         }
         before = self.waiting
         for fund in self._funds.values():
@@ -388,7 +388,7 @@ class BudgetGate:
             heapq.heapify(fund.queue)
         return self.waiting < before
 
-    def _dequeue(self, fund: Fund) -> None:
+    def _pop_first_waiting(self, fund: Fund) -> None:
         heapq.heappop(fund.queue)
         self.waiting -= 1
 

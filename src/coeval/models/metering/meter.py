@@ -80,8 +80,8 @@ class Meter:
     A live request: `reserve_request` before it is sent; `book_answer` once its answer comes, or
     `return_request` if it was not sent. If the model `is_priced`, a `Reservation` holds its money.
 
-    A request of a batch job: `park` before it is recorded for a job, `unpark` if it is dropped; `submit`
-    before the job is sent to the host, `settle_job` when its replies are there. Tags make both safe to repeat
+    A request of a batch job: `reserve_for_batch` before it is recorded, `release_for_batch` if dropped;
+    `submit` before the job goes to the host, `settle_job` when its replies are there. Tags make both safe to repeat
     after a crash.
     """
 
@@ -147,7 +147,7 @@ class Meter:
             if (refused := self.refusal()) is not None:
                 raise refused
             if not row.reserved:
-                self._write_ahead(ceiling)
+                self._reserve_requests_on_disk(ceiling)
             row.reserved -= 1
         row.requests += 1
 
@@ -197,7 +197,7 @@ class Meter:
                 f"{dollars(due)}. It is booked as reported; check the host's bill",
             )
 
-    def park(self, usd: float = 0.0, priority: int = 0) -> Awaitable[None] | None:
+    def reserve_for_batch(self, usd: float = 0.0, priority: int = 0) -> Awaitable[None] | None:
         """Hold a permit and ``usd``, in memory only, for a request of a batch job that is yet to be
         submitted: at once (None), or once what is returned has been awaited. Raises QuotaExhausted: a quota
         or a budget does not allow it; so does the awaitable."""
@@ -207,17 +207,17 @@ class Meter:
         if money is None:
             self._parked += 1
             return None
-        return self._await_park(money, usd)
+        return self._await_reservation(money, usd)
 
-    async def _await_park(self, money: Future[None], usd: float) -> None:
+    async def _await_reservation(self, money: Future[None], usd: float) -> None:
         await self.budget_gate.await_grant(self.fund, usd, money, parked=True)
         if (refused := self.refusal()) is not None:
             self.budget_gate.put_back(self.fund, usd, parked=True)
             raise refused
         self._parked += 1
 
-    def unpark(self, usd: float = 0.0) -> None:
-        """Release what `park` held for a request that no job will send."""
+    def release_for_batch(self, usd: float = 0.0) -> None:
+        """Release what `reserve_for_batch` held for a request that no job will send."""
         self._parked -= 1
         if usd:
             self.budget_gate.put_back(self.fund, usd, parked=True)
@@ -280,7 +280,7 @@ class Meter:
             raise
         self.budget_gate.serve_waiting()
 
-    def _write_ahead(self, ceiling: int) -> None:
+    def _reserve_requests_on_disk(self, ceiling: int) -> None:
         """Reserve a block of requests on disk."""
         self._row.reserved = min(BLOCK, ceiling - self._row.requests)
         try:

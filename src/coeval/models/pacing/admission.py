@@ -93,7 +93,7 @@ class Admission:
                 self._ahead = None
                 first.set_result(None)
 
-    def record_cost(self, usage: Usage) -> None:
+    def record_reported_cost(self, usage: Usage) -> None:
         """Record what an answer reports it cost."""
         self._dearest_usd = max(self._dearest_usd or 0.0, usage.cost_usd or 0.0)
 

@@ -166,7 +166,7 @@ class Gate:
             self._tokens.charge(now, self._mean_tokens)
             self._charged_ahead += self._mean_tokens
         if self._turn is not None:
-            self._turn.use_moment()
+            self._turn.use_send_time()
 
     def charge_answer(self, tokens: int, in_flight: int, now: float) -> None:
         """Charge an answer's tokens, before `refund_unanswered`. ``in_flight`` includes its request."""

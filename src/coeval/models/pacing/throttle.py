@@ -132,14 +132,14 @@ class Throttle:
         """Return the turn of an endpoint's requests, or None if its requests are not throttled."""
         return Turn(self) if self._everywhere or not is_own_address(url) else None
 
-    def unreported_problem(self) -> str | None:
+    def pop_unreported_problem(self) -> str | None:
         """Return the `problem` on the first call only: a process may have several sessions."""
         if self._reported or self.problem is None:
             return None
         self._reported = True
         return self.problem
 
-    def take_moment(self, now: float) -> float | None:
+    def take_send_time(self, now: float) -> float | None:
         """Take the first free moment, in seconds of ``clock``; None while the file is locked."""
         if now < self.retry_at:
             return None
@@ -192,12 +192,12 @@ class Turn:
         throttle, at = self._throttle, self._at
         now = throttle.clock()
         if at is None or now - at > BURST_S:
-            at = self._at = throttle.take_moment(now)
+            at = self._at = throttle.take_send_time(now)
             if at is None:
                 return throttle.retry_at - now
         return at - now
 
-    def use_moment(self) -> None:
+    def use_send_time(self) -> None:
         """Use up the moment for a request that is sent."""
         self._at = None
 

@@ -128,8 +128,8 @@ class Endpoint:
         """Redact a message of our own, but not a catalog host's name, even if a key contains part of it."""
         name = URL(self.url).host or ""
         if name not in _catalog_host_names():
-            return self.redactor.redact_own(message)
-        return name.join(map(self.redactor.redact_own, message.split(name)))
+            return self.redactor.redact_own_message(message)
+        return name.join(map(self.redactor.redact_own_message, message.split(name)))
 
     def route(self, method: str, path: str) -> RequestRoute:
         """Return the route for ``path``, appended to the base URL and sent unchanged: a host that checks
@@ -181,7 +181,7 @@ class Endpoint:
             self._rebuild_redactor()
 
     def _rebuild_redactor(self) -> None:
-        self.redactor = Redactor((*self.secrets, *self._sent_tokens), self._log_repetition, self.names)
+        self.redactor = Redactor((*self.secrets, *self._sent_tokens), self._log_found_key, self.names)
 
     def _find_secrets(self, url: str) -> Iterator[str]:
         """Yield the credentials in what is sent: in headers, in the URL, and a proxy's."""
@@ -192,7 +192,7 @@ class Endpoint:
         if self.proxy is not None:
             yield from find_url_secrets(str(self.proxy))
 
-    def _log_repetition(self) -> None:
+    def _log_found_key(self) -> None:
         if not self.repeated:
             self.repeated = True
             _log.info("an answer of %s held a credential, which was taken out of it", mask_url(self.url))

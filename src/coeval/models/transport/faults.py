@@ -94,7 +94,7 @@ def was_never_sent(error: Exception) -> bool:
     error = _to_wire_error(error)
     if isinstance(error, NoConnection | ConnectTimeout | NoTurn | socket.gaierror | ssl.SSLError):
         return True
-    return not error.sent if isinstance(error, Closed) else _at_proxy(error, "") is not None
+    return not error.sent if isinstance(error, Closed) else _make_error_at_proxy(error, "") is not None
 
 
 def _to_wire_error(error: Exception) -> Exception:
@@ -127,7 +127,7 @@ def _to_wire_error(error: Exception) -> Exception:
             return error
 
 
-def _at_proxy(error: Exception, where: str) -> ModelError | None:
+def _make_error_at_proxy(error: Exception, where: str) -> ModelError | None:
     """The ModelError for what went wrong between us and a proxy; None for anything else."""
     if "aiohttp" not in sys.modules:
         return None
@@ -154,7 +154,7 @@ def error_from_exception(
     """Make the ModelError for one of `sending_errors`, with retries not advised if they cannot help. A
     ``probe`` waits less long than other requests."""
     error = _to_wire_error(error)
-    if (at_proxy := _at_proxy(error, where)) is not None:
+    if (at_proxy := _make_error_at_proxy(error, where)) is not None:
         return at_proxy
     match error:
         case ConnectTimeout():

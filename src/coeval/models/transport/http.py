@@ -126,7 +126,7 @@ class SharedHosts:
 
     def describe_throttle_problems(self) -> list[str]:
         """Say why the throttle is not shared with other processes, if so; on the first call only."""
-        problem = None if self._throttle is None else self._throttle.unreported_problem()
+        problem = None if self._throttle is None else self._throttle.pop_unreported_problem()
         return [] if problem is None else [problem]
 
     def _share_secrets(self, addresses: Iterable[ModelAddress]) -> None:
@@ -307,7 +307,7 @@ class Http:
             try:
                 route = await endpoint.sign_route(route, body, time.time())
             except ModelError as error:
-                return self._make_signing_fault(exchange, error)
+                return self._record_signing_fault(exchange, error)
         wire = self.hosts.straight if route.proxy is None else self.hosts.open_proxied_wire()
         sent_at = self._clock()
         request_number = endpoint.record_send(sent_at, call)
@@ -317,7 +317,7 @@ class Http:
             if away := was_never_sent(error):
                 call.unsent()
             failure = error_from_exception(error, exchange.description, call.timeout_s, probe=call.probe)
-            return self._make_connection_fault(endpoint, failure, sent_at, away=away)
+            return self._record_connection_fault(endpoint, failure, sent_at, away=away)
         finally:
             endpoint.record_end(request_number)
         now = self._clock()
@@ -325,7 +325,7 @@ class Http:
         if "0" in reply.headers.values() and (hold_s := read_limit_hold_s(reply.headers)) <= LONGEST_HOLD_S:
             endpoint.limiter.hold(hold_s, call.lane)
         if not 200 <= reply.status < 300:
-            fault = self._make_status_fault(exchange, reply, sent_at)
+            fault = self._record_status_fault(exchange, reply, sent_at)
             renewed = reply.status == 401 and endpoint.discard_refused(route)
             return fault._replace(again=True) if renewed else fault
         try:
@@ -347,13 +347,13 @@ class Http:
         limiter.record_answer(call.priority, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
 
-    def _make_signing_fault(self, exchange: _Exchange[T], error: ModelError) -> Fault:
+    def _record_signing_fault(self, exchange: _Exchange[T], error: ModelError) -> Fault:
         """Make the fault of a request that could not be signed."""
         exchange.call.unsent()
         error.args = (f"{exchange.description}: {exchange.endpoint.redact_message(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
-    def _make_connection_fault(
+    def _record_connection_fault(
         self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool
     ) -> Fault:
         """Make the fault of a request without a reply."""
@@ -372,7 +372,7 @@ class Http:
         if not endpoint.is_down:
             endpoint.limiter.record_timeout(sent_at, alone=alone)
 
-    def _make_status_fault(self, exchange: _Exchange[T], reply: HttpReply, sent_at: float) -> Fault:
+    def _record_status_fault(self, exchange: _Exchange[T], reply: HttpReply, sent_at: float) -> Fault:
         """Make the fault of a request with an error reply."""
         if not may_be_billed(reply.status):
             exchange.call.unbilled()

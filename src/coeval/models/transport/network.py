@@ -191,7 +191,7 @@ class _Download:
             request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
         self._watch = _PaceWatch(self._patience_s)
         guard = _RedirectGuard(
-            self._watch, mask_url(self.url), _rank_name_nearness(parts.hostname or ""), _read_port(parts)
+            self._watch, mask_url(self.url), _rate_host_nearness(parts.hostname or ""), _read_port(parts)
         )
         opener = build_opener(_Redirects(guard), _Handler(guard))
         with ExitStack() as undoing:
@@ -280,7 +280,7 @@ class _RedirectGuard:
             raise SourceFailed(f"{self._shown} redirects to something else than http:// or https://")
         self._redirected = True
         self._check_nearness(
-            _rank_name_nearness(unquote(parts.hostname or "")), _read_port(parts)
+            _rate_host_nearness(unquote(parts.hostname or "")), _read_port(parts)
         )  # as urllib reads it
 
     def check_connection(self, connection: HTTPConnection, *, proxied: bool) -> None:
@@ -288,7 +288,7 @@ class _RedirectGuard:
         self._watch.add(connection.sock)
         if not proxied:
             host, port, *_ = connection.sock.getpeername()
-            self._check_nearness(_rank_nearness(str(host)), port)
+            self._check_nearness(_rate_ip_nearness(str(host)), port)
 
     def _check_nearness(self, nearness: int, port: int) -> None:
         if not self._redirected:
@@ -363,7 +363,7 @@ def _make_connection(
     return connection
 
 
-def _rank_nearness(address: str) -> int:
+def _rate_ip_nearness(address: str) -> int:
     """Rank how near an IP address is to this machine; see `_NEAR`."""
     ip = ipaddress.ip_address(address)
     ip = getattr(ip, "ipv4_mapped", None) or ip
@@ -373,7 +373,7 @@ def _rank_nearness(address: str) -> int:
     return 0 if ip.is_global else 1
 
 
-def _rank_name_nearness(host: str) -> int:
+def _rate_host_nearness(host: str) -> int:
     """Rank a host name's nearness by the name alone; 0 if only the network knows."""
     name = host.rstrip(".").lower()
     if name in _METADATA_NAMES:
@@ -381,9 +381,9 @@ def _rank_name_nearness(host: str) -> int:
     if name == "localhost" or name.endswith(".localhost"):
         return _LOOPBACK
     with suppress(ValueError):
-        return _rank_nearness(name)
+        return _rate_ip_nearness(name)
     with suppress(OSError):
-        return _rank_nearness(socket.inet_ntoa(socket.inet_aton(name)))  # 127.1, 2130706433
+        return _rate_ip_nearness(socket.inet_ntoa(socket.inet_aton(name)))  # 127.1, 2130706433
     return 0
 
 
