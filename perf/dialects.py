@@ -153,7 +153,7 @@ def _cost(interface: str, typical: Typical) -> DialectCost:
     request = Request(
         (Message("system", "You are an impartial judge."), Message("user", "Score this answer. " * 100)),
         sampling=SamplingParameters(temperature=0.0, max_tokens=512),
-        schema=JudgeForm(dict.fromkeys(_FACTORS, "")).ask_all_factors(_FACTORS).schema,
+        schema=JudgeForm(dict.fromkeys(_FACTORS, "")).build_joint_question(_FACTORS).schema,
         purpose="evaluation",
     )
     answer, redactor = json.dumps(typical.answer).encode(), Redactor(["sk-abcdefghijklmnopqrstuvwxyz012345"])

@@ -398,7 +398,7 @@ def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(
     labelled: Path, found: PeopleMeasures, tmp_path: Path
 ) -> None:
     folder, before = Path(shutil.copytree(labelled, tmp_path / "run")), found
-    some = [label for label in read_labels(folder).values() if label.is_given]
+    some = [label for label in read_labels(folder).values() if label.is_persons_level]
     by_hand = replace(some[0], judge_model_id=person_judge_id("ben"), drawn=None)
     changed = replace(some[1], judge_model_id=person_judge_id("ben"), input_hash="0")
     elsewhere = replace(some[2], judge_model_id=person_judge_id("ben"), level="Superb")
@@ -434,7 +434,7 @@ def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
 def test_labels_of_answers_that_are_not_there_are_left_out(run: Path, tmp_path: Path) -> None:
     """Neither its number nor an empty hash makes one that of another answer."""
     folder = label_all(run, tmp_path / "run")
-    [first, *_] = [label for label in read_labels(folder).values() if label.is_given]
+    [first, *_] = [label for label in read_labels(folder).values() if label.is_persons_level]
     foreign = [
         replace(first, judge_model_id=person_judge_id("eve"), response_id=f"{first.response_id}{number}")
         for number in ("#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2")

@@ -22,7 +22,7 @@ from pipeline.batched_lab import KEY, account, judging, sent
 from coeval.cli.commands.status import _cancel_jobs_and_count_failures
 from coeval.core.errors import UsageError
 from coeval.models.batch.job_list import PendingJob
-from coeval.pricing.pricing_file import read_pricing
+from coeval.pricing.pricing_file import read_merged_pricing
 from coeval.store.rundir import RunDir
 
 
@@ -175,7 +175,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
 
     monkeypatch.setattr("coeval.cli.commands.status.cancel_jobs", cancelled)
     assert _cancel_jobs_and_count_failures(RunDir(tmp_path), None, None) == 7
-    assert RunDir(tmp_path / "ifeval").writer() is None, "afterwards they may"
+    assert RunDir(tmp_path / "ifeval").writer_pid() is None, "afterwards they may"
 
 
 @pytest.mark.process
@@ -274,7 +274,7 @@ async def test_batches_that_save_nothing_are_told(tmp_path: Path) -> None:
     assert "at the live price" in reported.err, reported.err
     assert "batch_multipliers: {vllm: 0.5}" in " ".join(reported.err.split())
     assert "at the live price" not in quiet.err
-    assert read_pricing(tmp_path).batch_multipliers["openai"] == 0.5
+    assert read_merged_pricing(tmp_path).batch_multipliers["openai"] == 0.5
 
 
 # One run of `coeval` whose students are on three clouds, as a user starts it: a process of its own, keys in

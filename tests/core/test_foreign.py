@@ -69,7 +69,7 @@ def test_the_files_of_a_run_are_damaged_and_no_bug(tmp_path: Path, data: bytes) 
         read_recipes(run)
     with pytest.raises(StoreError, match="cannot be used"):
         Ledger(run.usage, {"m": Terms(3)})
-    assert run.writer() is None
+    assert run.writer_pid() is None
 
 
 @pytest.mark.process

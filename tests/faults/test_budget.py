@@ -25,7 +25,7 @@ from small_runs import experiment, folder_of, run
 from coeval.core.errors import UsageError
 from coeval.core.text import dollars
 from coeval.models.metering.account_file import read_accounts
-from coeval.pipeline.start.session_start import read_own_usage
+from coeval.pipeline.start.session_start import sum_own_usage
 from coeval.store.rundir import RunDir
 
 RUNS, PARTS = int(os.environ.get("COEVAL_MONEY_RUNS", "24")), 2
@@ -135,7 +135,7 @@ class Experiment:
         on_account = sum(each.spent_usd + each.reserved_usd for each in accounts.values())
         if not self.later and not self.before:
             assert on_account <= self.budget + 1e-12
-        recorded = sum(each.cost_usd or 0.0 for each in read_own_usage(folder).values())
+        recorded = sum(each.cost_usd or 0.0 for each in sum_own_usage(folder).values())
         twice = sum(sum(bills) - max(bills) for bills in self.bills.values())
         assert twice <= on_account - recorded + 1e-12, "paid twice, and on account no more than once"
 
@@ -322,7 +322,7 @@ async def test_a_killed_run_without_a_budget_keeps_its_account(bounded: bool, pr
             command = ("coeval", "run", "--config", file)
             done = await asyncio.to_thread(commands.run, *command, below=priced, at=120)
             assert done.code < 0, done.said
-            recorded = sum(each.cost_usd or 0.0 for each in read_own_usage(folder).values())
+            recorded = sum(each.cost_usd or 0.0 for each in sum_own_usage(folder).values())
             assert recorded > 0
             if not bounded:
                 await asyncio.to_thread(commands.run, *command, "--continue", below=priced, at=20)
@@ -423,7 +423,7 @@ class BatchedExperiment:
         assert self.spent <= on_account + 1e-12, "billed more than is on account"
         if not self.later:
             assert self.spent <= max(self.budget, self.before) + 1e-12
-        recorded = sum(each.cost_usd or 0.0 for each in read_own_usage(RunDir(self.lab.path)).values())
+        recorded = sum(each.cost_usd or 0.0 for each in sum_own_usage(RunDir(self.lab.path)).values())
         twice = sum(sum(bills) - max(bills) for bills in self.bills.values())
         assert twice <= on_account - recorded + 1e-12, "paid twice, and on account no more than once"
 

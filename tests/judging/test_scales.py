@@ -139,9 +139,9 @@ def test_every_level_is_read_back_in_every_form(scale: RubricScale, data: st.Dat
     level = data.draw(st.sampled_from(scale.levels))
     form = JudgeForm({"tone": "It is kind."}, {"tone": scale}, rationale=data.draw(st.booleans()))
     verdict = {"reason": "Since it is so.", "score": level}
-    assert form.read_joint_reply(json.dumps({"tone": verdict}), ("tone",)).scores == {"tone": level}
-    assert form.read_factor_reply(json.dumps(verdict), "tone").scores == {"tone": level}
-    assert form.read_factor_reply(level, "tone").scores == {"tone": level}
+    assert form.parse_joint_reply(json.dumps({"tone": verdict}), ("tone",)).scores == {"tone": level}
+    assert form.parse_factor_reply(json.dumps(verdict), "tone").scores == {"tone": level}
+    assert form.parse_factor_reply(level, "tone").scores == {"tone": level}
     scored = form.split_by_scale({"tone": level})
     if scale is HIGH_MEDIUM_LOW:
         assert scored == ({"tone": level}, {})
@@ -151,24 +151,24 @@ def test_every_level_is_read_back_in_every_form(scale: RubricScale, data: st.Dat
 
 def test_a_judge_is_shown_the_levels_and_asked_for_a_reason_first() -> None:
     form = JudgeForm({"tone": "It is kind.", "detail": "It is full."}, {"tone": WORDS, "detail": WORDS})
-    values, schema = form.ask_all_factors(("tone", "detail"))
+    values, schema = form.build_joint_question(("tone", "detail"))
     assert "from worst to best: poor, fair, good, excellent" in values["scale"]
     assert list(schema.body["properties"]["tone"]["properties"]) == ["reason", "score"]
     assert schema.body["properties"]["tone"]["properties"]["score"]["enum"] == list(WORDS.levels)
     plain = JudgeForm({"tone": "It is kind."}, {"tone": FIVE}, rationale=False)
-    assert plain.ask_all_factors(("tone",)).schema.body["properties"]["tone"]["enum"] == [
+    assert plain.build_joint_question(("tone",)).schema.body["properties"]["tone"]["enum"] == [
         "1",
         "2",
         "3",
         "4",
         "5",
     ]
-    assert "reason" not in plain.ask_one_factor("tone").values["answer_format"]
+    assert "reason" not in plain.build_factor_question("tone").values["answer_format"]
 
 
 def test_factors_on_several_scales_each_name_their_levels() -> None:
     form = JudgeForm({"tone": "It is kind.", "detail": "It is full."}, {"tone": WORDS, "detail": FIVE})
-    shown = form.ask_all_factors(("tone", "detail")).values
+    shown = form.build_joint_question(("tone", "detail")).values
     assert "- detail: It is full. (levels: 1 to 5)" in shown["rubric"]
     assert "each factor lists them from worst to best" in shown["scale"]
 

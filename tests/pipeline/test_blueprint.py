@@ -466,8 +466,8 @@ def _objects(body: Any) -> Iterator[dict[str, Any]]:
         (NUANCED_ATTRIBUTES, "nuanced_attributes"),
         (RUBRIC, "rubric"),
         (BENCHMARK_ITEM, "benchmark_item"),
-        (FORM.ask_one_factor("accuracy").schema, "factor_score"),
-        (FORM.ask_all_factors(("accuracy", "self")).schema, "evaluation"),
+        (FORM.build_factor_question("accuracy").schema, "factor_score"),
+        (FORM.build_joint_question(("accuracy", "self")).schema, "evaluation"),
     ],
 )
 def test_schemas_are_what_strict_structured_output_admits(schema: Schema, name: str) -> None:
@@ -480,7 +480,7 @@ def test_schemas_are_what_strict_structured_output_admits(schema: Schema, name: 
 
 
 def test_the_evaluation_schema_asks_a_level_of_each_factor() -> None:
-    body = FORM.ask_all_factors(("accuracy", "self")).schema.body
+    body = FORM.build_joint_question(("accuracy", "self")).schema.body
     assert list(body["properties"]) == ["accuracy", "self"]
     assert list(body["properties"]["accuracy"]["properties"]) == ["reason", "score"]
     assert body["properties"]["accuracy"]["properties"]["score"]["enum"] == ["High", "Medium", "Low"]

@@ -86,7 +86,7 @@ def warnings(lab: Lab, **how: Any) -> list[str]:
 def gaps(lab: Lab) -> list[tuple[str, int]]:
     found = find_missing_records(RunDir(lab.path)).gaps
     assert found is not None
-    return found.lacking_files
+    return found.missing_by_file
 
 
 def test_answers_and_labels_need_no_model(lab: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

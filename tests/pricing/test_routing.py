@@ -11,7 +11,14 @@ import pytest
 from coeval.core.errors import UsageError
 from coeval.models.catalog import HOSTS
 from coeval.pricing.price_book import find_library_tariff
-from coeval.pricing.pricing_file import PACKAGED_FILE, Choice, PricingFile, Route, choose_route, read_pricing
+from coeval.pricing.pricing_file import (
+    PACKAGED_FILE,
+    Choice,
+    PricingFile,
+    Route,
+    choose_route,
+    read_merged_pricing,
+)
 from coeval.pricing.tariff import Rates, Tariff, main_rates_today
 
 
@@ -28,7 +35,7 @@ def own_file(folder: Path, text: str) -> None:
 
 
 def test_every_packaged_route_names_a_host_of_ours(tmp_path: Path) -> None:
-    table = read_pricing(tmp_path)
+    table = read_merged_pricing(tmp_path)
     assert table.overrides == {}
     for model, routes in table.auto_routing.items():
         interfaces = [route.interface for route in routes]
@@ -40,14 +47,14 @@ def test_every_packaged_route_names_a_host_of_ours(tmp_path: Path) -> None:
 
 def test_batched_calls_cost_half_where_there_are_batches(tmp_path: Path) -> None:
     hosts = ("openai", "anthropic", "gemini", "azure_openai", "mistral", "bedrock", "vertex")
-    assert read_pricing(tmp_path).batch_multipliers == dict.fromkeys(hosts, 0.5)
+    assert read_merged_pricing(tmp_path).batch_multipliers == dict.fromkeys(hosts, 0.5)
 
 
 @pytest.mark.parametrize(
     "model_id", ["deepseek-chat", "deepseek/deepseek-chat", "deepseek-ai/DeepSeek-V3", "DEEPSEEK-CHAT"]
 )
 def test_ids_are_known_bare_and_with_their_maker(tmp_path: Path, model_id: str) -> None:
-    table = read_pricing(tmp_path)
+    table = read_merged_pricing(tmp_path)
     assert resolve_auto(model_id, lambda host: True, table) == Route("deepseek", "deepseek-chat")
     assert resolve_auto(model_id, lambda host: host == "bedrock", table).model == "deepseek.v3-v1:0"
 
@@ -69,26 +76,29 @@ def test_ids_are_known_bare_and_with_their_maker(tmp_path: Path, model_id: str) 
     ],
 )
 def test_the_models_of_the_guides_have_routes(tmp_path: Path, model_id: str) -> None:
-    assert resolve_auto(model_id, lambda host: True, read_pricing(tmp_path)).interface in HOSTS
+    assert resolve_auto(model_id, lambda host: True, read_merged_pricing(tmp_path)).interface in HOSTS
 
 
 def test_no_credential_names_the_hosts_and_their_variables(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"deepseek \(DEEPSEEK_API_KEY\), openrouter, bedrock"):
         resolve_auto(
-            "deepseek-chat", lambda host: False, read_pricing(tmp_path), {"deepseek": "DEEPSEEK_API_KEY"}
+            "deepseek-chat",
+            lambda host: False,
+            read_merged_pricing(tmp_path),
+            {"deepseek": "DEEPSEEK_API_KEY"},
         )
 
 
 def test_an_unknown_model_is_told_what_is_near(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"did you mean 'gpt-4o'.*Config/provider_pricing.yaml"):
-        resolve_auto("openai/gpt4o", lambda host: True, read_pricing(tmp_path))
+        resolve_auto("openai/gpt4o", lambda host: True, read_merged_pricing(tmp_path))
     with pytest.raises(UsageError, match="no host is known for 'zzz'; name its interface"):
-        resolve_auto("zzz", lambda host: True, read_pricing(tmp_path))
+        resolve_auto("zzz", lambda host: True, read_merged_pricing(tmp_path))
 
 
 def test_the_working_directorys_file_goes_first_section_by_section(tmp_path: Path) -> None:
     own_file(tmp_path, "auto_routing:\n  mine: [{interface: ollama, model: mine:7b}]\noverrides:\n")
-    table = read_pricing(tmp_path)
+    table = read_merged_pricing(tmp_path)
     assert list(table.auto_routing) == ["mine"]
     assert table.batch_multipliers["openai"] == 0.5
     assert resolve_auto("mine", lambda host: True, table) == Route("ollama", "mine:7b")
@@ -108,15 +118,15 @@ def test_the_working_directorys_file_goes_first_section_by_section(tmp_path: Pat
 def test_a_file_of_another_shape_is_refused_by_name(tmp_path: Path, text: str, says: str) -> None:
     own_file(tmp_path, text)
     with pytest.raises(UsageError, match=says) as caught:
-        read_pricing(tmp_path)
+        read_merged_pricing(tmp_path)
     assert "provider_pricing.yaml" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
-    packaged = read_pricing(tmp_path)
+    packaged = read_merged_pricing(tmp_path)
     own_file(tmp_path, "# all defaults\n")
-    assert read_pricing(tmp_path) == packaged
+    assert read_merged_pricing(tmp_path) == packaged
 
 
 def test_the_repositorys_copy_is_the_packaged_file() -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from commands import EXPERIMENT, command, eval_framework
 
-from coeval.store.jsonl import process_start_time
+from coeval.store.jsonl import running_process_start_time
 from coeval.store.rundir import RunDir
 
 LONG = "x" * 5_000
@@ -266,7 +266,7 @@ def test_another_process_of_the_same_number_is_not_the_writer(place: Path, begun
     claim(run, os.getpid(), begun)
     assert "stopped before its end" in command(place, "status", "--run", "runs/e").out
     assert command(place, "run", "--config", "e.yaml", "--continue").code == 0
-    claim(run, os.getpid(), process_start_time(os.getpid()))
+    claim(run, os.getpid(), running_process_start_time(os.getpid()))
     assert f"running (process {os.getpid()})" in command(place, "status", "--run", "runs/e").out
     assert command(place, "run", "--config", "e.yaml", "--continue").code == 1
 
@@ -282,7 +282,7 @@ def test_a_process_that_ended_and_was_not_waited_for_is_not_the_writer(place: Pa
         process.stdout.readline()
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert RunDir(place / "runs" / "e").writer() is None
+        assert RunDir(place / "runs" / "e").writer_pid() is None
         assert command(place, "run", "--config", "e.yaml", "--continue").code == 0
 
 

@@ -41,7 +41,7 @@ def end(process: subprocess.Popen[bytes], *, kill: bool) -> None:
 @pytest.mark.process
 def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     folder = RunDir(tmp_path / "run")
-    assert folder.writer() == holder.pid
+    assert folder.writer_pid() == holder.pid
     with pytest.raises(UsageError, match=rf"in use by process {holder.pid} on .*; wait for it or stop it"):
         folder.hold_lock().__enter__()
     end(holder, kill=False)
@@ -53,10 +53,10 @@ def test_a_second_writer_is_told_who_the_first_is(tmp_path: Path, holder: subpro
 def test_a_killed_holder_leaves_no_lock(tmp_path: Path, holder: subprocess.Popen[bytes]) -> None:
     end(holder, kill=True)
     folder = RunDir(tmp_path / "run")
-    assert folder.writer() is None
+    assert folder.writer_pid() is None
     with folder.hold_lock():
-        assert folder.writer() == os.getpid()
-    assert folder.writer() is None
+        assert folder.writer_pid() == os.getpid()
+    assert folder.writer_pid() is None
 
 
 def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) -> None:

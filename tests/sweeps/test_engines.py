@@ -16,7 +16,7 @@ from fakes.ray_cluster import ActorDiedError, DyingCluster, RaySystemError, ray_
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.core.errors import UsageError
-from coeval.store.jsonl import process_start_time
+from coeval.store.jsonl import running_process_start_time
 from coeval.sweeps.engine import (
     LocalEngine,
     RayEngine,
@@ -89,7 +89,7 @@ async def there(path: Path) -> int:
 async def gone(pid: int) -> None:
     """A little later than its result."""
     async with asyncio.timeout(30):
-        while process_start_time(pid) is not None:  # noqa: ASYNC110
+        while running_process_start_time(pid) is not None:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
 
 
@@ -134,7 +134,7 @@ async def test_cancelled_a_worker_ends_and_one_that_does_not_listen_is_killed_th
         await asyncio.sleep(0.05)
     with pytest.raises(asyncio.CancelledError):
         await running
-    assert process_start_time(pid) is None
+    assert running_process_start_time(pid) is None
 
 
 @pytest.mark.system

@@ -167,12 +167,12 @@ async def _run_call(call: RunCall, event: asyncio.Event) -> Run:
     else:
         config = read_config(config, start=options).config
     async with watch_run(call.progress, call.watcher, event) as watching:
-        return await run_checked(
+        return await run_checked_config(
             config, options, keys=load_keys(call.keys), watcher=watching, interrupt=event
         )
 
 
-async def run_checked(
+async def run_checked_config(
     config: Config, options: RunOptions, *, keys: Keys, watcher: Watcher, interrupt: asyncio.Event
 ) -> Run:
     """Run a checked configuration, and write its report if it asks for one; raises as `run`."""

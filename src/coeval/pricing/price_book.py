@@ -21,7 +21,7 @@ from coeval.pricing.pricing_file import (
     CacheMultipliers,
     OwnPrice,
     PricingFile,
-    read_pricing,
+    read_merged_pricing,
 )
 from coeval.pricing.tariff import FREE, Rates, Tariff, Tier
 
@@ -192,7 +192,7 @@ class PriceBook:
 
     @cached_property
     def table(self) -> PricingFile:
-        return read_pricing(self._folder)
+        return read_merged_pricing(self._folder)
 
     @cached_property
     def _own(self) -> Mapping[tuple[str | None, str], OwnPrice]:

@@ -84,7 +84,7 @@ def _convert_price(name: str, entry: dict[str, Any]) -> OwnPrice:
         raise Misshapen(f"overrides.{name}: {error}") from error
 
 
-def read_pricing(folder: Path = Path()) -> PricingFile:
+def read_merged_pricing(folder: Path = Path()) -> PricingFile:
     """Read the pricing file of a working directory. Raises UsageError: the directory's file cannot be used;
     the message says where and why."""
     local = folder / LOCAL_FILE

@@ -86,7 +86,9 @@ def _provider_identifier(model: ModelConfig) -> str | None:
 
 def _students_with_answers(config: Config) -> list[str]:
     """List the students whose answers are supplied, so that no model is called."""
-    return list(dict.fromkeys(name for task in config.tasks for name in config.answered_students(task)))
+    return list(
+        dict.fromkeys(name for task in config.tasks for name in config.students_with_existing_answers(task))
+    )
 
 
 def _describe_judging(setup: TaskSetup) -> str:

@@ -105,12 +105,12 @@ def add_difference_columns(
     return msgspec.structs.replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)))
 
 
-def leader_table(gaps: Mapping[str, PairDifference], title_scope: str = "") -> ReportTable:
-    """Tabulate by how much the first student leads each of the others; ``gaps`` as
-    `Ranking.leader_differences`, ``where``: in which task and label."""
+def leader_table(leads: Mapping[str, PairDifference], title_scope: str = "") -> ReportTable:
+    """Tabulate by how much the first student leads each of the others; ``leads`` as
+    `Ranking.leader_differences`, ``title_scope``: in which task and label."""
     columns = (ReportColumn("student", "Student", terminal="student"),)
     names = ReportTable(
-        "leader", f"Lead of the first student{title_scope}", columns, tuple((name,) for name in gaps)
+        "leader", f"Lead of the first student{title_scope}", columns, tuple((name,) for name in leads)
     )
     fields = ("difference", "p", "over_judges", "p_over_judges", "shared")
-    return add_difference_columns(names, [*gaps.values()], fields, only_used=True)
+    return add_difference_columns(names, [*leads.values()], fields, only_used=True)

@@ -54,7 +54,7 @@ def _item_attributes(setup: TaskSetup, preview: Preview) -> Iterator[tuple[Kind,
                 yield "target", attributes
     for teacher in setup.teachers if setup.space.target or setup.space.nuance else ():
         samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
-        for n in range(1, min(task.sampling.most or 0, MOST_DRAWN) + 1):
+        for n in range(1, min(task.sampling.max_items or 0, MOST_DRAWN) + 1):
             sample = samples.draw_sample(n)
             yield "target", sample.target
             yield "nuanced", sample.nuance
@@ -132,7 +132,11 @@ class _TaskPrompts:
             yield self._make_prompt("data_generation", "item", alike, alike[0].prompt(values, form), item)
         item_values, item = self._item_variables_and_name()
         for alike in _group_by_template(
-            [student for student in setup.students if student.name not in setup.answered_students]
+            [
+                student
+                for student in setup.students
+                if student.name not in setup.students_with_existing_answers
+            ]
         ):
             yield self._make_prompt(
                 "response_collection", "answer", alike, alike[0].prompt(item_values), item
@@ -231,14 +235,14 @@ class _TaskPrompts:
         factors = tuple(setup.criteria)
         if setup.task.evaluation_mode == "per_factor":
             if self._known["rubric"] is None:
-                form = setup.form.ask_one_factor(factors[0])
+                form = setup.form.build_factor_question(factors[0])
                 proposed = {
                     key: mark(f"a {key} that the teachers propose") for key in ("factor", "criterion")
                 }
                 return {**form.values, **proposed}, form.schema, "judgment of one factor"
-            form = setup.form.ask_one_factor(factors[0])
+            form = setup.form.build_factor_question(factors[0])
             return form.values, form.schema, f"judgment of one factor: {factors[0]}"
-        form = setup.form.ask_all_factors(factors)
+        form = setup.form.build_joint_question(factors)
         if self._known["rubric"] is None:
             proposed = {"rubric": mark("the factors that the teachers propose")}
             return {**form.values, **proposed}, form.schema, "judgment"

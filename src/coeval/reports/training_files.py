@@ -140,10 +140,8 @@ def _score_changes(curve: TaskCurve) -> dict[str, float]:
 
 def _merge_first_answers(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
     """Join the first answers of all checkpoints to an item under the checkpoints' names; None without any."""
-    details = {
-        name: detail for name, browser in browsers.items() if (detail := browser.detail(item)) is not None
-    }
-    answered = {name: detail for name, detail in details.items() if detail.answers}
+    details = {name: browser.read_detail(item) for name, browser in browsers.items()}
+    answered = {name: detail for name, detail in details.items() if detail is not None and detail.answers}
     if not answered:
         return None
     answers = [msgspec.structs.replace(detail.answers[0], student=name) for name, detail in answered.items()]

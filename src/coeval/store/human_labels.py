@@ -69,7 +69,7 @@ class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.judge_model_id, self.task_id, self.response_id, self.factor
 
     @property
-    def is_given(self) -> bool:
+    def is_persons_level(self) -> bool:
         """Check whether this is a person's level of an answer, not a mark or a mere draw."""
         return bool(self.response_id) and self.level is not None and self.judge_model_id.startswith(HUMAN)
 
@@ -138,7 +138,7 @@ def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
     return dated
 
 
-def find_marks(labels: Labels) -> dict[tuple[str, str], HumanLabel]:
+def find_item_marks(labels: Labels) -> dict[tuple[str, str], HumanLabel]:
     """Choose the marks on items, by task and item; what was taken back is left out."""
     return {
         (label.task_id, label.datapoint_id): label

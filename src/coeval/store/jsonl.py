@@ -32,7 +32,7 @@ from coeval.core.regular_files import open_file, read_file_bytes, require_regula
 _AFTER_NAME = 19
 
 
-def process_start_time(pid: int) -> str | None:
+def running_process_start_time(pid: int) -> str | None:
     """Return when a process of this machine started, in the system's own units, "" if the system does not
     say; None if it has exited (zombie included)."""
     if Path("/proc/self/stat").exists():
@@ -126,7 +126,7 @@ def _choose_temporary_path(path: Path) -> Path:
     with suppress(OSError):  # whoever may not remove it may not write there, which is told then
         for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
             pid = left.name.split(".")[-2]
-            if pid.isdecimal() and process_start_time(int(pid)) is None:
+            if pid.isdecimal() and running_process_start_time(int(pid)) is None:
                 left.unlink(missing_ok=True)
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 

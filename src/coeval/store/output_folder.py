@@ -36,10 +36,10 @@ def list_task_folders(output: Path) -> list[Path]:
         folders = [folder for folder in (*output.glob("*/"), *output.glob("run_*/*/")) if _is_task(folder)]
     except OSError as error:
         raise store_error("read", output, error) from error
-    return sorted(folders, key=lambda folder: (sample_of(folder), folder.name))
+    return sorted(folders, key=lambda folder: (sample_number(folder), folder.name))
 
 
-def sample_of(task_folder: Path) -> int:
+def sample_number(task_folder: Path) -> int:
     """Return the sample number of a task's folder, from 0."""
     match = _SAMPLE.fullmatch(task_folder.parent.name)
     return int(match[1]) if match else 0

@@ -24,9 +24,9 @@ from coeval.core.redaction import REDACTED, Redactor
 from coeval.core.regular_files import file_kind
 from coeval.core.shown_url import HIDDEN, hide_url_secrets, is_credential_name, mask_url
 from coeval.store.jsonl import (
-    process_start_time,
     read_json,
     read_json_if_whole,
+    running_process_start_time,
     store_error,
     write_bytes_atomic,
     write_json_atomic,
@@ -67,7 +67,7 @@ def find_living_holder(file: Path) -> Holder | None:
     who = read_json_if_whole(file, Holder)
     if who is None or who.host != socket.gethostname():
         return None
-    begun = process_start_time(who.pid)
+    begun = running_process_start_time(who.pid)
     return who if begun is not None and begun == who.started else None
 
 
@@ -84,7 +84,8 @@ def hold_lock(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]
         if find_living_holder(who) is not None:
             raise BlockingIOError
         write_json_atomic(
-            who, Holder(os.getpid(), socket.gethostname(), since, process_start_time(os.getpid()) or "")
+            who,
+            Holder(os.getpid(), socket.gethostname(), since, running_process_start_time(os.getpid()) or ""),
         )
         try:
             yield
@@ -376,7 +377,7 @@ class RunDir:
         """Describe an unfinished move to ``replaced/`` in a sentence; "" if there is none."""
         if not self.replacing.exists():
             return ""
-        writer = self.writer()
+        writer = self.writer_pid()
         try:
             moved = read_json(self.replacing, dict[str, Any]).get("move", ())
         except FileNotFoundError:  # the move has ended meanwhile
@@ -412,14 +413,14 @@ class RunDir:
         """
         refuse_foreign(self.path, FOLDERS.values())
 
-    def writer(self) -> int | None:
+    def writer_pid(self) -> int | None:
         """Return the process on this machine that works on the run, if any."""
         who = find_living_holder(self._holder)
         return who.pid if who is not None else None
 
     def status(self, meta: Meta) -> str:
         """Return the status of ``meta.json``; "stopped" where it says "running" and no process is at work."""
-        return "stopped" if meta.status == "running" and self.writer() is None else meta.status
+        return "stopped" if meta.status == "running" and self.writer_pid() is None else meta.status
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:

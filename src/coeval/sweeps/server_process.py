@@ -27,7 +27,7 @@ from coeval.core.text import join_names
 from coeval.models.transport.body import WireError
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.pool import RequestRoute, Wire
-from coeval.store.jsonl import process_start_time, read_json_if_whole, write_json_atomic
+from coeval.store.jsonl import read_json_if_whole, running_process_start_time, write_json_atomic
 from coeval.sweeps.guard import (
     LOOK_S,
     MARK,
@@ -75,7 +75,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
             mark=mark,
             port=port,
             worker=me,
-            worker_started=process_start_time(me) or "",
+            worker_started=running_process_start_time(me) or "",
             host=socket.gethostname(),
             boot=read_boot_id(),
         )
@@ -97,7 +97,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return (
             self.is_of_this_boot
             and self.worker > 0
-            and process_start_time(self.worker) == self.worker_started
+            and running_process_start_time(self.worker) == self.worker_started
         )
 
     def living_processes(self) -> list[int]:
@@ -106,7 +106,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         if not self.is_of_this_boot:
             return []
         group = list_group_members(self.group) if self.group else []
-        leads = bool(self.started) and process_start_time(self.group) == self.started
+        leads = bool(self.started) and running_process_start_time(self.group) == self.started
         if not leads and not any(is_marked(pid, self.mark, self.output) for pid in group):
             group = []
         return sorted({*group, *find_marked_processes(self.mark, self.output)})
@@ -200,7 +200,7 @@ class ServerProcess:
             )
         pid, _, output = rest.partition(" ")
         self.record = msgspec.structs.replace(
-            self.record, group=int(pid), started=process_start_time(int(pid)) or "", output=output
+            self.record, group=int(pid), started=running_process_start_time(int(pid)) or "", output=output
         )
         self.record.write(self._folder)
         self._reported = asyncio.create_task(self._follow_guard())

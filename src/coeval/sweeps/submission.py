@@ -53,7 +53,7 @@ def submit_checkpoint(
 
 def explain_idle_sweep(out: Path) -> str:
     """Explain what to start if no sweep of this machine is at work in ``out``; empty if one is."""
-    if RunDir(sweep_folder(out)).writer() is not None:
+    if RunDir(sweep_folder(out)).writer_pid() is not None:
         return ""
     return (
         f"no sweep runs in {out} on this machine; the snapshot is kept in its queue. Start "

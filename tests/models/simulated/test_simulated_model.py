@@ -48,7 +48,7 @@ async def test_the_answer_to_one_question_is_the_same_in_every_process() -> None
 messages = st.lists(
     st.builds(Message, st.sampled_from(["system", "user", "assistant"]), st.text(max_size=60)), max_size=4
 ).map(tuple)
-_JUDGED = JudgeForm({"a": "", "b": ""}, rationale=False).ask_all_factors(("a", "b")).schema
+_JUDGED = JudgeForm({"a": "", "b": ""}, rationale=False).build_joint_question(("a", "b")).schema
 requests = st.builds(
     Request,
     messages,
@@ -59,10 +59,12 @@ requests = st.builds(
 
 @settings(max_examples=40)
 @given(requests, st.floats(0, 2), st.integers(0, 5))
-async def test_sampling_and_purpose_change_nothing(request: Request, temperature: float, rank: int) -> None:
+async def test_sampling_and_purpose_change_nothing(
+    request: Request, temperature: float, priority: int
+) -> None:
     first = await simulated(malformed_rate=0.3).complete(request)
     changed = msgspec.structs.replace(
-        request, sampling=SamplingParameters(temperature=temperature), purpose="evaluation", rank=rank
+        request, sampling=SamplingParameters(temperature=temperature), purpose="evaluation", priority=priority
     )
     assert await simulated(malformed_rate=0.3).complete(changed) == first
     assert first.usage.input_tokens > 0

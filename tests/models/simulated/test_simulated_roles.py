@@ -57,7 +57,11 @@ async def ask(
 
 def filled(template_id: str, **values: str) -> str:
     form = JudgeForm(RUBRIC)
-    asked = form.ask_one_factor("tone") if "per_factor" in template_id else form.ask_all_factors((*RUBRIC,))
+    asked = (
+        form.build_factor_question("tone")
+        if "per_factor" in template_id
+        else form.build_joint_question((*RUBRIC,))
+    )
     shown = {**TASK, **asked.values, "input": ITEM, "response": ""}
     return fill_template(prompts.read_builtin_template(template_id), {**shown, **values})
 
@@ -136,7 +140,7 @@ async def test_verbosity_scales_answers() -> None:
 async def test_an_evaluation_scores_the_factors_asked_for(mark: str) -> None:
     prompt = filled("evaluate_single", response=f"- length: short\n- note: x\n{mark}")
     by_prompt = json.loads((await ask(prompt)).text)
-    schema = JudgeForm(dict.fromkeys(RUBRIC, "")).ask_all_factors((*RUBRIC,)).schema
+    schema = JudgeForm(dict.fromkeys(RUBRIC, "")).build_joint_question((*RUBRIC,)).schema
     by_schema = json.loads((await ask(prompt, schema)).text)
     assert by_prompt == by_schema
     assert list(by_prompt) == list(RUBRIC)
@@ -148,7 +152,7 @@ async def test_one_factor_is_scored_by_a_word_or_by_the_schema() -> None:
     prompt = filled("evaluate_per_factor", response="[simulated answer of sim-large, quality 0.999] Good.")
     judge = simulated(noise=0)
     assert json.loads((await ask(prompt, model=judge)).text)["score"] == "High"
-    scored = await ask(prompt, JudgeForm({"tone": ""}).ask_one_factor("tone").schema, model=judge)
+    scored = await ask(prompt, JudgeForm({"tone": ""}).build_factor_question("tone").schema, model=judge)
     assert json.loads(scored.text)["score"] == "High"
 
 

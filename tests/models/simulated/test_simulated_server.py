@@ -56,8 +56,8 @@ SCHEMAS = [
     prompts.TARGET_ATTRIBUTES,
     prompts.RUBRIC,
     prompts.BENCHMARK_ITEM,
-    JudgeForm(dict.fromkeys(["accuracy", "tone"], "")).ask_all_factors(("accuracy", "tone")).schema,
-    JudgeForm({"tone": ""}).ask_one_factor("tone").schema,
+    JudgeForm(dict.fromkeys(["accuracy", "tone"], "")).build_joint_question(("accuracy", "tone")).schema,
+    JudgeForm({"tone": ""}).build_factor_question("tone").schema,
 ]
 
 

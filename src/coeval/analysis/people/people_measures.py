@@ -84,7 +84,7 @@ def measure_people(
     """Measure a run's human labels; None where there are none. Raises StoreError: labels or answers cannot be
     read."""
     labels = [label for label in read_labels(reader.run.path).values() if label.response_id]
-    given_labels = [label for label in labels if label.is_given]
+    given_labels = [label for label in labels if label.is_persons_level]
     if not given_labels:
         return None
     texts = ShownTexts(reader, {label.response_id for label in given_labels}, grid)

@@ -27,10 +27,10 @@ from coeval.analysis.readers.reader import (
 )
 from coeval.analysis.readers.whole_items import OutputItems, OutputTaskFolder, WholeItems
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
+from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, is_good_sql
 from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_of
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_number
 from coeval.store.rundir import refuse_foreign
 
 # --- Tables of an ``eval-framework`` folder
@@ -65,7 +65,7 @@ STAGES = (
         f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
             hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
-            NOT {good_sql(RESPONSE_SQL)} AS failed""",
+            NOT {is_good_sql(RESPONSE_SQL)} AS failed""",
         {"model": "term", "served_by": "term"},
     ),
     Stage(
@@ -84,7 +84,7 @@ STAGES = (
         "id IS NOT NULL AND item IS NOT NULL",
         f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_VERDICT_FIELDS} AS said, {_LEVELS} AS levels,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
-            NOT {good_sql(VALUE_SQL)} AS failed""",
+            NOT {is_good_sql(VALUE_SQL)} AS failed""",
         {"judge": "term", "recipe": "term", "served_by": "term"},
     ),
     Stage(
@@ -103,7 +103,7 @@ SEARCHED = Stage(
     {"id": "VARCHAR", "prompt": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
     "id IS NOT NULL",
     f"md5_number(filename || chr(10) || id) AS key, id AS item, "
-    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
+    f"NOT {is_good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
     {},
 )
 
@@ -310,7 +310,7 @@ class OutputReader(Reader):
             SampleMetricFigure(
                 model=summary.model,
                 task=_task_name(task, summary),
-                sample=sample_of(task),
+                sample=sample_number(task),
                 metric=name,
                 value=figure.value,
                 low=figure.ci95[0] if figure.ci95 is not None else None,
@@ -358,10 +358,10 @@ class OutputReader(Reader):
             }
             for view in ("answers", "judgments")
         }
-        has_samples = len({sample_of(task) for task in self._summaries}) > 1
+        has_samples = len({sample_number(task) for task in self._summaries}) > 1
         counts: dict[str, TaskCounts] = {}
         for task, summary in self._summaries.items():
-            key = (_task_name(task, summary), sample_of(task))
+            key = (_task_name(task, summary), sample_number(task))
             label = f"run_{key[1]} {key[0]}" if has_samples else key[0]
             good, failed = good_and_failed["answers"].get(key, (0, 0))
             planned = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
@@ -417,7 +417,7 @@ class OutputReader(Reader):
             judge = summary.judge or _SummaryJudge()
             identity = (summary.model or None, judge.model or None, judge.recipe or None)
             rows.append(
-                (str(path.absolute()), str(task), _task_name(task, summary), sample_of(task), *identity)
+                (str(path.absolute()), str(task), _task_name(task, summary), sample_number(task), *identity)
             )
         self.rows(PLACES, [list(column) for column in zip(*rows, strict=True)] or [[]] * 7)
 

@@ -17,7 +17,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
 from coeval.store.jsonl import read_json_if_whole
-from coeval.store.output_folder import list_output_tasks, sample_of
+from coeval.store.output_folder import list_output_tasks, sample_number
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -168,9 +168,9 @@ def _choose_runs_of_task(
     """Choose the samples of a task, and note why others are left out; ``others``: the folder's tasks."""
     read: dict[int, RunFacts] = {}
     reasons: dict[int, str] = {}
-    gone = {sample_of(path) for path in paths if not has_scores(path)}
+    gone = {sample_number(path) for path in paths if not has_scores(path)}
     for path in paths:
-        run = sample_of(path)
+        run = sample_number(path)
         own = _read_facts_or_reason(path)
         if isinstance(own, str):
             reasons[run] = own

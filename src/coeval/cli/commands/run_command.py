@@ -13,7 +13,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coeval.api import Run, load_keys, run_checked
+from coeval.api import Run, load_keys, run_checked_config
 from coeval.cli import streams
 from coeval.cli.command_names import (
     ExperimentFile,
@@ -148,7 +148,7 @@ def run(
     options = RunOptions(
         continue_run, overwrite, names, policy, phase_barriers, batches, allow_unsandboxed=allow_unsandboxed
     )
-    settled = read_experiment_file(config, options, resume).with_settings(
+    settled = read_experiment_file(config, options, resume).with_experiment_settings(
         log_level=log_level,
         probe_mode=probe,
         probe_on_fail=probe_on_fail,
@@ -199,7 +199,9 @@ def plan(
 
     policy = choose_change_policy(redo_changed, keep_changed)
     options = RunOptions(continue_run, overwrite, split_names(only_models), policy, phase_barriers)
-    settled = read_experiment_file(config, options, resume).with_settings(estimate_samples=estimate_samples)
+    settled = read_experiment_file(config, options, resume).with_experiment_settings(
+        estimate_samples=estimate_samples
+    )
     raise typer.Exit(estimate_and_print(settled.config, options, keys, as_json=as_json))
 
 
@@ -245,7 +247,7 @@ def describe(
         check_page_path(out, config)
     described = preview_experiment(read_config(config).config, load_keys(keys))
     report = description_report(described)
-    print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
+    print_report(report, streams.results(), skipped_tables=PAGE_ONLY, with_passages=prompts)
     messages = streams.messages()
     if not prompts:
         streams.say(messages, "--prompts prints the prompts in full.", "dim")
@@ -280,7 +282,7 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> int
     forecast = forecast_start(config, options)
     for sentence in forecast.warnings:
         warn(messages, sentence)
-    show_tables(results, [models_table(config, options.models_to_open(config))], above=False)
+    show_tables(results, [models_table(config, options.models_to_open(config))], has_text_above=False)
     for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
     show_tables(results, [phases_table(config, forecast, options), tasks_table(forecast)])
@@ -317,7 +319,7 @@ def run_and_print(
     messages = streams.messages()
     run = run_with_progress(config, options, key_file)
     labels = {model.name: model.label for model in config.models if model.label is not None}
-    _print_outcome(run, labels, messages, _build_continue_command(file, options))
+    _print_scores_and_gaps(run, labels, messages, _build_continue_command(file, options))
     if run.summary is not None and run.summary.shows_scores:
         if config.experiment.report:
             say(messages, f"Report: {run.path / 'report.html'}")
@@ -331,7 +333,7 @@ def run_with_progress(config: Config, options: RunOptions, key_file: Path | None
     async def work(context: SessionContext) -> Run:
         loading = asyncio.create_task(_preload_result_tables())
         try:
-            return await run_checked(
+            return await run_checked_config(
                 config, options, keys=context.keys, watcher=context.watcher, interrupt=context.interrupt
             )
         finally:
@@ -357,7 +359,7 @@ def _build_continue_command(file: Path, options: RunOptions) -> str:
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"
 
 
-def _print_outcome(run: Run, labels: Mapping[str, str], messages: Console, next_command: str) -> None:
+def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Console, next_command: str) -> None:
     """Print the scores as ``results``; what is missing, why, and the next command as ``messages``."""
     summary = run.summary
     if summary is None:

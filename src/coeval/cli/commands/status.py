@@ -26,7 +26,7 @@ from coeval.core.text import dollars, pluralize
 from coeval.models.batch.batches import cancel_jobs
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
-from coeval.pipeline.start.session_start import read_own_usage
+from coeval.pipeline.start.session_start import sum_own_usage
 from coeval.pipeline.upkeep.batch_jobs import fetch_batches
 from coeval.store.output_folder import list_output_tasks, require_results
 from coeval.store.record_index import sum_recorded_usage
@@ -138,7 +138,7 @@ def _book_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer_pid: i
     except (KeyError, OSError):
         by = "unknown"
     with _lock_folder_and_tasks(path):
-        recorded = read_own_usage(RunDir(path)) if is_run else _read_output_usage(path)
+        recorded = sum_own_usage(RunDir(path)) if is_run else _read_output_usage(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
         settled = account.settlements[-1]

@@ -19,7 +19,11 @@ from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
-from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_any_start
+from coeval.pipeline.plan.estimate.start_preview import (
+    PreviewedStart,
+    add_batch_savings,
+    preview_unchecked_start,
+)
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Passage, Report, ReportSection
@@ -32,9 +36,9 @@ _INDENT = "    "
 
 
 def print_report(
-    report: Report, console: Console, *, without: Collection[str] = (), passages: bool = False
+    report: Report, console: Console, *, skipped_tables: Collection[str] = (), with_passages: bool = False
 ) -> None:
-    """Print a report, except the tables named by ``without``."""
+    """Print a report, except the tables named by ``skipped_tables``."""
     console.print(Text(escape_line(report.title), style="bold"))
     if report.facts:
         say(console, " · ".join(report.facts), "dim")
@@ -44,18 +48,18 @@ def print_report(
     for sentence in report.lead:
         say(console, sentence.text)
     for section in report.sections:
-        _print_section(section, console, without, passages)
+        _print_section(section, console, skipped_tables, with_passages)
 
 
 def _print_section(
-    section: ReportSection, console: Console, without: Collection[str], passages: bool
+    section: ReportSection, console: Console, skipped_tables: Collection[str], with_passages: bool
 ) -> None:
     console.print()
     console.print(Text(escape_line(section.question), style="bold"))
     for sentence in section.sentences:
         say(console, sentence.text)
-    show_tables(console, (table for table in section.tables if table.name not in without))
-    if passages:
+    show_tables(console, (table for table in section.tables if table.name not in skipped_tables))
+    if with_passages:
         for passage in section.passages:
             console.print()
             _print_passage(passage, console)
@@ -89,7 +93,7 @@ def preview_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
     options = RunOptions.continue_if_started(config)
-    start = preview_any_start(config, options, keys, prices)
+    start = preview_unchecked_start(config, options, keys, prices)
     assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)

@@ -36,7 +36,7 @@ def print_missing_records(missing: MissingRecords, folder: RunDir, console: Cons
     for sentence in missing.gaps.describe(with_files=False):
         warn(console, sentence)
     most = _MOST_FILES if console.file.isatty() else None
-    if left_out := show_lacking_files(missing.gaps.lacking_files, console, most):
+    if left_out := show_lacking_files(missing.gaps.missing_by_file, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
     print_remedy(console, missing.gaps.short, build_continue_command(folder), owed=missing.gaps.owed)

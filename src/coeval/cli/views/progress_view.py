@@ -128,13 +128,13 @@ class Terminal(Progress):
 
     def begin(self, board: Board) -> None:
         self._board = board
-        if not self.draw(self._bars, FRAMES_PER_S):
+        if not self.draw(self._draw_all_bars, FRAMES_PER_S):
             self.keep(self._keep_printing)
 
     def _planned_phase_counts(self) -> list[PhaseCount]:
         return [count for count in self._board.phases.values() if count.planned] if self._board else []
 
-    def _bars(self) -> Table:
+    def _draw_all_bars(self) -> Table:
         board, counts = self._board, self._planned_phase_counts()
         figures = [phase_figures(board, count) for count in counts] if board is not None else []
         size = self._console.size

@@ -44,7 +44,7 @@ class Sampling(Section):
     seed: int = Field(default=0, description="Seed of the sampling plan.")
 
     @property
-    def most(self) -> int | None:
+    def max_items(self) -> int | None:
         """Return ``total`` as a number, or None if all rows of the table are used."""
         return None if self.total == "all" else self.total
 

@@ -117,7 +117,7 @@ class LoadedConfig:
     data: dict[str, Any]
     lines: LineIndex
 
-    def with_settings(self, **values: Any) -> LoadedConfig:
+    def with_experiment_settings(self, **values: Any) -> LoadedConfig:
         """Copy it with other settings of ``experiment``; None keeps the file's."""
         overrides = {name: value for name, value in values.items() if value is not None}
         experiment = self.config.experiment.model_copy(update=overrides)

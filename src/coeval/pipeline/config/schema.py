@@ -498,7 +498,7 @@ class Config(Section):
             if variant.prompt is not None
         }
 
-    def answered_students(self, task: TaskConfig) -> tuple[str, ...]:
+    def students_with_existing_answers(self, task: TaskConfig) -> tuple[str, ...]:
         """Return the students with existing answers to a task, from ``students`` and from the task's
         table."""
         listed = [

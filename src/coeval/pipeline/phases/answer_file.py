@@ -154,13 +154,13 @@ def read_answer_files(
     config: Config, folder: RunDir, items_in: Iterable[Path], instead: Mapping[Path, list[bytes]] = NO_LINES
 ) -> list[AnswerFile]:
     """Read the tables of answers for the items in these files; ``instead`` as in `RecordFiles.lines`."""
-    answered = {task.name: task for task in config.tasks if config.answered_students(task)}
+    answered = {task.name: task for task in config.tasks if config.students_with_existing_answers(task)}
     read = cache(partial(_read_items_by_task, answered.keys(), items_in, instead))
     tasks = {name: ItemsOfTask(task, read) for name, task in answered.items()}
     files = {
         (task, student): AnswerFile(folder.responses(task, student), task, student, "")
         for task, task_items in tasks.items()
-        for student in config.answered_students(task_items.task)
+        for student in config.students_with_existing_answers(task_items.task)
     }
     for student in config.students:
         of_student = [

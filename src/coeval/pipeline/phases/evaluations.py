@@ -182,10 +182,10 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     def question(self, _: int) -> Request:
         """Ask for all factors at once; those that a reply lacks are asked for again."""
-        return self._build_prompt(*self.judged.setup.form.ask_all_factors(self._missing_factors()))
+        return self._build_prompt(*self.judged.setup.form.build_joint_question(self._missing_factors()))
 
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
-        verdict = self.judged.setup.form.read_joint_reply(
+        verdict = self.judged.setup.form.parse_joint_reply(
             self._record_reply(completion), self._missing_factors()
         )
         self._store_levels(verdict)
@@ -218,10 +218,10 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     async def _ask_factor(self, factor: str, tally: Tally) -> None:
         form = self.judged.setup.form
-        values, schema = form.ask_one_factor(factor)
+        values, schema = form.build_factor_question(factor)
 
         def read(completion: Completion) -> None:
-            self._store_levels(form.read_factor_reply(self._record_reply(completion, factor), factor))
+            self._store_levels(form.parse_factor_reply(self._record_reply(completion, factor), factor))
 
         key = judgment_id(self.key, factor)
         varying = ("factor", "criterion") if len(self.factors) > 1 else ()

@@ -231,7 +231,7 @@ class ItemFile:
     @property
     def missing(self) -> int:
         """Return how many items are missing from the task's total."""
-        return max(0, (self.source.task.sampling.most or 0) - len(self.ids))
+        return max(0, (self.source.task.sampling.max_items or 0) - len(self.ids))
 
     def list_flaws(self) -> list[str]:
         """List what cannot be used, a sentence a line."""

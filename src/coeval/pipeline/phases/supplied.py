@@ -46,7 +46,7 @@ def read_table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     items = file.source.task.items
     if items is None:  # nobody but a task with a table has such a file
         return file.read()
-    needed, chosen = build_item_map(items), _choose_selection(items, file.source.task.sampling.most)
+    needed, chosen = build_item_map(items), _choose_selection(items, file.source.task.sampling.max_items)
     origins = read_origins(folder).get(file.source.task.name, {}).get(file.source.teacher, [])
     before = origins[-1] if origins and file.path.exists() else None
     try:
@@ -273,7 +273,7 @@ def find_short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
     """List the files that hold too few items for the plan, in its order."""
     short, origins = [], read_origins(folder)
     for setup in plan.setups:
-        task, total = setup.task.name, setup.task.sampling.most or 0
+        task, total = setup.task.name, setup.task.sampling.max_items or 0
         for teacher, missing in plan.count_unsupplied(setup).items():
             path, item_origins = folder.datapoints(task, teacher), origins.get(task, {}).get(teacher)
             if teacher == OWN_ITEMS and item_origins and not path.exists():

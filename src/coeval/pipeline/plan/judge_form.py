@@ -52,7 +52,7 @@ class JudgeForm:
         self.rationale = rationale
         self._joint_questions: dict[tuple[str, ...], FactorQuestion] = {}
 
-    def ask_all_factors(self, factors: tuple[str, ...]) -> FactorQuestion:
+    def build_joint_question(self, factors: tuple[str, ...]) -> FactorQuestion:
         """Return the question about all these factors at once; cached, since it is the same for every
         answer."""
         requested = self._joint_questions.get(factors)
@@ -72,7 +72,7 @@ class JudgeForm:
             requested = self._joint_questions[factors] = FactorQuestion(values, Schema("evaluation", schema))
         return requested
 
-    def ask_one_factor(self, factor: str) -> FactorQuestion:
+    def build_factor_question(self, factor: str) -> FactorQuestion:
         """Return the question about a single factor."""
         scale = self.scales[factor]
         values = {
@@ -88,12 +88,12 @@ class JudgeForm:
         )
         return FactorQuestion(values, Schema("factor_score", schema))
 
-    def read_joint_reply(self, text: str, factors: Sequence[str]) -> Levels:
+    def parse_joint_reply(self, text: str, factors: Sequence[str]) -> Levels:
         """Parse a reply about these factors. Raises Unparsable: it holds no JSON."""
         levels = parse_levels(text, {factor: self.scales[factor] for factor in factors})
         return levels._replace(reasons=_truncate_reasons(levels.reasons))
 
-    def read_factor_reply(self, text: str, factor: str) -> Levels:
+    def parse_factor_reply(self, text: str, factor: str) -> Levels:
         """Parse a reply about one factor. Raises Unparsable: it is not one level."""
         reply = parse_level(text, self.scales[factor])
         return Levels({factor: reply.level}, (), _truncate_reasons({factor: reply.reason}))

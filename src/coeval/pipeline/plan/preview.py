@@ -210,7 +210,7 @@ def _read_records(
             )
         recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.rewritten)
     for task, teacher in supply.absent.values():
-        recorded.assume_items(task.name, teacher, task.sampling.most or 0)
+        recorded.assume_items(task.name, teacher, task.sampling.max_items or 0)
     return recorded
 
 

@@ -57,7 +57,7 @@ class TaskSetup:
     whether judges give reasons, as the ``rationale`` of ``task`` then does.
 
     ``teachers`` are the models that write its items; ``sources`` the benchmark teachers that supply some.
-    ``answered_students`` have existing answers and are not called. ``criteria`` maps each judged factor to
+    ``students_with_existing_answers`` are not called. ``criteria`` maps each judged factor to
     the hash of its criterion and scale; factors named like a label are compared, not judged, and without
     criteria there are no judges. ``form`` is what judges are asked; ``pairs`` what they compare if they
     score nothing. ``checks`` are the computed factors, ``check_hashes`` what their scores depend on.
@@ -73,7 +73,7 @@ class TaskSetup:
     criteria: dict[str, str]
     form: JudgeForm
     reasons: ReasonSetting
-    answered_students: frozenset[str] = frozenset()
+    students_with_existing_answers: frozenset[str] = frozenset()
     checks: Mapping[str, RubricCheck] = field(default_factory=dict)
     check_hashes: Mapping[str, str] = field(default_factory=dict)
     pairs: PairDesign | None = None
@@ -125,7 +125,7 @@ class TaskSetup:
 
     def describe_shortfalls(self) -> Iterator[str]:
         """Say which target attributes the items of one teacher cannot cover."""
-        total = self.task.sampling.most
+        total = self.task.sampling.max_items
         if self.teachers and total is not None and self.space.target:
             prefix = "of each teacher alone: " if len(self.teachers) > 1 else ""
             yield from (f"{prefix}{sentence}" for sentence in describe_coverage_shortfall(self.space, total))
@@ -174,7 +174,7 @@ def build_setup(
     form = build_judge_form(task, judged)
     criteria = {factor: criterion_hash(text, form.scales[factor]) for factor, text in judged.items()}
 
-    answered = config.answered_students(task)
+    answered = config.students_with_existing_answers(task)
     checks = {name: read_check(options) for name, options in task.checks.items() if name not in labels}
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
@@ -197,7 +197,7 @@ def build_setup(
         teachers=cast(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
         sources=list_item_suppliers(config, task),
         students=students,
-        answered_students=frozenset(answered),
+        students_with_existing_answers=frozenset(answered),
         judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
         space=_build_item_space(task, blueprint, documents),

@@ -37,7 +37,7 @@ def read_planned_names(folder: RunDir) -> Planned | None:
     config, inherited = structure.config, read_inherited_names(folder)
     named = {task.name: _plan_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
-    answered = {name for task in config.tasks for name in config.answered_students(task)}
+    answered = {name for task in config.tasks for name in config.students_with_existing_answers(task)}
     students = frozenset({model.name for model in config.with_role("student")} | answered) or None
     players = [*config.models, *config.with_role("student")]
     families = {
@@ -51,7 +51,9 @@ def read_planned_names(folder: RunDir) -> Planned | None:
     samples = {student.name: student.samples for student in config.with_role("student")}
     everybody = {model.name for model in config.with_role("student")}
     own = {
-        name: frozenset(task.name for task in config.tasks if name in config.answered_students(task))
+        name: frozenset(
+            task.name for task in config.tasks if name in config.students_with_existing_answers(task)
+        )
         for name in answered - everybody
     }
     some = {name: tasks for name, tasks in own.items() if len(tasks) < len(named)}
@@ -80,7 +82,7 @@ def _plan_task(
         judges=_add_names(judges, _select_names(mine, "judge") | {CHECK, EXACT_MATCH}),
         factors=factors,
         labels=frozenset(task.label_attributes) | _select_names(mine, "label"),
-        total=None if teachers is None or stays else task.sampling.most,
+        total=None if teachers is None or stays else task.sampling.max_items,
         supply=frozenset(list_item_suppliers(config, task)),
         scales={factor: task.scale_of(factor) for factor in sorted(judged or ())},
         checks=frozenset(task.checks),

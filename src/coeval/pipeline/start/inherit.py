@@ -245,7 +245,7 @@ def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
     answers = (
         folder.responses(task.name, student)
         for task in config.tasks
-        for student in config.answered_students(task)
+        for student in config.students_with_existing_answers(task)
     )
     return {*locate_item_files(config, folder), *answers}
 

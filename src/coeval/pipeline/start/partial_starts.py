@@ -95,7 +95,7 @@ async def sample_for_estimate(
             context.watcher.warn(f"no samples of {spec.name}: {why}")
     if not config.experiment.estimate_samples or not askable:
         return
-    if (writer := folder.writer()) is not None:
+    if (writer := folder.writer_pid()) is not None:
         raise UsageError(
             f"{folder.path} is in use by process {writer}, and samples would count there too; wait for "
             f"it, or estimate without samples ({NO_SAMPLES})"

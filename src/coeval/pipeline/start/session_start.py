@@ -76,7 +76,7 @@ async def lock_and_open_session(
 
 def find_models_with_work(preview: Preview) -> set[str] | None:
     """Name the models that have owed work; None if any may have some, since phases 1–2 are unfinished."""
-    return None if preview.unsettled else set(map(model_of, preview.plan_count.owing_makers()))
+    return None if preview.unsettled else set(map(model_of, preview.plan_count.owing_models()))
 
 
 def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> ResolvedConfig:
@@ -132,7 +132,7 @@ def _locate_accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms])
         folder.batches,
         _find_phase,
         config.experiment.budget_usd,
-        read_own_usage(folder) if costs else {},
+        sum_own_usage(folder) if costs else {},
     )
 
 
@@ -140,7 +140,7 @@ def _find_phase(path: Path) -> str:
     return next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), "")
 
 
-def read_own_usage(folder: RunDir) -> dict[str, Usage]:
+def sum_own_usage(folder: RunDir) -> dict[str, Usage]:
     """Sum the usage of a run's records by model, without inherited ones; empty if the usage of those is
     unknown.
 

@@ -59,7 +59,7 @@ class Gaps:
         return sum(map(self.count_missing, _NOUNS)) + len(self.unsettled)
 
     @property
-    def lacking_files(self) -> list[tuple[str, int]]:
+    def missing_by_file(self) -> list[tuple[str, int]]:
         """List the files of phases 3–5 that lack records, with how many, in the order of the plan."""
         return [
             (f"{path.parent.name}/{path.name}", gap.planned - gap.there)
@@ -73,7 +73,7 @@ class Gaps:
             yield f"phases 1–2 are not finished for {join_names(self.unsettled)}"
         if sentence := describe_missing_records({phase: self.count_missing(phase) for phase in _NOUNS}):
             yield (
-                f"{sentence}; see {join_names((name for name, _ in self.lacking_files), _MOST_NAMED)}"
+                f"{sentence}; see {join_names((name for name, _ in self.missing_by_file), _MOST_NAMED)}"
                 if with_files
                 else sentence
             )

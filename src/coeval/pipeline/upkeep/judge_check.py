@@ -124,7 +124,7 @@ def _average_labels(source: RunDir) -> dict[ScoreKey, float]:
     """Average the labels of several people by answer and factor."""
     values_by_key: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
-        if label.is_given and label.value is not None:
+        if label.is_persons_level and label.value is not None:
             key = ScoreKey(label.task_id, label.datapoint_id, label.response_id, label.factor)
             values_by_key.setdefault(key, []).append(label.value)
     return {key: sum(values) / len(values) for key, values in values_by_key.items()}

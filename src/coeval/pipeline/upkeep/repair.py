@@ -351,7 +351,9 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
     report, sources, answered = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if not isinstance(config, str):
         sources = locate_item_files(config, folder)
-        answered = [(task.name, name) for task in config.tasks for name in config.answered_students(task)]
+        answered = [
+            (task.name, name) for task in config.tasks for name in config.students_with_existing_answers(task)
+        ]
     examiner = Examiner(dict(read_rubric_factors(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
@@ -562,7 +564,7 @@ def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:
     """Check whether every line has to be examined; while a run writes, not for sources read too early."""
     if recorded.damaged:
         return True
-    if folder.writer() is not None:
+    if folder.writer_pid() is not None:
         return False
     factors = dict(read_rubric_factors(folder))
     unknown = any(task in factors and factor not in factors[task] for task, factor in recorded.scored_factors)

@@ -247,7 +247,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     texts = [*_spending_sentences(evidence), *map(warning_to_sentence, (*lacking, *discarded))]
     failures = failure_table(evidence.reader)
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
-    missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.lacking_files))
+    missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.missing_by_file))
     costs = cost_table(evidence.results.costs)
     tables = (spending, costs, missing, failures, variance_table(measures.g_study))
     return make_section(

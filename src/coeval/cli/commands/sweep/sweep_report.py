@@ -93,7 +93,7 @@ class SweepView(Progress):
         while not self._ended.wait(POLL_S):
             self._print_new_problems()
             if self._live is None and time.monotonic() >= due:
-                self._print_line()
+                self._print_new_status_line()
                 wait = min(LONGEST_PAUSE_S, wait * 1.5)
                 due = time.monotonic() + wait
 
@@ -114,7 +114,7 @@ class SweepView(Progress):
                     self._console, f"{name}: its server ended and is restarted: {progress.restarted}"
                 )
 
-    def _print_line(self) -> None:
+    def _print_new_status_line(self) -> None:
         line = "; ".join(
             [
                 self._board.describe_counts(),
@@ -243,7 +243,7 @@ def print_sweep_status(settings: SweepSettings) -> int:
     table = JobTable(out, plan)
     complete_checkpoints = _print_job_table(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
-    writer = RunDir(own).writer()
+    writer = RunDir(own).writer_pid()
     say(
         console,
         f"process {writer} is at work on it" if writer is not None else "no sweep is running",

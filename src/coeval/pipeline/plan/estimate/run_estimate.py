@@ -185,7 +185,7 @@ class _TaskShapes:
             made = self.texts["item"][cell] + self.texts["reference"][cell] + exact(_JSON_OF_ITEM)
             yield self._build_shape("data_generation", teacher, self._measure_item_prompts(teacher), made)
         for student in setup.students:
-            if student.name in setup.answered_students:
+            if student.name in setup.students_with_existing_answers:
                 continue  # nobody is asked
             reply = self.texts["answer"][Cell(task.name, student.name)]
             size = _measure_prompts(student, [student.prompt(self._build_item_variables())])
@@ -279,12 +279,12 @@ class _TaskShapes:
         )
         if setup.task.evaluation_mode == "per_factor":
             varying = ("factor", "criterion") if len(factors) > 1 else ()
-            questions = [form.ask_one_factor(factor) for factor in factors]
+            questions = [form.build_factor_question(factor) for factor in factors]
             return [
                 judge.prompt({**values, **question.values}, question.schema, varying)
                 for question in questions
             ]
-        joint_question = form.ask_all_factors(tuple(factors))
+        joint_question = form.build_joint_question(tuple(factors))
         return [judge.prompt({**values, **joint_question.values}, joint_question.schema)]
 
     def _build_item_variables(self) -> dict[str, str]:

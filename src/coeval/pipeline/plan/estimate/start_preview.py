@@ -34,12 +34,14 @@ def preview_valid_start(config: Config, options: RunOptions, keys: Keys, prices:
 
     Raises UsageError: it could not start, for another reason than a missing credential.
     """
-    start = preview_any_start(config, options, keys, prices)
+    start = preview_unchecked_start(config, options, keys, prices)
     start.preview.refuse_start(options)
     return start
 
 
-def preview_any_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
+def preview_unchecked_start(
+    config: Config, options: RunOptions, keys: Keys, prices: PriceBook
+) -> PreviewedStart:
     """Preview a start as `preview_valid_start` does, even if the run could not start: experiments can always
     be shown.
 
