@@ -22,7 +22,7 @@ from coeval.analysis.readers.reader import (
     SERVED_SQL,
     TRUNCATED_SQL,
     Reader,
-    SampleMetric,
+    SampleMetricFigure,
     Stage,
 )
 from coeval.analysis.readers.whole_items import OutputItems, OutputTaskFolder, WholeItems
@@ -304,10 +304,10 @@ class OutputReader(Reader):
             )
 
     @property
-    def metrics(self) -> tuple[SampleMetric, ...]:
+    def metrics(self) -> tuple[SampleMetricFigure, ...]:
         """Return the metrics by task and sample, the benchmark's headline first."""
         return tuple(
-            SampleMetric(
+            SampleMetricFigure(
                 model=summary.model,
                 task=_task_name(task, summary),
                 sample=sample_number(task),
@@ -330,7 +330,7 @@ class OutputReader(Reader):
     def models(self) -> tuple[str, ...]:
         return tuple(filter(None, super().models())) or ("",)
 
-    def model_condition(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
+    def model_condition_sql(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
         return "true", []  # all of the folder is one model's
 
     def items(self) -> WholeItems:

@@ -95,7 +95,7 @@ class Twin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleMetric(MetricScore):
+class SampleMetricFigure(MetricScore):
     """A metric of one sample of a task (from 0), as its ``summary.json`` has it."""
 
     sample: int
@@ -202,7 +202,7 @@ class Reader:
         return False
 
     @property
-    def metrics(self) -> tuple[SampleMetric, ...]:
+    def metrics(self) -> tuple[SampleMetricFigure, ...]:
         """Return a benchmark's own figures by task and sample, its headline first; none where scores are
         levels."""
         return ()
@@ -229,7 +229,7 @@ class Reader:
             names = [name for name in names if name in self.planned.students] or names
         return tuple(names)
 
-    def model_condition(self, model: str) -> tuple[str, list[str]]:
+    def model_condition_sql(self, model: str) -> tuple[str, list[str]]:
         """Return the SQL condition of a model's rows, with its parameters."""
         return "model = ?", [model]
 
