@@ -81,8 +81,8 @@ class Meter:
     `return_request` if it was not sent. If the model `is_priced`, a `Reservation` holds its money.
 
     A request of a batch job: `reserve_for_batch` before it is recorded, `release_for_batch` if dropped;
-    `submit` before the job goes to the host, `settle_job` when its replies are there. Tags make both safe to repeat
-    after a crash.
+    `submit` before the job goes to the host, `settle_job` when its replies are there. Tags make both safe to
+    repeat after a crash.
     """
 
     def __init__(
