@@ -233,7 +233,7 @@ async def ask_all(trouble: Trouble, *, spread: float, seed: int) -> Outcome:
         decode=lambda reply, redactor: reply.body,
         explain=lambda reply, redactor: None,
         timeout_s=trouble.timeout_s,
-        rank=0,
+        priority=0,
         permit=lambda: None,
     )
     asking = (http.post(endpoint, "/chat/completions", b"{}", call) for _ in range(trouble.calls))

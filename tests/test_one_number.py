@@ -157,12 +157,12 @@ def _of_view(folder: Path) -> Iterator[Face]:
     """What ``coeval view`` serves of a folder: its line in the list; its page, with the lines above it."""
     viewed = ViewedFolder(folder, lambda _: None)
     viewed.needed = viewed.report_needed = True
-    viewed.look()
-    best, page = viewed.line()["summary"].best, of_html("view, page", (viewed.report or b"").decode())
+    viewed.read_changes()
+    best, page = viewed.list_entry()["summary"].best, of_html("view, page", (viewed.report or b"").decode())
     name = {"wins in 100": "strength", "labels right": "accuracy"}.get(best.what, "score")
     fields = {"student": "name", name: "score", f"{name}, from": "low", f"{name}, to": "high"}
     yield of_records("view, list", [msgspec.structs.asdict(best)], fields, SHARES)
-    yield page._replace(sentences=[*page.sentences, *viewed.state()["headline"]])
+    yield page._replace(sentences=[*page.sentences, *viewed.page_state()["headline"]])
     viewed.close()
 
 

@@ -79,7 +79,9 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Lab:
     )
     for name in ("anna", "ben"):
         session = LabelSession(RunDir(made.path), LabelRequest(name, n=60))
-        session.keep([one.make_label(one.scale.levels[at % 3]) for at, one in enumerate(session.questions)])
+        session.append_labels(
+            [one.make_label(one.scale.levels[at % 3]) for at, one in enumerate(session.questions)]
+        )
     return made
 
 

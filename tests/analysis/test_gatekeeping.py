@@ -20,7 +20,7 @@ from coeval.analysis.comparison.family import (
     FactorPart,
     FamilyMember,
     adjust_family,
-    find_lead_factor,
+    find_factor_behind_lead,
     gatekeep_p_values,
     lead_verdict,
 )
@@ -198,7 +198,7 @@ def lead_of(*parts: tuple[str, float, float, bool]) -> str | None:
         for factor, difference, p, is_check in parts
     ]
     [lead] = adjust_family([member(0.001)])
-    return find_lead_factor(lead, found)
+    return find_factor_behind_lead(lead, found)
 
 
 def test_a_lead_comes_from_the_one_factor_that_makes_up_most_of_it() -> None:
@@ -208,9 +208,9 @@ def test_a_lead_comes_from_the_one_factor_that_makes_up_most_of_it() -> None:
     assert lead_of(("tone", 0.2, 0.001, False), ("amount", 0.04, 0.01, False)) is None, "both lead"
     assert lead_of(("tone", 0.2, 0.001, False)) is None, "a score of one factor says so already"
     [tied] = adjust_family([member(0.3)])
-    assert find_lead_factor(tied, [FactorPart("tone", False, 1.0, member(0.001).difference)]) is None, (
-        "no lead"
-    )
+    assert (
+        find_factor_behind_lead(tied, [FactorPart("tone", False, 1.0, member(0.001).difference)]) is None
+    ), "no lead"
 
 
 @pytest.mark.process

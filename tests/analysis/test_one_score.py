@@ -132,13 +132,13 @@ def test_whoever_shows_an_items_score_shows_the_grids(
             browser = ItemBrowser(reader)
             rows = {
                 (row.item, name): score
-                for row in browser.rows(ItemChoice()).rows
+                for row in browser.find_rows(ItemChoice()).rows
                 for name, score in row.scores.items()
             }
             shown = {
                 answer.answer: answer.score
-                for row in browser.rows(ItemChoice()).rows
-                if (detail := browser.detail(row.item)) is not None
+                for row in browser.find_rows(ItemChoice()).rows
+                if (detail := browser.read_detail(row.item)) is not None
                 for answer in detail.answers
             }
     expected = answer_scores(known, weights)

@@ -240,7 +240,7 @@ def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: i
         for name in people:
             labels = []
             for label in make_empty_labels(texts, drawn, factors, person_judge_id(name)):
-                shown = texts.of(label.response_id)
+                shown = texts.texts_of(label.response_id)
                 assert shown is not None
                 level = HIGH_MEDIUM_LOW.levels[int(shown[1][-1])]
                 labels.append(replace(label, level=level, value=HIGH_MEDIUM_LOW.value(level)))
@@ -425,7 +425,7 @@ def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
         found = set()
         for scale in (HIGH_MEDIUM_LOW, replace(HIGH_MEDIUM_LOW, values=(0.0, 0.7, 1.0))):
             of_it = grid._replace(designs=(design._replace(scales={"plot": scale}),))
-            found.add(ShownTexts(reader, {answer}, of_it).hashes(answer, "haiku", "plot"))
+            found.add(ShownTexts(reader, {answer}, of_it).hash_shown_texts(answer, "haiku", "plot"))
     assert len(found) == 2
     assert all(shown for shown, _ in found)
 

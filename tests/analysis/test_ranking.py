@@ -198,7 +198,10 @@ def test_an_interval_without_zero_beside_an_unsure_lead_is_explained() -> None:
     low, high = reported.ci95
     assert low * high > 0, "its own interval leaves zero out, that of ten pairs does not"
     assert reported.ci95_adjusted[0] <= 0 <= reported.ci95_adjusted[1]
-    assert f" are tied: the gap is {format_difference(reported.leading)} points on 28 shared items." in said
+    assert (
+        f" are tied: the gap is {format_difference(reported.with_leader_as_b)} points on 28 shared items."
+        in said
+    )
 
 
 def test_a_pair_that_contradicts_the_order_is_told_as_it_is() -> None:

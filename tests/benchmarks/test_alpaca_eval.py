@@ -185,7 +185,7 @@ async def met(
     async with fake(*behaviour) as server:
         spec = ModelSpec(name=JUDGE, interface="vllm", model=JUDGE, base_url=server.url)
         async with Models([spec], NO_KEYS) as models:
-            await task.probe_judge(models[JUDGE])
+            await task.detect_judge_abilities(models[JUDGE])
     return task, server.bodies
 
 
@@ -210,7 +210,7 @@ async def test_a_claude_judges_in_words_and_without_a_temperature_where_it_takes
     async with anthropic_fake() as server:
         spec = ModelSpec(name=JUDGE, interface="anthropic", model="claude-opus-5", base_url=server.url)
         async with Models([spec], NO_KEYS) as models:
-            await task.probe_judge(models[JUDGE])
+            await task.detect_judge_abilities(models[JUDGE])
             assert task.manner == "words"
             panel = Panel(task, ours)
             (requested, *_) = panel.requests().values()

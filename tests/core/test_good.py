@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.benchmarks.benchmark import Answer, Judgment, why_missing
-from coeval.core.records import Datapoint, Evaluation, Kept, Response, choose_counting, is_good
+from coeval.benchmarks.benchmark import Answer, Judgment, why_value_missing
+from coeval.core.records import Datapoint, Evaluation, Kept, Response, choose_counted, is_good
 from coeval.pipeline.plan.recorded import RecordEntry, RunIndex
 from coeval.pipeline.upkeep.repair import Examiner, Flaw
 from coeval.store.jsonl import read_whole_lines
@@ -95,7 +95,7 @@ def chosen(folder: RunDir, phase: str, kind: type[Kept]) -> list[bool]:
     """What records themselves say, one of each id; levels that are none cannot be read as a record."""
     [path] = folder.files(phase)
     records = [msgspec.json.decode(line, type=kind) for _, line in read_whole_lines(path)]
-    return [is_good(record) for record in choose_counting(records).values()]
+    return [is_good(record) for record in choose_counted(records).values()]
 
 
 @pytest.mark.system
@@ -142,6 +142,6 @@ def test_a_benchmarks_records_are_good_likewise(status: Line, response: Line, va
     answer = msgspec.convert({"id": "1"} | status | response, Answer)
     judgment = msgspec.convert({"id": "1"} | status | value, Judgment)
     assert is_good(answer) is is_good(msgspec.convert(about_run, Response))
-    assert (why_missing(answer) is None) is is_good(answer)
-    assert (why_missing(judgment) is None) is is_good(judgment)
+    assert (why_value_missing(answer) is None) is is_good(answer)
+    assert (why_value_missing(judgment) is None) is is_good(judgment)
     assert is_good(judgment) is (status.get("status") != "failed" and value.get("value") is not None)

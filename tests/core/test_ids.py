@@ -24,8 +24,8 @@ def test_an_id_comes_apart_as_it_was_made(task: str, teacher: str, n: int, stude
     assert evaluation.startswith(ids.task_prefix(task))
     assert ids.item_number(item) == n
     assert (ids.parent_id(evaluation), ids.parent_id(response)) == (response, item)
-    assert (ids.maker_of(evaluation), ids.maker_of(response)) == (judge, student)
-    assert ids.id_fields(evaluation) == [task, teacher, f"{n:05d}", student, judge]
+    assert (ids.student_or_judge_of(evaluation), ids.student_or_judge_of(response)) == (judge, student)
+    assert ids.split_id(evaluation) == [task, teacher, f"{n:05d}", student, judge]
 
 
 def test_labels_are_compared_under_an_id_of_their_own() -> None:

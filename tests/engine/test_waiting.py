@@ -122,7 +122,7 @@ CALL: Call[bytes] = Call(
     decode=lambda reply, redactor: reply.body,
     explain=lambda reply, redactor: None,
     timeout_s=5.0,
-    rank=0,
+    priority=0,
     permit=lambda: None,
 )
 

@@ -164,7 +164,7 @@ def call(**changes: Any) -> Call[str]:
         "decode": decode,
         "explain": lambda reply, redactor: None,
         "timeout_s": 20.0,
-        "rank": 0,
+        "priority": 0,
         "permit": lambda: None,
     }
     return Call(**(plain | changes))

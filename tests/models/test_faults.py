@@ -39,7 +39,7 @@ from coeval.models.transport.faults import (
     describe_request,
     error_from_exception,
     error_from_status,
-    foreign_errors,
+    sending_errors,
     was_never_sent,
 )
 
@@ -164,7 +164,7 @@ def test_what_found_no_connection_was_never_sent_and_whatever_may_have_been_was(
 def test_each_foreign_exception_has_its_class_and_a_clean_message(
     error: Exception, ours: type[ModelError]
 ) -> None:
-    assert isinstance(error, foreign_errors())
+    assert isinstance(error, sending_errors())
     reported = error_from_exception(error, WHERE, 60)
     assert type(reported) is ours
     assert str(reported).startswith(f"{WHERE}: ")

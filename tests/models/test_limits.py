@@ -24,13 +24,13 @@ def limiter(ceiling: int, **options: Any) -> Limiter:
     return Limiter(limits_of(ceiling, **options), clock=now)
 
 
-async def call(limits: Limiter, seconds: float, rank: int = 0, tokens: int = 0) -> float:
+async def call(limits: Limiter, seconds: float, priority: int = 0, tokens: int = 0) -> float:
     """One request that succeeds; when it was sent."""
-    await limits.acquire(rank)
+    await limits.acquire(priority)
     sent_at = now()
     try:
         await asyncio.sleep(seconds)
-        limits.record_answer(rank, seconds, tokens)
+        limits.record_answer(priority, seconds, tokens)
     finally:
         limits.release()
     return sent_at
@@ -191,7 +191,7 @@ def test_growth_stops_while_latency_does_not_hold_and_resumes_when_it_recovers()
 def test_a_rank_of_longer_answers_does_not_stop_growth() -> None:
     async def work() -> int:
         limits = limiter(256)
-        jobs = [call(limits, 10.0 if n % 2 else 0.5, rank=n % 2) for n in range(1500)]
+        jobs = [call(limits, 10.0 if n % 2 else 0.5, priority=n % 2) for n in range(1500)]
         await asyncio.gather(*jobs)
         return limits.max_in_flight
 
@@ -216,8 +216,8 @@ def test_higher_ranks_first_then_retries_then_first_come(waiters: list[tuple[int
         await limits.acquire(0)
         served: list[int] = []
 
-        async def wait(number: int, rank: int, again: bool) -> None:
-            await limits.acquire(rank, is_retry=again)
+        async def wait(number: int, priority: int, again: bool) -> None:
+            await limits.acquire(priority, is_retry=again)
             served.append(number)
             limits.release()
 
@@ -229,8 +229,8 @@ def test_higher_ranks_first_then_retries_then_first_come(waiters: list[tuple[int
         return served
 
     def place(number: int) -> tuple[int, bool, int]:
-        rank, again = waiters[number]
-        return -rank, not again, number
+        priority, again = waiters[number]
+        return -priority, not again, number
 
     assert in_virtual_time(work()) == sorted(range(len(waiters)), key=place)
 
@@ -269,7 +269,7 @@ def test_who_is_not_to_be_sent_any_more_waits_for_no_turn_and_takes_no_part_of_t
 @dataclass(frozen=True)
 class Job:
     arrives: float
-    rank: int
+    priority: int
     seconds: float
     fate: str
     lane: int
@@ -279,7 +279,7 @@ class Job:
 JOBS = st.builds(
     Job,
     arrives=st.integers(0, 20).map(lambda n: n / 4),
-    rank=st.integers(0, 2),
+    priority=st.integers(0, 2),
     seconds=st.integers(0, 8).map(lambda n: n / 4),
     fate=st.sampled_from(["ok", "ok", "refused", "late", "hold", "fault"]),
     lane=st.integers(0, 2),
@@ -301,18 +301,18 @@ def test_never_over_the_limit_no_slot_or_wakeup_lost(
         async def do(job: Job) -> None:
             nonlocal running
             await asyncio.sleep(job.arrives)
-            await limits.acquire(job.rank, lane=lanes[job.lane])
+            await limits.acquire(job.priority, lane=lanes[job.lane])
             sent_at = now()
             running += 1
             assert running <= ceiling
             try:
                 await asyncio.sleep(job.seconds)
                 if job.fate == "ok":
-                    limits.record_answer(job.rank, job.seconds)
+                    limits.record_answer(job.priority, job.seconds)
                 elif job.fate == "refused":
                     limits.record_refusal(sent_at)
                 elif job.fate == "late":
-                    limits.record_timeout(sent_at, alone=job.rank == 0)
+                    limits.record_timeout(sent_at, alone=job.priority == 0)
                 elif job.fate == "hold":
                     limits.hold(0.5, lanes[job.lane])
             finally:
@@ -431,8 +431,8 @@ def test_a_held_lane_waits_alone_and_takes_its_old_place_again() -> None:
         limits, held = limiter(2), Lane()
         sent: list[tuple[str, float]] = []
 
-        async def ask(name: str, lane: Lane | None, rank: int = 0) -> None:
-            await limits.acquire(rank, lane=lane)
+        async def ask(name: str, lane: Lane | None, priority: int = 0) -> None:
+            await limits.acquire(priority, lane=lane)
             sent.append((name, now()))
             await asyncio.sleep(1)
             limits.release()
@@ -444,7 +444,7 @@ def test_a_held_lane_waits_alone_and_takes_its_old_place_again() -> None:
                 asking.create_task(ask(f"held {n}", held))
                 asking.create_task(ask(f"free {n}", None))
             await asyncio.sleep(9.5)
-            asking.create_task(ask("late and first", None, rank=1))
+            asking.create_task(ask("late and first", None, priority=1))
             asking.create_task(ask("late", None))
             asking.create_task(ask("later", None))
         assert (limits.in_flight, limits.waiting) == (0, 0)

@@ -205,11 +205,11 @@ async def test_more_important_requests_go_first(folder: Path) -> None:
     finished: list[int] = []
     async with opened(folder, max_concurrency=1) as model:
 
-        async def ask(rank: int) -> None:
+        async def ask(priority: int) -> None:
             await model.complete(
-                Request((Message("user", "x"),), sampling=SamplingParameters(max_tokens=1), rank=rank)
+                Request((Message("user", "x"),), sampling=SamplingParameters(max_tokens=1), priority=priority)
             )
-            finished.append(rank)
+            finished.append(priority)
 
         await asyncio.gather(*map(ask, (0, 1, 2, 0, 2)))
     assert finished == [2, 2, 1, 0, 0]

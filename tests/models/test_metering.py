@@ -384,16 +384,16 @@ class Spending(RuleBasedStateMachine):
         else:
             self.waiting.append((taken, asyncio.ensure_future(wait, loop=self.loop), place))
 
-    @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), rank=st.integers(0, 2))
-    def send(self, model: str, tokens: int, rank: int) -> None:
-        reservation = Reservation(self.meter(model), UNIT * tokens, rank)
+    @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), priority=st.integers(0, 2))
+    def send(self, model: str, tokens: int, priority: int) -> None:
+        reservation = Reservation(self.meter(model), UNIT * tokens, priority)
         self.ask(OnItsWay(reservation, model), reservation.set_aside, self.on_the_way)
 
-    @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), rank=st.integers(0, 2))
-    def park(self, model: str, tokens: int, rank: int) -> None:
+    @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), priority=st.integers(0, 2))
+    def park(self, model: str, tokens: int, priority: int) -> None:
         usd = UNIT / 2 * tokens
-        taken = OnItsWay(Reservation(self.meter(model), usd, rank), model)
-        self.ask(taken, lambda: self.meter(model).park(usd, rank), self.parked)
+        taken = OnItsWay(Reservation(self.meter(model), usd, priority), model)
+        self.ask(taken, lambda: self.meter(model).park(usd, priority), self.parked)
 
     @rule()
     def go_on(self) -> None:

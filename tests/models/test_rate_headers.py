@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
 
-from coeval.models.transport.call import read_hold_s, read_retry_advice, read_retry_wait_s
+from coeval.models.transport.call import read_limit_hold_s, read_retry_advice, read_retry_wait_s
 
 DATE = "Wed, 21 Oct 2015 07:28:00 GMT"
 EPOCH = 1445412480  # the same time
@@ -64,9 +64,9 @@ def test_a_date_without_the_servers_clock_is_held_against_ours() -> None:
 def test_a_spent_limit_holds_until_its_reset(kind: str, reset: str, seconds: float) -> None:
     headers = CIMultiDict({"Date": DATE, f"X-RateLimit-Reset{kind}": reset})
     headers[f"X-RateLimit-Remaining{kind}"] = "1"
-    assert read_hold_s(headers) == 0.0
+    assert read_limit_hold_s(headers) == 0.0
     headers[f"X-RateLimit-Remaining{kind}"] = "0"
-    assert read_hold_s(headers) == pytest.approx(seconds)
+    assert read_limit_hold_s(headers) == pytest.approx(seconds)
 
 
 def test_the_longest_of_several_spent_limits_counts() -> None:
@@ -79,7 +79,7 @@ def test_the_longest_of_several_spent_limits_counts() -> None:
             "date": DATE,
         }
     )
-    assert read_hold_s(headers) == 5.0
+    assert read_limit_hold_s(headers) == 5.0
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_the_longest_of_several_spent_limits_counts() -> None:
     ],
 )
 def test_a_spent_limit_is_known_by_any_of_its_names(headers: dict[str, str], seconds: float) -> None:
-    assert read_hold_s(CIMultiDict({"date": DATE, **headers})) == pytest.approx(seconds)
+    assert read_limit_hold_s(CIMultiDict({"date": DATE, **headers})) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize(("word", "again"), [("true", True), ("False", False), ("maybe", None), ("", None)])
@@ -120,4 +120,4 @@ def test_no_header_text_breaks_the_reading(text: str) -> None:
     read = CIMultiDict({**headers, "date": text})
     wait_s = read_retry_wait_s(read)
     assert wait_s is None or wait_s >= 0
-    assert read_hold_s(read) >= 0
+    assert read_limit_hold_s(read) >= 0

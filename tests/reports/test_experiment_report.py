@@ -232,7 +232,7 @@ def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, An
     with open_run_reader(RunDir(lab.path)) as (reader, _):
         browser = make_folder_report(reader).add_measures(ItemBrowser(reader))
         assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
-        browser.rank(["cem"])
+        browser.rank_students(["cem"])
         assert browser.facets.students == ["cem", "ann", "ben"]
 
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from coeval.core.errors import StoreError
-from coeval.core.records import Response, choose_counting, is_good
+from coeval.core.records import Response, choose_counted, is_good
 from coeval.store import jsonl as journal_module
 from coeval.store.jsonl import Journal
 from coeval.store.record_index import Index, RecordPart
@@ -289,7 +289,7 @@ def test_good_counts_before_failed_and_else_the_last(history: list[tuple[str, bo
     for key in dict.fromkeys(key for key, _ in history):
         good = [record for record in records if record.id == key and record.status == "ok"]
         expected[key] = (good or [record for record in records if record.id == key])[-1].recipe
-    assert {key: record.recipe for key, record in choose_counting(records).items()} == expected
+    assert {key: record.recipe for key, record in choose_counted(records).items()} == expected
     with TemporaryDirectory() as folder:
         path = Path(folder) / "a.jsonl"
         path.write_bytes(msgspec.json.Encoder().encode_lines(records))
@@ -298,4 +298,4 @@ def test_good_counts_before_failed_and_else_the_last(history: list[tuple[str, bo
         assert {key: index.load(key, Response).recipe for key in index} == expected
         tried = {key: index.get(key) or Seen(0) for key in index}
         askings = {key: max(index.attempts_after_good(key).made, tried[key].size) for key in index}
-    assert askings == {key: record.attempts for key, record in choose_counting(records).items()}
+    assert askings == {key: record.attempts for key, record in choose_counted(records).items()}

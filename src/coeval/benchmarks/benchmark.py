@@ -66,7 +66,7 @@ class Ask(NamedTuple):
 
     ``id`` is ``{item}__{what}``, unique in the task. ``request()`` builds the messages and the judge's other
     needs (``top_logprobs``, ``schema``; ``shared`` with the item's other judgments); the runner sets purpose,
-    rank, seed and the judge's sampling. ``parse`` returns the judgment's JSON-able value, or raises a
+    priority, seed and the judge's sampling. ``parse`` returns the judgment's JSON-able value, or raises a
     `ReplyError` for a retry: never a default.
     """
 
@@ -216,11 +216,11 @@ class Benchmark(ABC):
         """Return the parts of the judge's prompt that all items share, for its recipe."""
         return ""
 
-    async def probe_judge(self, judge: Model) -> None:  # noqa: B027 - most need not know
+    async def detect_judge_abilities(self, judge: Model) -> None:  # noqa: B027 - most need not know
         """Probe the judge's capabilities once, before the first judgment."""
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """Return the least and most judge calls for so many judgments, before `probe_judge`."""
+        """Return the least and most judge calls for so many judgments, before `detect_judge_abilities`."""
         return judgments, judgments
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:  # noqa: ARG002 - for those that are judged
@@ -257,7 +257,7 @@ def good_response(answer: Answer | None) -> str | None:
     return answer.response if answer is not None and is_good(answer) else None
 
 
-def why_missing(record: Kept | None) -> str | None:
+def why_value_missing(record: Kept | None) -> str | None:
     """Return why a value is missing: ``missing``, or the failure's kind; None if it is present."""
     if record is None:
         return "missing"
@@ -272,6 +272,6 @@ def count_failures(records: Iterable[Kept | None]) -> dict[str, int]:
     """Count records without a value, by reason."""
     counts: dict[str, int] = {}
     for record in records:
-        if (reason := why_missing(record)) is not None:
+        if (reason := why_value_missing(record)) is not None:
             counts[reason] = counts.get(reason, 0) + 1
     return counts

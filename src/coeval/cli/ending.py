@@ -45,7 +45,7 @@ _MAY_EXIT = ("coeval", "typer", "click")
 ALL_SAVED = "Interrupted; what was finished is on disk."
 
 
-def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
+def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run a command line whose messages speak as ``face``; always raise SystemExit. Exit codes: 0 done, 1
     wrong request, 2 a model is unavailable, 3 gaps remain, 4 a comparison failed its threshold, 130
     interrupted."""
@@ -53,7 +53,7 @@ def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
     show_log_warnings()
     end = SystemExit(0)
     try:
-        _run_catching(command_line, face)
+        _run_and_exit_with_code(command_line, frontend)
     except SystemExit as raised:
         end = raised
     if (unwritten := _flush_streams()) is not None and not end.code:
@@ -61,10 +61,10 @@ def run_to_exit(command_line: Callable[[], object], face: Frontend) -> None:
     raise end
 
 
-def _run_catching(command_line: Callable[[], object], face: Frontend) -> None:
+def _run_and_exit_with_code(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run the command line, and turn whatever ends it into SystemExit with our exit code."""
     try:
-        with messages_for(face):
+        with messages_for(frontend):
             command_line()
     except SystemExit as end:
         if (interruption := _find_interruption(end)) is not None:

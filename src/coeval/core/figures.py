@@ -56,14 +56,14 @@ def share_of_scale(value: float, unit: str) -> float:
     return value if unit == "share" else value / 100
 
 
-def points_per(unit: str) -> float:
+def points_per_unit(unit: str) -> float:
     """Return how many points, of 0 to 100, one of a benchmark's unit is."""
     return {"share": 100.0, "points": 100 / 9}.get(unit, 1.0)
 
 
 def gap_text(difference: float, unit: str) -> str:
     """Format a difference of a benchmark's metric, or its standard error, in points: ``3.1``."""
-    return format_decimals(difference * points_per(unit), 1)
+    return format_decimals(difference * points_per_unit(unit), 1)
 
 
 def metric_text(value: float, unit: str) -> str:
@@ -119,7 +119,7 @@ def difference_text(difference: float, low: float, high: float) -> str:
 
 def metric_difference_text(difference: float, low: float, high: float, unit: str) -> str:
     """Format a difference of a benchmark's metric with its interval, in points: ``3.1 ± 1.9``."""
-    by = points_per(unit)
+    by = points_per_unit(unit)
     return difference_text(difference * by, low * by, high * by)
 
 

@@ -134,8 +134,8 @@ class Request(msgspec.Struct, frozen=True):
 
     ``call`` says what it is about; a probe, and what foreign clients ask of simulated models, has none.
     ``droppable`` names those parameters of ``sampling`` that nobody asked for: a host that does not know
-    one is asked without it. ``seed`` is the engine's own, and goes before that of ``sampling``. ``rank`` says
-    how far downstream the work stands: where requests wait for the same endpoint, a larger rank is served
+    one is asked without it. ``seed`` is the engine's own, and goes before that of ``sampling``. ``priority``
+    says how far downstream the work stands: where requests wait for the same endpoint, a larger one is served
     first. ``labels`` are the attributes that the answer is compared on, with their declared values:
     simulated models alone are told. ``shared`` counts the characters that the last message begins with, after
     those before it, as other requests about the same time do: what a host's cache may keep; 0 where nobody
@@ -149,7 +149,7 @@ class Request(msgspec.Struct, frozen=True):
     purpose: Purpose = "response_collection"
     call: CallId | None = None
     seed: int | None = None
-    rank: int = 0
+    priority: int = 0
     top_logprobs: int | None = None
     droppable: tuple[str, ...] = ()
     labels: dict[str, list[str]] = {}
@@ -470,7 +470,7 @@ def judgment_id(item: str, what: str) -> str:
     return f"{item}__{what}"
 
 
-def id_fields(key: str) -> list[str]:
+def split_id(key: str) -> list[str]:
     """Split an id into its names, in order; an ingested item's own id may be several of them."""
     return key.split(SEPARATOR)
 
@@ -480,12 +480,12 @@ def parent_id(key: str) -> str:
     return key.rpartition(SEPARATOR)[0]
 
 
-def item_part(key: str, names: int) -> str:
+def strip_names(key: str, names: int) -> str:
     """Return the item's part of an id that ends in so many ``names``."""
     return key.rsplit(SEPARATOR, names)[0]
 
 
-def maker_of(key: str) -> str:
+def student_or_judge_of(key: str) -> str:
     """Return the student of a response, or the judge of an evaluation."""
     return student_of(key.rpartition(SEPARATOR)[2])
 
@@ -540,7 +540,7 @@ def keep_valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
     }
 
 
-def choose_counting(records: Iterable[KeptT]) -> dict[str, KeptT]:
+def choose_counted(records: Iterable[KeptT]) -> dict[str, KeptT]:
     """Choose the line that counts for each id, by first appearance: a good one before others, else the last.
 
     A good one that was asked for again in vain counts the askings of the failed one too, so that the
@@ -578,13 +578,13 @@ VALUE_SQL = "value IS NOT NULL"
 """SQL condition: the line holds the value of an item, answer, evaluation or benchmark judgment."""
 
 
-def good_sql(holds_value: str) -> str:
+def is_good_sql(holds_value: str) -> str:
     """Make the SQL form of `is_good` for a line with a column ``status``; never NULL."""
     return f"coalesce(coalesce(status, 'ok') = 'ok' AND {holds_value}, false)"
 
 
-def counting_sql(table: str) -> str:
-    """Make the SQL that selects the rowids that `choose_counting` would choose; ``table`` has the columns
-    ``key`` and ``failed``, in line order."""
+def counting_rowids_sql(table: str) -> str:
+    """Make the SQL that selects the rowids that `choose_counted` would choose; ``table`` has the
+    columns ``key`` and ``failed``, in line order."""
     chosen = "coalesce(max(rowid) FILTER (NOT failed), max(rowid))"
     return f"SELECT {chosen} FROM {table} GROUP BY key"  # noqa: S608 - names of ours

@@ -35,7 +35,7 @@ from coeval.store.record_index import RequestAttempts
 # prompt, ``extra_body``, template, and what else the asker names) and nothing that does not (URL, keys,
 # timeouts, limits, batch): so that nothing is ever relabelled.
 
-RANK: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
+PRIORITY_BY_ROLE: dict[Role, int] = {"teacher": 0, "student": 1, "judge": 2}
 """Priority at a shared endpoint: judging before answering before generating."""
 
 _NO_PART = frozenset({"latency_s", "device", "env", "max_model_len", "gpu_memory_utilization"})
@@ -162,7 +162,7 @@ class RoleModel:
             purpose=purpose,
             call=call,
             seed=self._choose_seed(call._replace(attempt=attempt - unanswered)),
-            rank=RANK[self.role],
+            priority=PRIORITY_BY_ROLE[self.role],
             droppable=self.droppable if self.sampling.seed is not None else (*self.droppable, "seed"),
             fresh=self.samples > 1 or self.sample > 0,
         )

@@ -153,7 +153,7 @@ async def probe_models(
         raise WindowExceeded("\n".join([*too_long, "Nothing was run."]))
     for sentence in too_long:
         watcher.warn(sentence)
-    reasons = list(report_silent(results, watcher.warn))
+    reasons = list(yield_silent_models(results, watcher.warn))
     if not reasons:
         return
     verb = "does" if len(reasons) == 1 else "do"
@@ -220,7 +220,7 @@ def _models_to_probe(
             return {name: model for name, model in models.items() if owing is None or name in owing}
 
 
-def report_silent(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
+def yield_silent_models(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
     """Yield a line for each model that does not answer, with the reason.
 
     A model at its ceiling is not probed and stops no others: its work stays missing, which ``warn``
@@ -279,7 +279,7 @@ def specs_with_credentials(keys: Keys) -> list[ModelSpec]:
     ]
 
 
-def keep_hosted(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
+def select_hosted(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
     """Keep the models that are served over HTTP."""
     return [
         spec

@@ -319,5 +319,5 @@ class WorkCounts:
                 total_count.add(count)
         return total_count
 
-    def owing_makers(self) -> set[str]:
+    def owing_models(self) -> set[str]:
         return {name for (_, _, name), count in self.by_model.items() if count.owed}

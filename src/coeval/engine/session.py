@@ -102,7 +102,7 @@ async def report_troubled_hosts(
     finally:
         for sentence in (
             *http.hosts.describe_throttle_problems(),
-            *http.describe_repetitions(),
+            *http.describe_found_keys(),
             *http.describe_odd_replies(),
         ):
             note(sentence)

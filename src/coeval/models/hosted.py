@@ -121,7 +121,7 @@ def _make_list_call(endpoint: Endpoint, dialect: Dialect, listing: ModelList) ->
         return dialect.explain(reply, endpoint.url, redactor)
 
     # A list is no request for an answer: no ceiling on a model's requests concerns it.
-    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, rank=0, permit=refuse_nothing)
+    return Call(decode=decode, explain=explain, timeout_s=_TIMEOUT_S, priority=0, permit=refuse_nothing)
 
 
 # --- What a gateway's headers say of an answer
@@ -258,7 +258,7 @@ class HostedModel(Model):
         if request.fresh and self._is_behind_gateway and "cache" not in self._refused_fields:
             sent = self._bypass_cache(sent)
         try:
-            call = self._call(request.rank, request.purpose == "probe", request.goes_on)
+            call = self._call(request.priority, request.purpose == "probe", request.goes_on)
             body = self._dialect.encode(sent, self._spec, host, structured=structured)
             completion, latency_s, attempts = await self._send(sent, body, call)
         except LimitRenamed as error:
@@ -316,17 +316,17 @@ class HostedModel(Model):
         """Send a request's body, as `Http.post` does."""
         if self._priced:
             tokens = max_answer_tokens(request.sampling, self._spec)
-            reservation = self._admission.make_reservation(len(body), tokens, request.rank)
+            reservation = self._admission.make_reservation(len(body), tokens, request.priority)
             return self._send_reserved(reservation, body, call)
         if self._admission.has_budget and not call.probe:
-            return self._send_at_reported_cost(request.rank, body, call)
+            return self._send_at_reported_cost(request.priority, body, call)
         return self._http.post(self._endpoint, self._path, body, call)
 
     async def _send_at_reported_cost(
-        self, rank: int, body: bytes, call: Call[Completion]
+        self, priority: int, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
         """Send with a reservation for what a gateway may report that the answers of a free model cost."""
-        async with self._admission.reserve_reported_cost(rank) as reservation:
+        async with self._admission.reserve_reported_cost(priority) as reservation:
             if reservation is None:
                 answered = await self._http.post(self._endpoint, self._path, body, call)
             else:
@@ -378,14 +378,14 @@ class HostedModel(Model):
         """Check whether a trial request would be answered soon: not in a batch job of hours."""
         return True
 
-    def _make_call(self, rank: int, is_probe: bool, goes_on: bool) -> Call[Completion]:
+    def _make_call(self, priority: int, is_probe: bool, goes_on: bool) -> Call[Completion]:
         """Make the `Call` of a request; a probe waits less long than others."""
         timeout_s = self._spec.timeout_s
         return Call(
             decode=partial(self._decode_and_book, self._admission.settle),
             explain=self._explain,
             timeout_s=min(PROBE_TIMEOUT_S, timeout_s) if is_probe else timeout_s,
-            rank=rank,
+            priority=priority,
             permit=self._admission.take_permit,
             unsent=self._admission.return_permit,
             tokens=lambda completion: completion.usage.tokens,

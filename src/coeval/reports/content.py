@@ -113,9 +113,9 @@ class ReportTable(msgspec.Struct, frozen=True):
                     record[name] = escape_line(cell) if isinstance(cell, str) else cell
         return records
 
-    def largest_amount(self, column: str, least: float = 0.0, *, with_intervals: bool = False) -> float:
-        """Return the largest absolute value in a column, at least ``least``, with the ends of intervals if
-        asked for."""
+    def largest_amount(self, column: str, at_least: float = 0.0, *, with_intervals: bool = False) -> float:
+        """Return the largest absolute value in a column, or ``at_least``; with the ends of intervals if asked
+        for."""
         index = [each_column.name for each_column in self.columns].index(column)
         values: list[Cell] = []
         for row in self.rows:
@@ -124,7 +124,7 @@ class ReportTable(msgspec.Struct, frozen=True):
                 values += (cell.value, cell.low, cell.high) if with_intervals else (cell.value,)
             else:
                 values.append(cell)
-        return max([least, *(abs(value) for value in values if isinstance(value, int | float))])
+        return max([at_least, *(abs(value) for value in values if isinstance(value, int | float))])
 
 
 class PictureToggle(msgspec.Struct, frozen=True):

@@ -56,9 +56,9 @@ class FolderReport:
 
     def add_measures(self, browser: ItemBrowser) -> ItemBrowser:
         """Give the browser the measures of its items, the order of students and their short names."""
-        browser.flag(self.items)
-        browser.rank(self.order)
-        browser.name(self.report.labels)
+        browser.flag_items(self.items)
+        browser.rank_students(self.order)
+        browser.use_short_names(self.report.labels)
         return browser
 
     def report_with_one_section(self, anchor: str) -> Report:

@@ -101,27 +101,27 @@ class LabelSession:
         ]
 
     @property
-    def levels(self) -> dict[str, str]:
+    def levels_by_id(self) -> dict[str, str]:
         """Return the level by question."""
         return dict(self._levels)
 
     @property
-    def next(self) -> LabelQuestion | None:
+    def next_question(self) -> LabelQuestion | None:
         """Return the first question without a level."""
         return next((question for question in self.questions if question.id not in self._levels), None)
 
-    def give(self, name: str, level: str) -> None:
+    def record_level(self, question_id: str, level: str) -> None:
         """Record a level.
 
         Raises UsageError: there is no such question, or level of its scale.
         """
-        question = self._by_id.get(name)
+        question = self._by_id.get(question_id)
         known_level = question.scale.level(level) if question is not None else None
         if question is None or known_level is None:
             raise UsageError("there is no such question, or its scale has no such level")
-        self.keep([question.make_label(known_level)])
+        self.append_labels([question.make_label(known_level)])
 
-    def keep(self, labels: Iterable[HumanLabel]) -> None:
+    def append_labels(self, labels: Iterable[HumanLabel]) -> None:
         """Append labels of the session's questions, such as those of a sheet."""
         ids = {question.label.key: question.id for question in self.questions}
         with self._lock:
@@ -134,12 +134,12 @@ class LabelSession:
                     self._levels[name] = label.level
                     self._order.append(name)
 
-    def undo(self) -> LabelQuestion | None:
+    def withdraw_last_label(self) -> LabelQuestion | None:
         """Withdraw the last label and return its question, or None if there is none."""
         if not self._order:
             return None
         question = self._by_id[self._order[-1]]
-        self.keep([question.make_label(None)])
+        self.append_labels([question.make_label(None)])
         return question
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, field_declarations
-from coeval.core.figures import points_per, share_of_scale
+from coeval.core.figures import points_per_unit, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
@@ -105,18 +105,18 @@ def metric_as_share(
     return Measured(value, low, high, n, None)
 
 
-def metric_gap_as_share(
+def difference_as_share(
     difference: float, interval: tuple[float, float], unit: str, n: int | None = None
 ) -> Measured:
     """Convert a difference of a benchmark's metric, with its interval, likewise."""
-    factor = points_per(unit) / 100
+    factor = points_per_unit(unit) / 100
     low, high = interval
     return Measured(factor * difference, factor * low, factor * high, n, None)
 
 
 def metric_error_as_share(error: float | None, unit: str) -> float | None:
     """Convert a standard error of a benchmark's metric, or the like."""
-    return None if error is None else points_per(unit) / 100 * error
+    return None if error is None else points_per_unit(unit) / 100 * error
 
 
 def format_ranks(ranks: tuple[int, int] | None) -> str | None:

@@ -313,7 +313,7 @@ def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> Repor
 
 
 def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTable:
-    """Make a table of scores by part and student. ``where``: of what the parts are, in words."""
+    """Make a table of scores by part and student. ``title_scope``: of what the parts are."""
     figures = (*make_columns("score", kind="points"), *make_columns("n", "missing", kind="count"))
     rows = [(row.part, row.student, _row_measure(row), row.n, row.missing) for row in parts]
     by = parts[0].by

@@ -118,7 +118,7 @@ def _most_changed_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
     """Return lost and gained items in turn, the largest changes first."""
     changes: dict[str, float] = {}
     for curve in (run.curves[task] for run in runs if task in run.curves):
-        for item, change in _score_changes(curve).items():
+        for item, change in _score_change_by_item(curve).items():
             if abs(change) > abs(changes.get(item, 0.0)) or item not in changes:
                 changes[item] = change
     order = sorted(changes, key=changes.__getitem__)
@@ -126,7 +126,7 @@ def _most_changed_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
     return list(dict.fromkeys(item for turn in turns for item in turn))[:_MOST_ITEMS]
 
 
-def _score_changes(curve: TaskCurve) -> dict[str, float]:
+def _score_change_by_item(curve: TaskCurve) -> dict[str, float]:
     """Return each item's change from the first checkpoint to the last; 0 if one of them lacks it."""
     columns = [
         dict(zip(column.keys, column.values.tolist(), strict=True)) for column in curve.columns.values()
@@ -140,10 +140,8 @@ def _score_changes(curve: TaskCurve) -> dict[str, float]:
 
 def _merge_first_answers(item: str, task: str, browsers: Mapping[str, ItemBrowser]) -> ItemDetail | None:
     """Join the first answers of all checkpoints to an item under the checkpoints' names; None without any."""
-    details = {
-        name: detail for name, browser in browsers.items() if (detail := browser.detail(item)) is not None
-    }
-    answered = {name: detail for name, detail in details.items() if detail.answers}
+    details = {name: browser.read_detail(item) for name, browser in browsers.items()}
+    answered = {name: detail for name, detail in details.items() if detail is not None and detail.answers}
     if not answered:
         return None
     answers = [msgspec.structs.replace(detail.answers[0], student=name) for name, detail in answered.items()]

@@ -20,7 +20,7 @@ from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
 from coeval.core.foreign import decode, make_decoder
 from coeval.core.options import OVERWRITE
-from coeval.core.records import Datapoint, Evaluation, Record, Response, choose_counting, keep_valid_levels
+from coeval.core.records import Datapoint, Evaluation, Record, Response, choose_counted, keep_valid_levels
 from coeval.store.jsonl import read_json, read_whole_lines, write_bytes_atomic, write_json_atomic
 from coeval.store.rundir import RunDir
 
@@ -93,7 +93,7 @@ def is_legacy(folder: Path) -> bool:
 
 def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
     """Read the records of a phase 3–5 in the current form, in file order, one per id: see
-    `coeval.core.records.choose_counting`.
+    `coeval.core.records.choose_counted`.
 
     ``dropped`` gets a sentence on each line that is no record. Reads current layouts too.
     """
@@ -108,7 +108,7 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
                 except Undecodable as error:
                     dropped.append(f"byte {offset} of {path}: {error}")
 
-    return list(choose_counting(records()).values())
+    return list(choose_counted(records()).values())
 
 
 def convert_run(source: Path, target: Path, phases: Sequence[str]) -> ConversionResult:

@@ -23,10 +23,10 @@ from coeval.core.records import (
     Kept,
     Usage,
     is_good,
-    item_part,
     keep_valid_levels,
     keep_valid_values,
     model_of,
+    strip_names,
 )
 from coeval.store.jsonl import Lines, read_line_at, read_line_groups
 from coeval.store.rundir import PAIRS
@@ -208,7 +208,7 @@ PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 
 class RecordColumn(Generic[KeyT, EntryT]):
-    """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counting`
+    """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counted`
     chooses counts: a good one before others, else the last.
 
     Equal entries should be one object.
@@ -322,13 +322,13 @@ class PhaseIndex(Generic[EntryT]):
         return (entry for column in self.columns.values() for entry in column.entries.values())
 
     def place(self, key: str) -> tuple[RecordColumn[int, EntryT], int]:
-        item = item_part(key, self._names)
+        item = strip_names(key, self._names)
         return self.columns[key[len(item) :]], self._rows[item]
 
     def get(self, key: str) -> EntryT | None:
         if not self._rows:
             return None  # as in all of a run that begins
-        item = item_part(key, self._names)
+        item = strip_names(key, self._names)
         column, row = self.columns.get(key[len(item) :]), self._rows.get(item)
         return None if column is None or row is None else column.entries.get(row)
 

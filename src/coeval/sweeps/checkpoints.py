@@ -156,7 +156,7 @@ def hash_content(folder: Path) -> str:
     return digest(repr(sorted(stamps)))[:12] if stamps else ""
 
 
-def why_not_served(checkpoint: Checkpoint, *, merged: bool = False) -> str:
+def why_no_longer_servable(checkpoint: Checkpoint, *, merged: bool = False) -> str:
     """Explain why a submitted checkpoint must not be served any more; empty if it may. One that is to be
     ``merged`` need not be whole."""
     if not checkpoint.content:

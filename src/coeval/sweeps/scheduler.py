@@ -18,7 +18,7 @@ from typing import NamedTuple, TypeVar
 from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError, WindowExceeded
 from coeval.core.options import spell
 from coeval.core.text import join_names, pluralize
-from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_not_served
+from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_no_longer_servable
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_other_checkpoint
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
@@ -338,7 +338,7 @@ class Scheduler:
         as it was submitted, cannot be merged, or no server of ours loads it."""
         sharded = self._merging is not None
         if checkpoint.content and (
-            why := await asyncio.to_thread(why_not_served, checkpoint, merged=sharded)
+            why := await asyncio.to_thread(why_no_longer_servable, checkpoint, merged=sharded)
         ):
             raise UsageError(why)
         if self._merging is not None:

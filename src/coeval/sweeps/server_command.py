@@ -16,7 +16,7 @@ from coeval.core.errors import CoevalError, ServerDown, UsageError
 from coeval.core.plain import escape_line
 from coeval.core.shown_url import KEY_SHAPED, find_url_secrets, is_credential_name, strip_credentials
 from coeval.core.text import digest, join_names
-from coeval.sweeps.checkpoints import Checkpoint, why_incomplete, why_not_served
+from coeval.sweeps.checkpoints import Checkpoint, why_incomplete, why_no_longer_servable
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess
 from coeval.sweeps.worker_files import Server
@@ -268,7 +268,7 @@ class Merging:
         if process.code or lacking is not None:
             why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit_note}"
             raise ServerDown(f"{self._command.flag} {why}. {log.describe_failure()}")
-        if why := why_not_served(checkpoint, merged=True):
+        if why := why_no_longer_servable(checkpoint, merged=True):
             raise ServerDown(why)
         making.rename(merged)
         return merged

@@ -37,7 +37,7 @@ from coeval.engine.probing import Probing
 from coeval.engine.session import await_unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
-from coeval.sweeps.checkpoints import why_not_served
+from coeval.sweeps.checkpoints import why_no_longer_servable
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
@@ -342,7 +342,7 @@ class _WorkerRun:
                 )
                 async with up_now as up:
                     came_up = True
-                    if loaded and (why := await asyncio.to_thread(why_not_served, loaded)):
+                    if loaded and (why := await asyncio.to_thread(why_no_longer_servable, loaded)):
                         return WorkerResult(end="failed", problem=why)
                     return await self._ask_own_server(prepared, tested, up)
             except Draining:

@@ -218,7 +218,7 @@ class SourceBytes:
         if size:
             yield [b"".join(held) if size <= LONGEST_LINE_BYTES else None]
 
-    def finish(self) -> SourceFile:
+    def finish_and_hash(self) -> SourceFile:
         """Read the rest, close the file, and return its size and hash."""
         while self._read_checked(self._packed.read, _READ_BYTES):
             pass

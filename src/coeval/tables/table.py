@@ -227,7 +227,7 @@ def open_table(path: Path, encoding: str | None = None, delimiter: str | None = 
     except UsageError:
         source.close()
         raise
-    return Table(path, columns, chain(head, rows), source.finish, source.close, delimiter)
+    return Table(path, columns, chain(head, rows), source.finish_and_hash, source.close, delimiter)
 
 
 def _find_columns(path: Path, head: list[TableRow], header: tuple[str, ...]) -> tuple[str, ...]:

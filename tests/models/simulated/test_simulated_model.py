@@ -59,10 +59,12 @@ requests = st.builds(
 
 @settings(max_examples=40)
 @given(requests, st.floats(0, 2), st.integers(0, 5))
-async def test_sampling_and_purpose_change_nothing(request: Request, temperature: float, rank: int) -> None:
+async def test_sampling_and_purpose_change_nothing(
+    request: Request, temperature: float, priority: int
+) -> None:
     first = await simulated(malformed_rate=0.3).complete(request)
     changed = msgspec.structs.replace(
-        request, sampling=SamplingParameters(temperature=temperature), purpose="evaluation", rank=rank
+        request, sampling=SamplingParameters(temperature=temperature), purpose="evaluation", priority=priority
     )
     assert await simulated(malformed_rate=0.3).complete(changed) == first
     assert first.usage.input_tokens > 0

@@ -25,7 +25,7 @@ class ComparedGrid:
         )
 
     @cached_property
-    def scored_factors(self) -> tuple[tuple[str, str], ...]:
+    def task_factors(self) -> tuple[tuple[str, str], ...]:
         """List the (task, factor) pairs with any record."""
         grid = self.grid
         pairs = np.unique(grid.task.astype(np.int64) * max(len(grid.factors), 1) + grid.factor)

@@ -73,7 +73,7 @@ def comparison_sentence(comparison: Comparison) -> str:
     where, count = scope_phrase(comparison), pluralize(comparison.n, f"shared {comparison.counted}")
     if comparison.identical:
         return f"{comparison.a} and {comparison.b} have identical scores {where}: {count}"
-    lead = comparison.leading
+    lead = comparison.with_leader_as_b
     names = (comparison.a, comparison.b) if comparison.difference < 0 else (comparison.b, comparison.a)
     if comparison.gate is not None and comparison.p is not None and comparison.p < ALPHA:
         by, (ahead, behind) = f"{format_difference(lead, comparison.unit)} points", names
@@ -339,16 +339,16 @@ def leading_sentences(comparisons: Sequence[Comparison], groups: int) -> Iterato
     first = [pair for pair in comparisons if pair.family == comparisons[0].family]
     tasks_metrics = list(dict.fromkeys((pair.task, pair.metric) for pair in first))
     if groups > 1:
-        leading = first[:_MOST_LEADING]
+        with_leader_as_b = first[:_MOST_LEADING]
     elif len(tasks_metrics) > _MOST_LEADING:
         yield LeadingSentence(_leads_by_task_sentence(first, tasks_metrics))
         return
     else:
-        leading = [
+        with_leader_as_b = [
             _leader_comparison([same for same in first if (same.task, same.metric) == task_metric])
             for task_metric in tasks_metrics
         ]
-    for pair in leading:
+    for pair in with_leader_as_b:
         yield LeadingSentence(_short_sentence(pair), pair.place)
 
 

@@ -29,7 +29,7 @@ from coeval.analysis.comparison.family import (
     FamilyMember,
     PairDifference,
     adjust_family,
-    find_lead_factor,
+    find_factor_behind_lead,
     prepare_family_member,
 )
 from coeval.analysis.comparison.paired_difference import Difference, pool_judge_scatter
@@ -477,8 +477,10 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
             of_pair = [
                 (paired[other][2], members[other].difference) for other in rows_of_pair[a.label, b.label]
             ]
-            parts = _factor_differences(b.grids["factor"].scored_factors, of_pair, row.task)
-            source = find_lead_factor(comparisons[index], weigh_factor_parts(b.grids["factor"].grid, parts))
+            parts = _factor_differences(b.grids["factor"].task_factors, of_pair, row.task)
+            source = find_factor_behind_lead(
+                comparisons[index], weigh_factor_parts(b.grids["factor"].grid, parts)
+            )
         tested = msgspec.structs.replace(comparisons[index], gate=gate, comes_from=source)
         comparisons[index] = msgspec.structs.replace(tested, sentence=comparison_sentence(tested))
     return comparisons

@@ -184,7 +184,7 @@ class PairDifference(Entity, frozen=True, kw_only=True):
         return msgspec.structs.replace(self, difference=-self.difference, **ends)
 
     @property
-    def leading(self) -> Self:
+    def with_leader_as_b(self) -> Self:
         """Return the same with the side that is ahead as b."""
         return self if self.difference >= 0 else self.swapped
 
@@ -205,7 +205,7 @@ class FactorPart(NamedTuple):
     difference: Difference
 
 
-def find_lead_factor(lead: PairDifference, parts: Sequence[FactorPart]) -> str | None:
+def find_factor_behind_lead(lead: PairDifference, parts: Sequence[FactorPart]) -> str | None:
     """Name the one factor that a lead comes from: it makes up most of it, and the same side is significantly
     ahead by no other factor. None: there is no lead, or no such factor."""
     sign = 1 if lead.difference > 0 else -1

@@ -46,7 +46,7 @@ class NumberedItems(NamedTuple):
     notes: tuple[Mismatch, ...]
 
 
-def number_items(a: Side, b: Side) -> NumberedItems:
+def number_items_of_shared_tasks(a: Side, b: Side) -> NumberedItems:
     """Number the items of both sides; tasks that only one has are left out."""
     tasks_of_sides = [{item.task for item in side.items} for side in (a, b)]
     shared = tasks_of_sides[0] & tasks_of_sides[1]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.comparison.compared_grid import ComparedGrid
-from coeval.analysis.comparison.joined_grid import Mismatch, join_grids, number_items
+from coeval.analysis.comparison.joined_grid import Mismatch, join_grids, number_items_of_shared_tasks
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.side import Measure, MetricName, Side, UnsharedJudges
 from coeval.analysis.intervals import SHARE, Floats, Scale
@@ -70,7 +70,7 @@ def _note_changed_rubrics(a: Side, b: Side) -> Iterator[Mismatch]:
 def _note_changed_weights(a: Side, b: Side) -> Iterator[Mismatch]:
     """Report the tasks in which the shared factors have other relative weights on either side."""
     grids = [side.grids["factor"] for side in (a, b) if "factor" in side.grids]
-    shared = set.intersection(*({*grid.scored_factors} for grid in grids)) if len(grids) == 2 else set()
+    shared = set.intersection(*({*grid.task_factors} for grid in grids)) if len(grids) == 2 else set()
     for task in sorted({task for task, _ in shared}):
         weights = [grid.grid.designs[grid.grid.tasks.index(task)].weights for grid in grids]
         factors = sorted(factor for at, factor in shared if at == task)
@@ -112,7 +112,7 @@ class Pairing:
 
     def has_equal_coverage(self, students: Collection[str]) -> bool:
         """Check whether these students of the grids have scores on the same items by the same judges."""
-        cuts = (grid.shared_scores(*factor) for grid in self.grids.values() for factor in grid.scored_factors)
+        cuts = (grid.shared_scores(*factor) for grid in self.grids.values() for factor in grid.task_factors)
         return not self.unshared and all(cut.have_same_scores(students) for cut in cuts)
 
     def build_scored_pairs(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
@@ -197,13 +197,13 @@ def pair_sides(a: Side, b: Side) -> Pairing:
         # two students whom no judge scored in common have no difference there, rather than one of judges too
         unshared = tuple(pair._replace(compared=not pair.none_shared) for pair in judges.unshared)
     else:
-        items = number_items(a, b)
+        items = number_items_of_shared_tasks(a, b)
         names, notes, unshared = (a.label, b.label), items.notes, judges.unshared
         both = [measure for measure in a.grids if measure in b.grids]
         grids = {measure: join_grids(a, b, measure, items, judges.by_task) for measure in both}
     by_key = {metric.key: metric for side in (b, a) for metric in side.metrics}
     tasks = {item.task for item in a.items} & {item.task for item in b.items}
-    scored = {(task, measure, name) for measure, grid in grids.items() for task, name in grid.scored_factors}
+    scored = {(task, measure, name) for measure, grid in grids.items() for task, name in grid.task_factors}
     metrics = [metric for metric in by_key.values() if metric.task in tasks and metric.key in scored]
     pairing = Pairing(
         *names,

@@ -137,7 +137,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
     plans = reader.planned.tasks if reader.planned is not None else {}
     sides = {}
     for model, label in labels.items():
-        condition, parameters = reader.model_condition(model)
+        condition, parameters = reader.model_condition_sql(model)
         [counts] = reader.rows(_ANSWERS.format(condition=condition), parameters)
         sides[model] = Side(
             label=label,
@@ -213,7 +213,7 @@ def _list_metrics(reader: Reader, grids: Mapping[Measure, ComparedGrid]) -> Iter
     units = {(figure.task, figure.metric): figure.unit for figure in reader.metrics}
     first = reader.headline_metrics()
     for measure, compared in grids.items():
-        for task, metric in compared.scored_factors:
+        for task, metric in compared.task_factors:
             if measure != "metric":
                 yield MetricName(task, measure, metric)
                 continue

@@ -73,12 +73,12 @@ def _verdict_text(
         return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
     count = pluralize(gap.n, "shared item")
     if gap.significant:
-        return f"{lead_text((first, second), gap.leading, count, scope, at_any_look=at_any_look)}."
+        return f"{lead_text((first, second), gap.with_leader_as_b, count, scope, at_any_look=at_any_look)}."
     shown_pair = (f"{first} ({figures[first]})", f"{second} ({figures[second]})")
     if is_behind(first, second, gap):
-        lead = f"on {count}, {second} is ahead by {format_difference(gap.leading)} points"
+        lead = f"on {count}, {second} is ahead by {format_difference(gap.with_leader_as_b)} points"
         return f"{' and '.join(shown_pair)} are tied{scope}: {lead}."
-    return f"{tie_text(shown_pair, gap.leading, count, scope)}."
+    return f"{tie_text(shown_pair, gap.with_leader_as_b, count, scope)}."
 
 
 def mean_in_points(measured: Measured) -> str:
@@ -140,7 +140,7 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     if gap.judges is None:
         return ""
     first, second = leading_pair(ranks)
-    own_gap = gap.leading
+    own_gap = gap.with_leader_as_b
     if own_gap.ci95_over_judges_adjusted is None:
         if gap.judges == 1:
             agreement = "was used" if ranks.one_judge else f"scored both {first} and {second}"

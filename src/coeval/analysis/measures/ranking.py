@@ -21,7 +21,7 @@ from coeval.analysis.comparison.family import (
     LeadVerdict,
     PairDifference,
     adjust_family,
-    find_lead_factor,
+    find_factor_behind_lead,
     prepare_family_member,
     rank_range,
 )
@@ -194,11 +194,11 @@ def _name_factor_of_lead(grid: ScoreGrid, ranks: Ranking) -> Ranking:
     cuts = ComparedGrid(grid)
     scored = {
         (task, factor): strata[task]
-        for task, factor in cuts.scored_factors
+        for task, factor in cuts.task_factors
         if task in (strata := cuts.shared_scores(task, factor).pair_means(*pair))
     }
     parts = weigh_factor_parts(grid, {part: paired_difference([pairs]) for part, pairs in scored.items()})
-    with_factor = msgspec.structs.replace(gap, comes_from=find_lead_factor(gap, parts))
+    with_factor = msgspec.structs.replace(gap, comes_from=find_factor_behind_lead(gap, parts))
     return msgspec.structs.replace(ranks, differences={**ranks.differences, pair: with_factor})
 
 

@@ -406,7 +406,7 @@ def _read_grid(reader: RunReader, *, include_removed: bool) -> ScoreGrid:
     )
     teachers = _distinct_names(reader, "teacher", "planned")
     items, number_of = _read_items(reader, terms, tasks, teachers)
-    scale = _level_values({value for *_, value in values_given if value is not None}, designs)
+    scale = _list_level_values({value for *_, value in values_given if value is not None}, designs)
     columns = reader.columns(_grid_sql(judges, len(scale), has_samples=reader.has_samples), [scale])
     item = number_of[columns["item"]]
     student = _code_by_term(terms, students)[columns["student"]]
@@ -530,7 +530,7 @@ def _unplanned_scale(values: Sequence[float]) -> RubricScale:
     return RubricScale(tuple(f"{value:g}" for value in values), tuple(values))
 
 
-def _level_values(recorded: Set[float], designs: Sequence[TaskDesign]) -> list[float]:
+def _list_level_values(recorded: Set[float], designs: Sequence[TaskDesign]) -> list[float]:
     """Return the values of all levels, rising: those recorded and, unless they are too many, all declared
     ones."""
     declared = {value for design in designs for scale in design.scales.values() for value in scale.values}

@@ -191,7 +191,7 @@ def sum_item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only:
     return RowSums(np.asarray(total, np.float64), np.asarray(share, np.float64), units.astype(np.int64))
 
 
-def _recorded_scores(grid: ScoreGrid, scores: RowSums) -> RowSums:
+def _sum_recorded_scores(grid: ScoreGrid, scores: RowSums) -> RowSums:
     """Sum all recorded scores, those of answers that lack a factor included."""
     return sum_item_scores(grid, complete_only=False) if grid.is_weighted else scores
 
@@ -202,7 +202,7 @@ def measure_students(
     """Compute all measures of each student. ``ranked_scores``: as `ranking` computes them; ``counts``: of
     their answers."""
     scores = sum_item_scores(grid)
-    recorded = _recorded_scores(grid, scores)
+    recorded = _sum_recorded_scores(grid, scores)
     everything = np.zeros(len(grid.items.ids), np.int32)
 
     def means_by_group(group: Codes, names: Sequence[str]) -> list[_Named]:
@@ -238,7 +238,7 @@ def measure_students(
             },
             samples=int(grid.answers_per_item[at]),
             partial=partial[at],
-            counts=None if counts is None else _total_counts(counts.get(student, {}), grid.tasks),
+            counts=None if counts is None else _sum_answer_counts(counts.get(student, {}), grid.tasks),
             counts_by_task=None if counts is None else counts.get(student, {}),
         )
         for at, student in enumerate(grid.students)
@@ -265,7 +265,7 @@ StudentCounts: TypeAlias = Mapping[str, Mapping[str, StudentAnswers]]
 """By student and task."""
 
 
-def _total_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
+def _sum_answer_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[str]) -> StudentAnswers:
     """Sum the counts of some tasks."""
     rows = [msgspec.structs.astuple(counts) for task, counts in by_task.items() if task in tasks]
     return StudentAnswers(*map(sum, zip(*rows, strict=True)))
@@ -445,7 +445,7 @@ def unadjusted_scores(grid: ScoreGrid, scores: RowSums) -> dict[str, StudentScor
     """Compute each student's recorded scores, before adjustment for unequal coverage."""
     tasks, means = len(grid.tasks), scores.mean
     needed = _count_due_scores(grid, grid.items.task, tasks, grid.scores_due)
-    units = _recorded_scores(grid, scores).units
+    units = _sum_recorded_scores(grid, scores).units
     inside = grid.items.task[:, None] == np.arange(tasks)
     missing = grid.answers_per_item[:, None] * needed - units @ inside
     scores_by_student = {}

@@ -159,7 +159,7 @@ def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
         sum(block.left_out for block in blocks),
         tuple(grid.students[code] for code in np.unique(np.concatenate([b.students for b in blocks]))),
         tuple(grid.judges[code] for code in judges),
-        overall.p,
+        overall.p_value,
     )
 
 
@@ -182,7 +182,7 @@ class OverallVariances(NamedTuple):
         return 1 - unreliability
 
     @property
-    def p(self) -> float | None:
+    def p_value(self) -> float | None:
         """Return the p-value of the F test that students do not differ over items, by these judges."""
         observed, error = float(self.observed[0]), float(self.over_items[0])
         return float(fdtrc(*self.degrees, observed / error)) if error > 0 else None

@@ -150,10 +150,10 @@ def estimate_judge_residuals(grid: ScoreGrid) -> JudgeResiduals | None:
     for student in range(students):
         quantiles = ndtri(means[:, :, student])
         residuals[:, student] = _judge_effects(quantiles, scored[:, student], count[0, :, student])
-    return JudgeResiduals(residuals, _score_per_quantile(means[0], scored))
+    return JudgeResiduals(residuals, _score_change_per_quantile(means[0], scored))
 
 
-def _score_per_quantile(means: Floats, scored: NDArray[np.bool_]) -> Floats:
+def _score_change_per_quantile(means: Floats, scored: NDArray[np.bool_]) -> Floats:
     density = np.exp(-(ndtri(means) ** 2) / 2) / np.sqrt(2 * np.pi) * scored
     return np.asarray(density.sum(axis=0) / np.maximum(scored.sum(axis=0), 1), np.float64)
 
@@ -206,7 +206,7 @@ def _estimate_bias(
     # The others' biases are estimated as well, or else an honest judge would seem to have the opposite of
     # them; if that leaves too few cells, they are assumed to have none, and there is no verdict.
     for favoured in (judges, [judge_index]):
-        fit = _fit_bias(means, scored, [is_related[:, j] for j in favoured], favoured)
+        fit = _fit_first_bias(means, scored, [is_related[:, j] for j in favoured], favoured)
         if fit is not None:
             break
     else:
@@ -240,7 +240,7 @@ class _CellFit(NamedTuple):
     item_error: float
 
 
-def _fit_bias(
+def _fit_first_bias(
     residuals: Floats, scored: NDArray[np.bool_], related: Sequence[NDArray[np.bool_]], judges: Sequence[int]
 ) -> _CellFit | None:
     """Fit the biases of ``judges`` to their ``related`` units (a mask each) and return the first; None
@@ -372,10 +372,10 @@ def related_model(name: str, first: str, second: str, families: Mapping[str, str
 
 def read_judge_biases(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
     """Estimate the biases of each judge of a run, with adjusted p-values."""
-    return adjust_bias_ledger(bias_ledger(grid, read_model_families(reader, grid)))
+    return adjust_bias_ledger(estimate_bias_ledger(grid, read_model_families(reader, grid)))
 
 
-def bias_ledger(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
+def estimate_bias_ledger(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate the biases of each judge, by name; ``families``: of students and judges."""
     by_family = estimate_family_biases(grid, families)
     return {

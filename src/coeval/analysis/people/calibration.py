@@ -476,8 +476,8 @@ def _calibrate_pairs(
 
 
 def find_leaders(scale: HumanScale) -> Iterator[str]:
-    """Yield who is significantly ahead of all other `compared_students`: nobody, or one."""
-    names = compared_students(scale)
+    """Yield who is significantly ahead of all other `list_compared_students`: nobody, or one."""
+    names = list_compared_students(scale)
     for name in names:
         is_ahead = [
             pair.is_significant and ((pair.people.value or 0.0) > 0) == (first == name)
@@ -488,6 +488,6 @@ def find_leaders(scale: HumanScale) -> Iterator[str]:
             yield name
 
 
-def compared_students(scale: HumanScale) -> list[str]:
+def list_compared_students(scale: HumanScale) -> list[str]:
     """Name the students in pairs: those with labels of their own in all tasks."""
     return sorted({name for pair in scale.pairs for name in pair})

@@ -41,8 +41,8 @@ class DrawnAnswer(NamedTuple):
     drawn: ByChance | None
 
 
-def judged_factors_by_task(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
-    """Name the factors that judges score, by task; of these the ``chosen``, where there are any.
+def judged_factors_by_task(grid: ScoreGrid, chosen_factors: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
+    """Name the factors that judges score, by task; of these the ``chosen_factors``, where there are any.
 
     Raises UsageError: nobody scores a chosen one, or there are none at all.
     """
@@ -50,14 +50,14 @@ def judged_factors_by_task(grid: ScoreGrid, chosen: Iterable[str] = ()) -> dict[
         task: tuple(sorted(design.judged_factors))
         for task, design in zip(grid.tasks, grid.designs, strict=True)
     }
-    chosen = tuple(chosen)
+    chosen_factors = tuple(chosen_factors)
     all_factors = sorted({factor for factors in factors_by_task.values() for factor in factors})
     if not all_factors:
         raise UsageError("no judge scores a factor of this run, so there is nothing to label")
-    if unknown := [factor for factor in chosen if factor not in all_factors]:
+    if unknown := [factor for factor in chosen_factors if factor not in all_factors]:
         raise UsageError(f"--factor {unknown[0]}: judges score {join_names(all_factors)}")
     return {
-        task: tuple(factor for factor in factors if not chosen or factor in chosen)
+        task: tuple(factor for factor in factors if not chosen_factors or factor in chosen_factors)
         for task, factors in factors_by_task.items()
     }
 
@@ -198,7 +198,7 @@ class ShownTexts:
         self._criteria = reader.rubrics()
         self._designs = dict(zip(grid.tasks, grid.designs, strict=True))
 
-    def of(self, answer: str) -> LabelTexts | None:
+    def texts_of(self, answer: str) -> LabelTexts | None:
         """Return what is shown with an answer; None where the answer or its item is gone."""
         return self._shown.get(answer)
 
@@ -213,10 +213,10 @@ class ShownTexts:
         """Check whether a label's level is one of its factor's scale."""
         return self.scale(label.task_id, label.factor).level(label.level) is not None
 
-    def hashes(self, answer: str, task: str, factor: str) -> tuple[str, str]:
+    def hash_shown_texts(self, answer: str, task: str, factor: str) -> tuple[str, str]:
         """Hash what is shown: prompt, answer and the reference if there is one, and the criterion with its
         scale; empty where an answer or its prompt is gone."""
-        texts_shown = self.of(answer)
+        texts_shown = self.texts_of(answer)
         texts = () if texts_shown is None else texts_shown if texts_shown.reference else texts_shown[:2]
         scale = self.scale(task, factor)
         values = map(repr, scale.values)
@@ -225,7 +225,7 @@ class ShownTexts:
 
     def is_current(self, label: HumanLabel) -> bool:
         """Check whether a label is about the texts as they are now."""
-        hashes = self.hashes(label.response_id, label.task_id, label.factor)
+        hashes = self.hash_shown_texts(label.response_id, label.task_id, label.factor)
         return bool(hashes[0]) and hashes == (label.input_hash, label.criterion)
 
 
@@ -235,7 +235,7 @@ def make_empty_labels(
     """Make the labels, still without a level, that a draw asks of a person."""
     for key, chance in drawn:
         for factor in factors[key.task]:
-            input_hash, criterion = texts.hashes(key.answer, key.task, factor)
+            input_hash, criterion = texts.hash_shown_texts(key.answer, key.task, factor)
             if input_hash:
                 yield HumanLabel(
                     judge_model_id=judge,
@@ -255,7 +255,7 @@ def make_questions(
     """Make a question of each label, except about texts, criteria or factors that have changed."""
     designs = dict(zip(grid.tasks, grid.designs, strict=True))
     for label in requested_labels:
-        texts_shown, design = texts.of(label.response_id), designs.get(label.task_id)
+        texts_shown, design = texts.texts_of(label.response_id), designs.get(label.task_id)
         if (
             texts_shown is None
             or design is None
@@ -273,6 +273,6 @@ def make_questions(
         )
 
 
-def labels_of_person(labels: Labels, judge: str) -> list[HumanLabel]:
+def labels_of_person(labels: Labels, person: str) -> list[HumanLabel]:
     """Select a person's labels and open questions, in the order of the draw."""
-    return [label for label in labels.values() if label.response_id and label.judge_model_id == judge]
+    return [label for label in labels.values() if label.response_id and label.judge_model_id == person]

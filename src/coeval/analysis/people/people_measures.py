@@ -14,8 +14,8 @@ from coeval.analysis.people.calibration import (
     ALL_FACTORS,
     HumanScale,
     calibrate_human_scales,
-    compared_students,
     find_leaders,
+    list_compared_students,
 )
 from coeval.analysis.people.label_questions import ShownTexts
 from coeval.analysis.people.labelled_rows import (
@@ -115,7 +115,7 @@ def people_sentences(people: PeopleMeasures) -> Iterator[str]:
         yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
         return
     by = "" if people.whole_scale_name == ALL_FACTORS else f" ({people.whole_scale_name})"
-    among = compared_students(scale)
+    among = list_compared_students(scale)
     scope = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
     first = list(find_leaders(scale))
     if first:

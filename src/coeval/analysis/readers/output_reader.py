@@ -22,12 +22,12 @@ from coeval.analysis.readers.reader import (
     SERVED_SQL,
     TRUNCATED_SQL,
     Reader,
-    SampleMetric,
+    SampleMetricFigure,
     Stage,
 )
 from coeval.analysis.readers.whole_items import OutputItems, OutputTaskFolder, WholeItems
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, good_sql
+from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, is_good_sql
 from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
 from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_number
@@ -65,7 +65,7 @@ STAGES = (
         f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
             hash(response) AS words,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
-            NOT {good_sql(RESPONSE_SQL)} AS failed""",
+            NOT {is_good_sql(RESPONSE_SQL)} AS failed""",
         {"model": "term", "served_by": "term"},
     ),
     Stage(
@@ -84,7 +84,7 @@ STAGES = (
         "id IS NOT NULL AND item IS NOT NULL",
         f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_VERDICT_FIELDS} AS said, {_LEVELS} AS levels,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
-            NOT {good_sql(VALUE_SQL)} AS failed""",
+            NOT {is_good_sql(VALUE_SQL)} AS failed""",
         {"judge": "term", "recipe": "term", "served_by": "term"},
     ),
     Stage(
@@ -103,7 +103,7 @@ SEARCHED = Stage(
     {"id": "VARCHAR", "prompt": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
     "id IS NOT NULL",
     f"md5_number(filename || chr(10) || id) AS key, id AS item, "
-    f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
+    f"NOT {is_good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
     {},
 )
 
@@ -304,10 +304,10 @@ class OutputReader(Reader):
             )
 
     @property
-    def metrics(self) -> tuple[SampleMetric, ...]:
+    def metrics(self) -> tuple[SampleMetricFigure, ...]:
         """Return the metrics by task and sample, the benchmark's headline first."""
         return tuple(
-            SampleMetric(
+            SampleMetricFigure(
                 model=summary.model,
                 task=_task_name(task, summary),
                 sample=sample_number(task),
@@ -330,7 +330,7 @@ class OutputReader(Reader):
     def models(self) -> tuple[str, ...]:
         return tuple(filter(None, super().models())) or ("",)
 
-    def model_condition(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
+    def model_condition_sql(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
         return "true", []  # all of the folder is one model's
 
     def items(self) -> WholeItems:

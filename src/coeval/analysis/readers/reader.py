@@ -26,7 +26,7 @@ from coeval.analysis.readers.whole_items import WholeItems
 from coeval.analysis.run_results import MetricScore
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.model import WINDOW
-from coeval.core.records import counting_sql, good_sql
+from coeval.core.records import counting_rowids_sql, is_good_sql
 from coeval.core.text import join_names, pluralize
 from coeval.store.jsonl import read_torn_tail, store_error
 from coeval.store.rundir import PAIRS
@@ -65,7 +65,7 @@ FROM served GROUP BY ALL ORDER BY ALL
 _SERVED_PAIRS = f"""
 SELECT 'judge', task_id, judge_model_id, served_by, served_as, count(DISTINCT id)
 FROM (SELECT * EXCLUDE (served_by, served_as), {SERVED_SQL} FROM {{lines}})
-WHERE id IS NOT NULL AND judge_model_id IS NOT NULL AND {good_sql("winner IS NOT NULL")}
+WHERE id IS NOT NULL AND judge_model_id IS NOT NULL AND {is_good_sql("winner IS NOT NULL")}
 GROUP BY ALL ORDER BY ALL
 """  # noqa: S608 - ours
 
@@ -95,7 +95,7 @@ class Twin(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SampleMetric(MetricScore):
+class SampleMetricFigure(MetricScore):
     """A metric of one sample of a task (from 0), as its ``summary.json`` has it."""
 
     sample: int
@@ -202,7 +202,7 @@ class Reader:
         return False
 
     @property
-    def metrics(self) -> tuple[SampleMetric, ...]:
+    def metrics(self) -> tuple[SampleMetricFigure, ...]:
         """Return a benchmark's own figures by task and sample, its headline first; none where scores are
         levels."""
         return ()
@@ -229,7 +229,7 @@ class Reader:
             names = [name for name in names if name in self.planned.students] or names
         return tuple(names)
 
-    def model_condition(self, model: str) -> tuple[str, list[str]]:
+    def model_condition_sql(self, model: str) -> tuple[str, list[str]]:
         """Return the SQL condition of a model's rows, with its parameters."""
         return "model = ?", [model]
 
@@ -267,7 +267,7 @@ class Reader:
             f"FROM {self._lines_sql(stage, files)} WHERE {stage.required}",
             [files] if files else [],
         )
-        self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})")  # noqa: S608
+        self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_rowids_sql(stage.table)})")  # noqa: S608
 
     def add_item_texts(self) -> None:
         """Add the texts of all items to ``item_text`` (no, text), by their numbers in ``viewed``. Raises as
@@ -363,7 +363,7 @@ class Reader:
             self._db.execute(f"DROP TABLE {raw}")
             self._on_table_made(stage)
             self._db.execute(
-                f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_sql(stage.table)})"  # noqa: S608
+                f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_rowids_sql(stage.table)})"  # noqa: S608
             )
         self._db.execute(self.view_sql)
 

@@ -51,10 +51,10 @@ from coeval.core.records import (
     Evaluation,
     Preference,
     Record,
-    good_sql,
-    item_part,
+    is_good_sql,
     level_sql,
     parent_id,
+    strip_names,
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import pluralize
@@ -96,7 +96,7 @@ STAGES = (
         f"""md5_number(id) AS key, id, task_id AS task, teacher_model_id AS teacher,
             sampled_target_attributes AS attributes, passage_filtered, hash(prompt) AS content,
             hash(reference_response) AS reference,
-            NOT {good_sql(PROMPT_SQL)} AS failed""",
+            NOT {is_good_sql(PROMPT_SQL)} AS failed""",
         {"task": "term", "teacher": "term"},
     ),
     Stage(
@@ -119,7 +119,7 @@ STAGES = (
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
             greatest(coalesce(sample, 0), 0) AS sample, {TRUNCATED_SQL}, {EMPTY_SQL},
             length(response)::INTEGER AS length, hash(response) AS said, reply_id, {SERVED_SQL},
-            NOT {good_sql(RESPONSE_SQL)} AS failed""",
+            NOT {is_good_sql(RESPONSE_SQL)} AS failed""",
         {"student": "term", "served_by": "term"},
     ),
     Stage(
@@ -146,7 +146,7 @@ STAGES = (
             {_FACTORS} AS factors, {_VALUES} AS given, label_scores, hash(recipe) AS method,
             CASE WHEN recipe <> '' AND input_hash <> '' THEN hash(recipe, input_hash, criteria) END
                 AS question, {SERVED_SQL},
-            NOT {good_sql(SCORES_SQL)} AS failed""",
+            NOT {is_good_sql(SCORES_SQL)} AS failed""",
         {"judge": "term", "factors": "term[]", "served_by": "term"},
     ),
 )
@@ -157,7 +157,7 @@ SEARCHED = (
         "item_words",
         {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
         "id IS NOT NULL",
-        f"md5_number(id) AS key, id AS item, NOT {good_sql(PROMPT_SQL)} AS failed, "
+        f"md5_number(id) AS key, id AS item, NOT {is_good_sql(PROMPT_SQL)} AS failed, "
         "lower(concat_ws(chr(10), id, prompt, reference_response)) AS text",
         {},
     ),
@@ -167,7 +167,7 @@ SEARCHED = (
         {"id": "VARCHAR", "datapoint_id": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
         "id IS NOT NULL",
         f"md5_number(id) AS key, datapoint_id AS item, "
-        f"NOT {good_sql(RESPONSE_SQL)} AS failed, lower(response) AS text",
+        f"NOT {is_good_sql(RESPONSE_SQL)} AS failed, lower(response) AS text",
         {},
     ),
 )
@@ -267,7 +267,7 @@ _CHECKED = Stage(
         "status": "VARCHAR",
     },
     f"judge_model_id = '{CHECK}'",
-    f"md5_number(id) AS key, task_id AS task, criteria, NOT {good_sql('true')} AS failed",
+    f"md5_number(id) AS key, task_id AS task, criteria, NOT {is_good_sql('true')} AS failed",
     {},
 )
 _CHECKED_BY = """
@@ -421,7 +421,7 @@ class RunReader(Reader):
         index = index_good_records(self.run.files(phase), phase)
         for key in index:
             owner_id = (
-                item_part(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
+                strip_names(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
             )
             if owner_id in ids:
                 yield index.load(key, kind)

@@ -24,7 +24,7 @@ from coeval.core.records import (
     Preference,
     Response,
     answer_name,
-    choose_counting,
+    choose_counted,
     is_good,
     keep_valid_values,
     response_id,
@@ -152,7 +152,7 @@ class ItemLines:
 
         Lines that are no records are skipped; files that were replaced meanwhile may hold another item's.
         """
-        return list(choose_counting(filter(is_needed, self._read_records(item, kind))).values())
+        return list(choose_counted(filter(is_needed, self._read_records(item, kind))).values())
 
     def _read_records(self, item: str, kind: type[KeptT]) -> Iterator[KeptT]:
         read = make_decoder(kind)

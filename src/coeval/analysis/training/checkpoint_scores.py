@@ -270,7 +270,7 @@ def describe_sampling_change(a: RunFacts, b: RunFacts) -> str:
 
 
 def _changed_settings(a: _Requested | None, b: _Requested | None) -> list[str]:
-    settings_a, settings_b = (_request_settings(requested, _NOT_SAMPLING) for requested in (a, b))
+    settings_a, settings_b = (_list_request_settings(requested, _NOT_SAMPLING) for requested in (a, b))
     names = sorted(settings_a.keys() | settings_b.keys())
     return [name for name in names if settings_a.get(name) != settings_b.get(name)]
 
@@ -284,21 +284,21 @@ def _incomplete_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
             yield f"run_{run}: without a value, of {facts.n_expected:,} {facts.counted}: {reasons}"
 
 
-def _hash_settings(requested: _Requested | None, without: set[str]) -> str:
-    return digest(canonical_json(_request_settings(requested, without)))
+def _hash_settings(requested: _Requested | None, left_out: set[str]) -> str:
+    return digest(canonical_json(_list_request_settings(requested, left_out)))
 
 
-def _request_settings(requested: _Requested | None, without: set[str]) -> dict[str, str]:
+def _list_request_settings(requested: _Requested | None, left_out: set[str]) -> dict[str, str]:
     """Return the parts of the recipe by name, and the sampling as it was sent."""
     if requested is None:
         return {}
     parts = {  # ``temperature`` of ``parameters.temperature (student)``
         name.removeprefix("parameters.").partition(" (")[0]: value
         for name, value in requested.parts.items()
-        if name not in without
+        if name not in left_out
     }
     sent = {name: str(value) for name, value in requested.sampling.items() if name != "seed"}
-    model = {} if "parameters.model" in without else {"model": requested.model}
+    model = {} if "parameters.model" in left_out else {"model": requested.model}
     refused = dict.fromkeys(requested.dropped, "refused")
     refused.pop("seed", None)
     return {**parts, **sent, **refused, **model}

@@ -159,14 +159,14 @@ def _compare_step(
 ) -> _SharedStep:
     worded = [key for key in both if a.answers[key].words and b.answers[key].words]
     same = sum(a.answers[key].words == b.answers[key].words for key in worded)
-    columns = (_item_means(a, both), _item_means(b, both))
+    columns = (_average_items_over_answers(a, both), _average_items_over_answers(b, both))
     common = select_common_items(dict(enumerate(columns)))
     of_a, of_b = common.scores.T
     difference = paired_difference([PairedScores(of_a, of_b, np.ones(len(of_a)))])
     return _SharedStep(columns, step, difference, common.scale, same / len(worded) if worded else None)
 
 
-def _item_means(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
+def _average_items_over_answers(judged: _JudgedStep, answers: Sequence[_AnswerKey]) -> ItemColumn:
     """Compute the means of the items over these answers."""
     answers_by_item: dict[tuple[str, int], list[_ScoredAnswer]] = {}
     for key in answers:
@@ -315,10 +315,10 @@ def _compare_tasks(
         first, other = (own[task][shared[0].step] for own in (of_a, of_b))
         judges = (first.judge, other.judge)
         pair = TaskJudges(task, first.metric, first.unit, a, b, judges, steps, _correlate_ranks(shared), ())
-        yield msgspec.structs.replace(pair, sentences=tuple(_sentences(pair)))
+        yield msgspec.structs.replace(pair, sentences=tuple(_milder_judge_sentences(pair)))
 
 
-def _sentences(pair: TaskJudges) -> Iterator[str]:
+def _milder_judge_sentences(pair: TaskJudges) -> Iterator[str]:
     """State who is milder, and whether they would choose the same checkpoints."""
     significant_steps = [step for step in pair.steps if step.significant]
     milder = {pair.b if step.difference > 0 else pair.a for step in significant_steps}

@@ -16,7 +16,7 @@ import numpy as np
 from coeval.analysis.intervals import Scale, clustered_mean, clustered_standard_error, scale_of_unit
 from coeval.analysis.pairwise.rates import draw_counts, rate_with_spread
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.reader import SampleMetric
+from coeval.analysis.readers.reader import SampleMetricFigure
 from coeval.analysis.run_results import MetricScore
 from coeval.analysis.training.checkpoint_scores import (
     ChosenRuns,
@@ -74,7 +74,7 @@ def compute_task_figures(
     for runs in choose_task_runs(reader.folder) if chosen is None else chosen:
         if runs.runs:
             items = read_item_columns(reader, runs)
-            samples: dict[str, list[SampleMetric]] = {}
+            samples: dict[str, list[SampleMetricFigure]] = {}
             for sample in reader.metrics:
                 if sample.task == runs.recorded_task and sample.sample in runs.runs:
                     samples.setdefault(sample.metric, []).append(sample)
@@ -89,7 +89,7 @@ def compute_task_figures(
 
 def list_metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures]) -> tuple[MetricScore, ...]:
     """List the metrics of a folder by task, over the samples that count, including those without a value."""
-    of_metric: dict[str, dict[tuple[str, str], list[SampleMetric]]] = {}
+    of_metric: dict[str, dict[tuple[str, str], list[SampleMetricFigure]]] = {}
     for sample in reader.metrics:
         figure = figures.get(sample.task)
         if figure is None or sample.sample in figure.runs.runs:
@@ -101,7 +101,7 @@ def list_metric_scores(reader: OutputReader, figures: Mapping[str, TaskFigures])
     )
 
 
-def _build_metric_score(samples: Sequence[SampleMetric], figure: SampleFigure | None) -> MetricScore:
+def _build_metric_score(samples: Sequence[SampleMetricFigure], figure: SampleFigure | None) -> MetricScore:
     """Build a metric's score: over several samples from ``figure``, else as the benchmark reports it."""
     first = samples[0]
     low, high = (figure.ci95 if figure is not None else None) or (None, None)
@@ -129,7 +129,7 @@ def mean_over_tasks(headlines: Iterable[tuple[float, str]]) -> float:
     return fmean(share_of_scale(value, unit) for value, unit in headlines)
 
 
-def _compute_figure(metrics: Sequence[SampleMetric], items: ItemColumn | None) -> SampleFigure | None:
+def _compute_figure(metrics: Sequence[SampleMetricFigure], items: ItemColumn | None) -> SampleFigure | None:
     """Compute a metric's mean, spread and interval over samples; None if no sample has a value."""
     per_run = tuple(metric.value for metric in metrics if metric.value is not None)
     if not per_run:
@@ -176,7 +176,7 @@ def _bootstrap_ratio_bounds(items: ItemColumn) -> tuple[float, float]:
     return bootstrap.low_95, bootstrap.high_95
 
 
-def _average_sample_bounds(metrics: Sequence[SampleMetric]) -> tuple[float, float] | None:
+def _average_sample_bounds(metrics: Sequence[SampleMetricFigure]) -> tuple[float, float] | None:
     """Average the samples' own intervals: their errors are those of the same prompts, so they add up."""
     lows = [metric.low for metric in metrics if metric.low is not None]
     highs = [metric.high for metric in metrics if metric.high is not None]

@@ -178,7 +178,7 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
         notes=tuple(dict.fromkeys(notes)),
     )
     left_out = [checkpoint for group in groups for checkpoint in group.left_out]
-    return msgspec.structs.replace(comparison, sentences=tuple(_sentences(comparison, left_out)))
+    return msgspec.structs.replace(comparison, sentences=tuple(_sweep_sentences(comparison, left_out)))
 
 
 def _unshared_steps(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
@@ -280,7 +280,7 @@ def _adjust_differences(compared: Sequence[_ComparedCheckpoints]) -> tuple[Check
 # --- In sentences: what to ship, whether scores still rise, which run is ahead
 
 
-def _sentences(comparison: SweepComparison, left_out: Sequence[TrainedCheckpoint]) -> Iterator[str]:
+def _sweep_sentences(comparison: SweepComparison, left_out: Sequence[TrainedCheckpoint]) -> Iterator[str]:
     """State the choice over the tasks if there are several; of a few tasks without a mean, for each."""
     several = len(comparison.folders) > 1
     main = [choice for choice in comparison.choices if choice.task is None] or comparison.choices

@@ -216,14 +216,14 @@ class Cache:
     def file_path(self, asset: Asset, file: AssetFile) -> Path:
         return self.root / "files" / asset.folder / file.path
 
-    def holds(self, asset: Asset, file: AssetFile, *, anew: bool = False) -> bool:
+    def holds(self, asset: Asset, file: AssetFile, *, rehash: bool = False) -> bool:
         """Check whether the pinned content is cached. The file is hashed unless its size and time are those
-        recorded; with ``anew`` always."""
+        recorded; with ``rehash`` always."""
         path = self.file_path(asset, file)
         stamp = read_stamp(path)
         if stamp is None or not has_size(path, file.bytes):
             return False
-        if not anew:
+        if not rehash:
             # Where nothing is recorded that can be read, the file itself is.
             verified = read_json_if_whole(self._verified_path(path), _Verified)
             if verified is not None and verified.stamp == stamp and verified.sha256 in file.sha256:
@@ -436,10 +436,10 @@ class Fetcher:
         self._verified: dict[str, Path] = {}
         self.failed: dict[str, str] = {}
 
-    def fetch_asset(self, asset: Asset, *, anew: bool = False) -> None:
+    def fetch_asset(self, asset: Asset, *, rehash: bool = False) -> None:
         """Fetch every file of an asset that the cache lacks.
 
-        Present files count by recorded size and time; ``anew`` hashes them again.
+        Present files count by recorded size and time; ``rehash`` hashes them again.
 
         Raises SourceFailed: no source has one of them; the message has each source's reason; StoreError:
         the cache cannot be written to.
@@ -447,7 +447,7 @@ class Fetcher:
         for file in asset.files:
             target = self._cache.file_path(asset, file)
             with self._cache.hold_lock(file.path):
-                if not self._cache.holds(asset, file, anew=anew):
+                if not self._cache.holds(asset, file, rehash=rehash):
                     self._cache.store_verified(asset, file, self._read_file(file, target))
 
     def _read_file(self, file: AssetFile, target: Path) -> bytes:

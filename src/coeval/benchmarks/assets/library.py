@@ -101,19 +101,19 @@ class Library:
         *,
         given: Mapping[str, Path | str] | None = None,
         local: Path | None = None,
-        anew: bool = False,
+        rehash: bool = False,
     ) -> dict[str, Path]:
         """Fetch missing or unpinned assets, and return the path of each.
 
         ``given`` maps assets to the user's own files, used unchanged. ``local`` is a file or folder to
-        copy from instead of downloading. Cached files are hashed if size or time changed; with ``anew``
+        copy from instead of downloading. Cached files are hashed if size or time changed; with ``rehash``
         always.
 
         Raises AssetMissing: names every asset that no source has, each source's reason, and the ways out;
         UsageError: an unknown name, or a ``given`` file that does not exist.
         """
         fetcher = Fetcher(self.manifest, self.cache, progress, local)
-        paths, reasons = self._locate(names, fetcher, given or {}, anew=anew)
+        paths, reasons = self._locate(names, fetcher, given or {}, rehash=rehash)
         if reasons:
             raise self._missing_error(reasons)
         return paths
@@ -152,7 +152,7 @@ class Library:
         fetcher: Fetcher,
         given: Mapping[str, Path | str],
         *,
-        anew: bool = False,
+        rehash: bool = False,
         tolerated: tuple[type[Exception], ...] = (SourceFailed,),
     ) -> tuple[dict[str, Path], dict[str, str]]:
         """Return the path of each asset, and the reason for each that is unavailable."""
@@ -164,7 +164,7 @@ class Library:
                 if name in given:
                     paths[name] = self._check_own_copy(name, asset, Path(given[name]))
                 else:
-                    paths[name] = self._fetch_asset(asset, fetcher, anew=anew)
+                    paths[name] = self._fetch_asset(asset, fetcher, rehash=rehash)
             except tolerated as error:
                 reasons[name] = str(error)
         return paths, reasons
@@ -231,13 +231,13 @@ class Library:
             return self.cache.asset_path(asset)
         return None
 
-    def _fetch_asset(self, asset: Asset, fetcher: Fetcher, *, anew: bool) -> Path:
+    def _fetch_asset(self, asset: Asset, fetcher: Fetcher, *, rehash: bool) -> Path:
         cache_path = self.cache.asset_path(asset)
         ready = self._find_ready(asset)
         if ready is not None and ready != cache_path:
             return ready
-        if anew or not all(self.cache.holds(asset, file) for file in asset.files):
-            fetcher.fetch_asset(asset, anew=anew)
+        if rehash or not all(self.cache.holds(asset, file) for file in asset.files):
+            fetcher.fetch_asset(asset, rehash=rehash)
         return cache_path
 
     def _check_own_copy(self, name: str, asset: Asset, path: Path) -> Path:

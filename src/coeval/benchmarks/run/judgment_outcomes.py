@@ -17,7 +17,7 @@ from coeval.benchmarks.benchmark import (
     TaskRecords,
     Unit,
     good_response,
-    why_missing,
+    why_value_missing,
 )
 
 Value = dict[str, Any]
@@ -51,12 +51,12 @@ def look_up_outcomes(benchmark: Benchmark, records: TaskRecords) -> Outcomes:
     failed: Counter[str] = Counter()
     for item in records.items:
         answer = records.answers.get(item.id)
-        reason = why_missing(answer)
+        reason = why_value_missing(answer)
         asks = benchmark.asks(item, answer if reason is None and answer else Answer(id=item.id))
         item_values: list[Value | None] = []
         for ask in asks:
             judgment = records.judgments.get(ask.id)
-            why = why_missing(judgment) if reason is None else f"answer {reason}"
+            why = why_value_missing(judgment) if reason is None else f"answer {reason}"
             if why is not None:
                 failed[why] += 1
             item_values.append(judgment.value if judgment is not None and why is None else None)

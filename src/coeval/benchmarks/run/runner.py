@@ -269,7 +269,7 @@ class EvalSession:
         """Probe the models that are ``requested``, and let tasks probe their judge. Raises as
         `probe_models`."""
         counts = count_work(map(self._list_owed, self._task_runs))
-        await probe_models(self._session, self._evaluation.probing, counts.owing_makers(), requested)
+        await probe_models(self._session, self._evaluation.probing, counts.owing_models(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark
         for task_run in self._task_runs:
             judge = task_run.judge
@@ -286,7 +286,7 @@ class EvalSession:
 
     async def _probe_judge(self, task_run: TaskRun, judge: RoleModel) -> None:
         try:
-            await task_run.benchmark.probe_judge(self._session.models[judge.name])
+            await task_run.benchmark.detect_judge_abilities(self._session.models[judge.name])
         except QuotaExhausted:
             return  # nothing will be asked of it: its judgments are gaps
         except AskError as error:

@@ -20,7 +20,7 @@ from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment, file_name
 from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode, make_decoder
-from coeval.core.records import Completion, Kept, Message, Request, choose_counting, is_good
+from coeval.core.records import Completion, Kept, Message, Request, choose_counted, is_good
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest, join_names, pluralize
 from coeval.engine.model_work import ModelWork, RoleModel, answer_text, differing_parts
@@ -306,7 +306,7 @@ class TaskFolder:
         mine = self._read_records(self.responses if tested is None else self._answers_path(tested), Answer)
         if self.whole is None:
             return mine
-        return choose_counting((*self.whole.read_answers(tested).values(), *mine.values()))
+        return choose_counted((*self.whole.read_answers(tested).values(), *mine.values()))
 
     def _answers_path(self, tested: RoleModel) -> Path:
         """Return the file with answers of this recipe, if any: the one that `switch_recipe` makes
@@ -322,7 +322,7 @@ class TaskFolder:
     def _read_records(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
         records = list(_yield_records(path, kind))
         self._damaged[path] = records.count(None)
-        return choose_counting(record for record in records if record is not None)
+        return choose_counted(record for record in records if record is not None)
 
     def damage_remarks(self) -> Iterator[str]:
         """Yield a sentence on each file with damaged lines."""

@@ -22,7 +22,7 @@ from coeval.benchmarks.benchmark import (
     Scored,
     TaskRecords,
     count_failures,
-    why_missing,
+    why_value_missing,
 )
 from coeval.benchmarks.run.task_folder import (
     JUDGMENTS_EACH,
@@ -105,7 +105,7 @@ class TaskRun:
         return [
             AnswerWork(asking, self.tested, item.id, count_attempts(earlier), self.label, item, weight)
             for item in self.items
-            if why_missing(earlier := self.answers.get(item.id)) is not None
+            if why_value_missing(earlier := self.answers.get(item.id)) is not None
         ]
 
     def read_judgments(self) -> None:
@@ -197,7 +197,7 @@ class TaskRun:
 
     def count_records(self) -> RecordCounts:
         owed = [] if self.judge is None else self._find_owed_judgments(self.judge, self.items)
-        unanswered = [item for item in self.items if why_missing(self.answers.get(item.id)) is not None]
+        unanswered = [item for item in self.items if why_value_missing(self.answers.get(item.id)) is not None]
         return RecordCounts(
             answers=len(self.items) - len(unanswered),
             prompts=len(self.items),

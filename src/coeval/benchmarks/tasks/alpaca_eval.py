@@ -159,7 +159,7 @@ class AlpacaEval(Benchmark):
     def judge_template(self) -> str:
         return f"{self.manner}\0{self._template}"
 
-    async def probe_judge(self, judge: Model) -> None:
+    async def detect_judge_abilities(self, judge: Model) -> None:
         """Decide for the whole task how preferences are read, by one test comparison. A host without
         log-probabilities answers 400, or leaves them out. Any other failure is raised: every judgment would
         meet it too."""

@@ -30,7 +30,7 @@ from coeval.benchmarks.benchmark import (
     Scored,
     TaskRecords,
     TaskSettings,
-    why_missing,
+    why_value_missing,
 )
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_from_interval
 from coeval.benchmarks.task_registry import PREFIX
@@ -46,7 +46,7 @@ from coeval.core.records import (
     Request,
     SamplingParameters,
     Schema,
-    choose_counting,
+    choose_counted,
     is_good,
     judgment_id,
 )
@@ -101,7 +101,7 @@ class RunTask(NamedTuple):
 
     def compute_checks(self, item: Datapoint, answer: Answer | None) -> CheckedItem:
         """Compute all checks of one answer; without an answer all are missing."""
-        reason = why_missing(answer)
+        reason = why_value_missing(answer)
         if answer is None or reason is not None:
             return CheckedItem({}, Counter({reason or "missing": len(self.computed)}))
         outcome, checked = CheckedItem({}, Counter()), build_checked_answer(item, answer)
@@ -176,7 +176,7 @@ def compare_labels(items: Sequence[Item], answers: Mapping[str, Answer]) -> Labe
         attributes = datapoint.sampled_target_attributes
         expected = {name: attributes[name] for name in item.labels if name in attributes}
         answer = answers.get(item.id)
-        if (reason := why_missing(answer)) is not None:
+        if (reason := why_value_missing(answer)) is not None:
             compared.failed[reason] += len(expected)
         elif answer is not None:
             for name, score in score_labels(answer.response or "", expected, item.labels).items():
@@ -402,7 +402,7 @@ class CoevalRun(Benchmark):
 def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterator[Datapoint]:
     """Yield the good planned items, by file and line."""
     positions: Counter[tuple[str, str]] = Counter()
-    for datapoint in choose_counting(_read_datapoints(run)).values():
+    for datapoint in choose_counted(_read_datapoints(run)).values():
         task, teacher = datapoint.task_id, datapoint.teacher_model_id
         positions[task, teacher] += 1
         is_planned = task in planned and planned[task].is_counted_item(
@@ -459,9 +459,9 @@ def _count_failures(
     item: Item, answer: Answer | None, judgments: Mapping[str, Judgment], scored: Mapping[str, float]
 ) -> Counter[str]:
     reasons: Counter[str] = Counter()
-    unanswered = why_missing(answer)
+    unanswered = why_value_missing(answer)
     for key, factors in _factors_by_ask(item).items():
-        reason = unanswered or why_missing(judgments.get(key))
+        reason = unanswered or why_value_missing(judgments.get(key))
         if reason is not None:
             reasons[reason] += sum(factor not in scored for factor in factors)
     return reasons

@@ -201,7 +201,7 @@ def print_or_write_analysis(
     files = _choose_files(name, effective_format, folders) if pages or folders.figures is not None else None
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
-            report = _write_report(reader, notes, name, files, options)
+            report = _write_and_print_report(reader, notes, name, files, options)
             measured, missing, notes = report.measured, report.missing, report.notes
         else:
             measured = compute_measures(
@@ -273,7 +273,7 @@ def _choose_files(name: str, report_format: ReportFormat | None, folders: Report
     return files
 
 
-def _write_report(
+def _write_and_print_report(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures; print their paths."""

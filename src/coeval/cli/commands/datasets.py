@@ -83,7 +83,7 @@ def fetch(
     failure = None
     try:
         with draw_fetch_progress(streams.messages()) as progress:
-            library.ensure(chosen, progress, local=source, anew=True)
+            library.ensure(chosen, progress, local=source, rehash=True)
     except AssetMissing as error:  # the others are there now, and worth a line each
         failure = error
     for name in chosen:

@@ -88,16 +88,16 @@ def generate(
     proposed = show_progress_while(
         key_set, lambda context: request_proposals(settled.config, probing, context, ask_again=ask_again)
     )
-    _print_gaps(proposed, config, out, messages)
+    _print_missing_proposals(proposed, config, out, messages)
     if proposed.lacking or proposed.summary.interrupted:
         raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
     written = insert_proposed_parts(config, loaded, proposed.parts)
     write_bytes_atomic(out, written.text.encode())
-    _print_result(written, proposed, out, report, key_set)
+    _write_page_and_print_result(written, proposed, out, report, key_set)
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
 
 
-def _print_gaps(proposed: Proposals, config: Path, out: Path, messages: Console) -> None:
+def _print_missing_proposals(proposed: Proposals, config: Path, out: Path, messages: Console) -> None:
     """Print what is missing, why, and the command that continues."""
     summary = proposed.summary
     for sentence in (*summary.notes, *summary.stopped.values()):
@@ -117,13 +117,13 @@ def _print_gaps(proposed: Proposals, config: Path, out: Path, messages: Console)
         )
 
 
-def _print_result(
+def _write_page_and_print_result(
     settled: FileWithProposals, proposed: Proposals, out: Path, page: Path | None, keys: Keys
 ) -> None:
     """Print what was proposed as ``results``; warnings, the file's path and next commands as ``messages``."""
     messages = streams.messages()
     report = description_report(preview_experiment(settled.config, keys))
-    print_report(report, streams.results(), without=NOT_PROPOSED)
+    print_report(report, streams.results(), skipped_tables=NOT_PROPOSED)
     if not proposed.parts:
         streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
     if settled.rewritten:

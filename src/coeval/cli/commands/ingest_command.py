@@ -137,7 +137,7 @@ def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
     if outcome is None:
         say(console, "Nothing was written.")
         raise typer.Exit(1)
-    _print_outcome(console, outcome, target, flags)
+    _print_import_outcome(console, outcome, target, flags)
     if flags.new is None or flags.dry_run:
         return None
     item_map = _add_id_column_or_warn(item_map, ids, console)
@@ -293,7 +293,7 @@ def _print_shortened_field(console: Console, name: str, text: str) -> None:
     console.print(Text(f"  {name}: ", style="dim") + Text(short), soft_wrap=True)
 
 
-def _print_outcome(
+def _print_import_outcome(
     console: Console, outcome: IngestOutcome, target: IngestTarget | None, flags: IngestFlags
 ) -> None:
     """Print how many items were imported, what they replaced, and the next command."""

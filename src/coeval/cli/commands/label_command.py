@@ -98,7 +98,7 @@ def label(
 
 def _serve_labelling(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
     token = None if no_token else ViewToken()
-    done, total = len(session.levels), len(session.questions)
+    done, total = len(session.levels_by_id), len(session.questions)
 
     def announce() -> None:
         streams.say(
@@ -106,12 +106,12 @@ def _serve_labelling(session: LabelSession, port: int, *, open_it: bool, no_toke
         )
 
     serve_pages(make_label_app(session, token), token, port, announce, open_it=open_it)
-    if session.levels:
+    if session.levels_by_id:
         streams.say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
 def _write_sheet(session: LabelSession, path: Path) -> None:
-    write_label_sheet(path, session.questions, session.levels)
+    write_label_sheet(path, session.questions, session.levels_by_id)
     streams.say(
         streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
     )
@@ -121,8 +121,8 @@ def _write_sheet(session: LabelSession, path: Path) -> None:
 
 def _read_sheet(session: LabelSession, path: Path) -> None:
     """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
-    sheet = read_label_sheet(path, session.questions, session.levels)
-    session.keep(sheet.labels)
+    sheet = read_label_sheet(path, session.questions, session.levels_by_id)
+    session.append_labels(sheet.labels)
     for problem in sheet.problems[:_MOST_PROBLEMS]:
         streams.warn(streams.messages(), problem)
     if len(sheet.problems) > _MOST_PROBLEMS:
@@ -131,7 +131,7 @@ def _read_sheet(session: LabelSession, path: Path) -> None:
         streams.messages(),
         f"kept {pluralize(len(sheet.labels), 'label')} of {session.by}; "
         f"{pluralize(sheet.empty, 'row')} without a level; "
-        f"{len(session.levels):,} of {len(session.questions):,} are labelled",
+        f"{len(session.levels_by_id):,} of {len(session.questions):,} are labelled",
     )
     if sheet.kept:
         streams.say(

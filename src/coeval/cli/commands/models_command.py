@@ -21,7 +21,7 @@ from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import write_json
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.core.model import ModelSpec
-from coeval.engine.probing import HostReport, keep_hosted, specs_with_credentials, survey_hosts
+from coeval.engine.probing import HostReport, select_hosted, specs_with_credentials, survey_hosts
 from coeval.engine.session import await_unless_interrupted
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
@@ -99,11 +99,11 @@ def _choose_host_specs(
         settled = load_config(config)
         options = RunOptions.continue_if_started(settled)
         resolved = resolve_hosts(settled, options, keys, prices).config
-        return keep_hosted(model.spec() for model in resolved.models)
+        return select_hosted(model.spec() for model in resolved.models)
     if interface is not None:
         if interface not in HOSTS:
             raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
-        at_interface = keep_hosted(
+        at_interface = select_hosted(
             [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
         )
         if not at_interface:

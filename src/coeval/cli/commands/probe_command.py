@@ -15,7 +15,7 @@ from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
 from coeval.core.text import pluralize
-from coeval.engine.probing import ProbeResult, Probing, report_silent
+from coeval.engine.probing import ProbeResult, Probing, yield_silent_models
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import model_id_or_code
 from coeval.pipeline.config.schema import Config
@@ -68,7 +68,7 @@ def probe(
         streams.say(messages, "no model was probed")
         return
     _print_results(resolved, results, streams.results())
-    reasons = list(report_silent(results, lambda sentence: streams.warn(messages, sentence)))
+    reasons = list(yield_silent_models(results, lambda sentence: streams.warn(messages, sentence)))
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":

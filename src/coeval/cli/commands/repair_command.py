@@ -60,7 +60,7 @@ def repair(
     folder = require_run(require_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, RepairOptions(phases, dry_run, examples))
     console = streams.results()
-    _show_phases(report, phases, console)
+    _show_counts_by_phase(report, phases, console)
     if stats:
         _show_counts_by_file(report, console)
     if breakdown:
@@ -89,7 +89,7 @@ def _line_counts(files: list[FileState]) -> list[int | str]:
 _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
-def _show_phases(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
+def _show_counts_by_phase(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
     rows = [
         (phase, *_line_counts([file for file in report.files if file.phase == phase])) for phase in phases
     ]

@@ -247,7 +247,7 @@ def describe(
         check_page_path(out, config)
     described = preview_experiment(read_config(config).config, load_keys(keys))
     report = description_report(described)
-    print_report(report, streams.results(), without=PAGE_ONLY, passages=prompts)
+    print_report(report, streams.results(), skipped_tables=PAGE_ONLY, with_passages=prompts)
     messages = streams.messages()
     if not prompts:
         streams.say(messages, "--prompts prints the prompts in full.", "dim")
@@ -282,7 +282,7 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> int
     forecast = forecast_start(config, options)
     for sentence in forecast.warnings:
         warn(messages, sentence)
-    show_tables(results, [models_table(config, options.models_to_open(config))], above=False)
+    show_tables(results, [models_table(config, options.models_to_open(config))], has_text_above=False)
     for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
     show_tables(results, [phases_table(config, forecast, options), tasks_table(forecast)])
@@ -319,7 +319,7 @@ def run_and_print(
     messages = streams.messages()
     run = run_with_progress(config, options, key_file)
     labels = {model.name: model.label for model in config.models if model.label is not None}
-    _print_outcome(run, labels, messages, _build_continue_command(file, options))
+    _print_scores_and_gaps(run, labels, messages, _build_continue_command(file, options))
     if run.summary is not None and run.summary.shows_scores:
         if config.experiment.report:
             say(messages, f"Report: {run.path / 'report.html'}")
@@ -359,7 +359,7 @@ def _build_continue_command(file: Path, options: RunOptions) -> str:
     return f"coeval run --config {quote(str(file))} --continue{changed}{only}{free}"
 
 
-def _print_outcome(run: Run, labels: Mapping[str, str], messages: Console, next_command: str) -> None:
+def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Console, next_command: str) -> None:
     """Print the scores as ``results``; what is missing, why, and the next command as ``messages``."""
     summary = run.summary
     if summary is None:

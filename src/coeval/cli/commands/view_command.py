@@ -63,14 +63,14 @@ def view(
         names = ", ".join(folder.name for folder in viewed.folders[:5])
         more = f" and {len(viewed.folders) - 5} more" if len(viewed.folders) > 5 else ""
         streams.say(messages, f"{names}{more}; Ctrl-C ends it", "dim")
-        viewed.watch()
+        viewed.start_watching()
 
     try:
         serve_pages(
             make_view_app(viewed, token, _render_comparison_page), token, port, announce, open_it=open_it
         )
     finally:
-        ended = viewed.stop()
+        ended = viewed.stop_and_close()
     if not ended:
         _exit_without_teardown()
 

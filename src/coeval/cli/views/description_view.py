@@ -36,9 +36,9 @@ _INDENT = "    "
 
 
 def print_report(
-    report: Report, console: Console, *, without: Collection[str] = (), passages: bool = False
+    report: Report, console: Console, *, skipped_tables: Collection[str] = (), with_passages: bool = False
 ) -> None:
-    """Print a report, except the tables named by ``without``."""
+    """Print a report, except the tables named by ``skipped_tables``."""
     console.print(Text(escape_line(report.title), style="bold"))
     if report.facts:
         say(console, " · ".join(report.facts), "dim")
@@ -48,18 +48,18 @@ def print_report(
     for sentence in report.lead:
         say(console, sentence.text)
     for section in report.sections:
-        _print_section(section, console, without, passages)
+        _print_section(section, console, skipped_tables, with_passages)
 
 
 def _print_section(
-    section: ReportSection, console: Console, without: Collection[str], passages: bool
+    section: ReportSection, console: Console, skipped_tables: Collection[str], with_passages: bool
 ) -> None:
     console.print()
     console.print(Text(escape_line(section.question), style="bold"))
     for sentence in section.sentences:
         say(console, sentence.text)
-    show_tables(console, (table for table in section.tables if table.name not in without))
-    if passages:
+    show_tables(console, (table for table in section.tables if table.name not in skipped_tables))
+    if with_passages:
         for passage in section.passages:
             console.print()
             _print_passage(passage, console)

@@ -260,13 +260,13 @@ def _job_as_data(job: PendingJob) -> dict[str, Any]:
         "failed": job.failed,
         "state": job.state,
         "provider_state": job.shown,
-        "age_s": _age_s(job.written_at),
-        "look_age_s": None if job.checked_at is None else _age_s(job.checked_at),
+        "age_s": _seconds_since(job.written_at),
+        "look_age_s": None if job.checked_at is None else _seconds_since(job.checked_at),
         "note": job.note,
     }
 
 
-def _age_s(at: float) -> int:
+def _seconds_since(at: float) -> int:
     return max(0, round(time.time() - at))
 
 
@@ -346,7 +346,7 @@ def show_status(path: Path, console: Console) -> None:
         if not at_work:
             look = "--fetch-batches" if is_run else "the same eval-framework command"
             say(console, f"As of the last check; {look} checks again.", "dim")
-    _show_errors(folder.errors, console)
+    _show_error_counts(folder.errors, console)
 
 
 def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Console) -> None:
@@ -356,7 +356,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
         say(console, f"{folder.path}: not started yet (no meta.json)")
     else:
         kind = " (simulated models)" if meta.simulated else ""
-        say(console, f"{meta.experiment_id}: {_describe_state(folder, meta, look.report)}{kind}", "bold")
+        say(console, f"{meta.experiment_id}: {_describe_run_state(folder, meta, look.report)}{kind}", "bold")
         say(console, f"created {meta.created_at}, updated {meta.updated_at}", "dim")
         if meta.resume_from:
             say(console, f"resumed from {meta.resume_from}")
@@ -385,7 +385,7 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     show_unscored_checks(folder, console)
 
 
-def _describe_state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
+def _describe_run_state(folder: RunDir, meta: Meta, report: RepairReport | None) -> str:
     """Return a run's state. After a kill ``meta.json`` still says running, so the lock decides; a completed
     run that has lost records is incomplete."""
     if meta.status != "running":
@@ -439,7 +439,7 @@ def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
         warn(console, f"its cost is unknown: {error}")
 
 
-def _show_errors(errors: Path, console: Console) -> None:
+def _show_error_counts(errors: Path, console: Console) -> None:
     """Print how often each kind of error occurred, and the last errors."""
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)

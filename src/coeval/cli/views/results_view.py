@@ -80,7 +80,7 @@ def print_tables(
         tables.append(part_score_table(list(of_task), where))
     for _, of_label in groupby(parts.labels, key=lambda part: (part.task, part.label)):
         tables.append(part_label_table(list(of_label)))
-    show_tables(console, tables, above=results.simulated)
+    show_tables(console, tables, has_text_above=results.simulated)
     if parts.scores:
         say(
             console,
@@ -114,7 +114,7 @@ def print_results(results: Results, console: Console, labels: Mapping[str, str] 
     for sentence in results.leads:
         say(console, sentence)
     tables = map(names.shorten_in, results.tables())
-    if not show_tables(console, tables, above=bool(results.simulated or results.leads)):
+    if not show_tables(console, tables, has_text_above=bool(results.simulated or results.leads)):
         say(console, "no scores yet: no answer has been scored")
     for note in print_and_drop_incomparable(result_notes(results), console):
         say(console, note, "dim")

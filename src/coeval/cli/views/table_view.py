@@ -26,12 +26,11 @@ def show_table(console: Console, table: ReportTable) -> None:
         say(console, table.note, "dim")
 
 
-def show_tables(console: Console, tables: Iterable[ReportTable], *, above: bool = True) -> bool:
-    """Print the tables that have rows, separated by empty lines; return whether there were any. ``above``:
-    something is printed above them."""
+def show_tables(console: Console, tables: Iterable[ReportTable], *, has_text_above: bool = True) -> bool:
+    """Print the tables that have rows, separated by empty lines; return whether there were any."""
     nonempty = [table for table in tables if table.rows]
     for at, table in enumerate(nonempty):
-        if above or at:
+        if has_text_above or at:
             console.print()
         show_table(console, table)
     return bool(nonempty)

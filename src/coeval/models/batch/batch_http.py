@@ -42,7 +42,7 @@ from coeval.models.transport.faults import (
     describe_request,
     error_from_exception,
     error_from_status,
-    foreign_errors,
+    sending_errors,
     was_never_sent,
 )
 from coeval.models.transport.network import find_proxy
@@ -244,7 +244,7 @@ class BatchHttp:
         try:
             async with self._open_response(route, sending) as response:
                 reply = await read_reply(response, into)
-        except foreign_errors() as error:
+        except sending_errors() as error:
             failed = error_from_exception(error, where, SILENCE_S)
             failed.args = (endpoint.redact_message(str(failed)),)
             again = sending.repeatable or was_never_sent(error)

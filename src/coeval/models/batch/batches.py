@@ -447,7 +447,7 @@ class BatchedModel(HostedModel):
         if self._priced:
             tokens = max_answer_tokens(request.sampling, self._spec)
             usd = self._admission.most_usd(len(body), tokens, batched=True)
-        waiting = self._meter.park(usd, request.rank)
+        waiting = self._meter.park(usd, request.priority)
         if waiting is not None:
             await waiting
             try:

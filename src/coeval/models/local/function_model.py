@@ -101,7 +101,7 @@ class OwnCode(Model):
         if self._drained.is_set() and not request.goes_on:
             raise make_draining_error()
         admission = self._admission
-        async with admission.reserve_reported_cost(request.rank) as reservation:
+        async with admission.reserve_reported_cost(request.priority) as reservation:
             if self._drained.is_set() and not request.goes_on:
                 raise make_draining_error()
             completion = await admission.call_once(request, self._spec, call, reservation)

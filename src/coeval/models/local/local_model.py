@@ -160,10 +160,10 @@ class InProcess(Model):
         if self._drained and not request.goes_on:
             raise make_draining_error()
         owner = None if request.goes_on else self
-        await limiter.acquire(request.rank, refusal=self._admission.refusal, owner=owner)
+        await limiter.acquire(request.priority, refusal=self._admission.refusal, owner=owner)
         try:
             completion = await self._ask(request)
-            limiter.record_answer(request.rank, completion.latency_s, completion.usage.tokens)
+            limiter.record_answer(request.priority, completion.latency_s, completion.usage.tokens)
             return completion
         finally:
             limiter.release()
@@ -231,13 +231,13 @@ class LocalModel(Model):
         self._working = loop.create_task(self._run_engine(self._engine))
 
     async def complete(self, request: Request) -> Completion:
-        """Answer, together with the other requests that wait; those of a larger rank first."""
+        """Answer, together with the other requests that wait; those of a larger priority first."""
         if self._working is None or self._working.done():
             raise ModelStopped(f"local model {self.name} is not loaded (any more)")
         local_request = LocalRequest(
             request, read_drawing(request), asyncio.get_running_loop().create_future()
         )
-        heapq.heappush(self._waiting, (-request.rank, next(self._order), local_request))
+        heapq.heappush(self._waiting, (-request.priority, next(self._order), local_request))
         self._arrived.set()
         return await local_request.answer
 

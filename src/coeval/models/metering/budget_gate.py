@@ -27,7 +27,7 @@ WORTH_A_WAIT = 0.1
 
 
 class Waiter(NamedTuple):
-    """A request that waits for money, in the order of service: ``place`` is (−rank, order of arrival)."""
+    """A request that waits for money, in the order of service: ``place`` is (−priority, order of arrival)."""
 
     place: tuple[int, int]
     usd: float
@@ -87,7 +87,7 @@ class Fund:
 class Budget:
     """A budget in US dollars over the life of a folder, set by ``key``, and the funds that draw on it.
 
-    ``exhausted_at`` is the highest rank of a request that it could not pay for. Requests of lower rank, which
+    ``exhausted_at`` is the highest priority of a request that it could not pay for. Lower ones, which
     would only lead to more of those, are refused too.
     """
 
@@ -121,9 +121,9 @@ class Budget:
         if any(self.reservable_usd(fund) < fund.row.reserved_usd for fund in self.funds):
             self.release_blocks()
 
-    def can_ever_pay(self, usd: float, rank: int) -> bool:
+    def can_ever_pay(self, usd: float, priority: int) -> bool:
         """Check whether a request could be paid for if all pending requests cost nothing."""
-        return rank >= self.exhausted_at and self.spent_usd + usd <= self.limit_usd
+        return priority >= self.exhausted_at and self.spent_usd + usd <= self.limit_usd
 
     def dearest_worth_waiting(self) -> float:
         """Return the cost up to which a request may wait for money of batch jobs: any, if what they hold
@@ -196,17 +196,19 @@ class BudgetGate:
         fund.budgets = (*own, *([self._of_all] if self._of_all is not None else ()))
         return fund
 
-    def refusal(self, fund: Fund, usd: float, rank: int) -> QuotaExhausted | None:
+    def refusal(self, fund: Fund, usd: float, priority: int) -> QuotaExhausted | None:
         """Return why a request will not be paid for, whatever others turn out to cost; None if it may be."""
-        budget = next((budget for budget in fund.budgets if not budget.can_ever_pay(usd, rank)), None)
+        budget = next((budget for budget in fund.budgets if not budget.can_ever_pay(usd, priority)), None)
         return None if budget is None else budget.make_refusal(fund.name, usd)
 
-    def set_aside(self, fund: Fund, usd: float, rank: int, *, parked: bool = False) -> Future[None] | None:
+    def set_aside(
+        self, fund: Fund, usd: float, priority: int, *, parked: bool = False
+    ) -> Future[None] | None:
         """Set money aside for a request: at once (None), or when the returned future is done, for
         `await_grant`. ``parked``: the request waits for a batch job, and no file is written. Raises
         QuotaExhausted: a budget cannot pay for it, which the future may raise too; StoreError: the
         reservation could not be written, so nothing may be sent."""
-        if not self.waiting and all(rank >= budget.exhausted_at for budget in fund.budgets):
+        if not self.waiting and all(priority >= budget.exhausted_at for budget in fund.budgets):
             if not parked and fund.held + usd <= fund.row.reserved_usd:
                 fund.hold(usd)
                 return None
@@ -215,7 +217,7 @@ class BudgetGate:
                 return None
         if self._closed is not None:
             raise self._closed.with_traceback(None)
-        waiter = Waiter((-rank, next(self._order)), usd, parked, get_running_loop().create_future())
+        waiter = Waiter((-priority, next(self._order)), usd, parked, get_running_loop().create_future())
         heapq.heappush(fund.queue, waiter)
         self.waiting += 1
         self._serve_queues()
@@ -316,11 +318,11 @@ class BudgetGate:
             )
         ) is not None:
             (above, _), usd, parked, granted = fund.queue[0]
-            rank = -above
-            if (error := self.refusal(fund, usd, rank)) is not None:
+            priority = -above
+            if (error := self.refusal(fund, usd, priority)) is not None:
                 for budget in fund.budgets:
-                    if not budget.can_ever_pay(usd, rank):
-                        budget.exhausted_at = max(budget.exhausted_at, rank)
+                    if not budget.can_ever_pay(usd, priority):
+                        budget.exhausted_at = max(budget.exhausted_at, priority)
                 self._dequeue(fund)
                 granted.set_exception(error)
             elif lacking := [budget for budget in fund.budgets if not budget.can_pay_now(usd)]:
@@ -361,7 +363,7 @@ class BudgetGate:
 
     def _refuse_waiting(self, *, beyond_jobs: bool) -> bool:
         """Refuse all waiting requests, or (``beyond_jobs``) those that ending jobs would leave too little
-        for, and from now on the ranks that would lead to more of them. Return whether any was refused."""
+        for, and from now on priorities that would lead to more of them. Return whether any was refused."""
         to_come = {
             budget: budget.dearest_worth_waiting() for fund in self._funds.values() for budget in fund.budgets
         }

@@ -197,13 +197,13 @@ class Meter:
                 f"{dollars(due)}. It is booked as reported; check the host's bill",
             )
 
-    def park(self, usd: float = 0.0, rank: int = 0) -> Awaitable[None] | None:
+    def park(self, usd: float = 0.0, priority: int = 0) -> Awaitable[None] | None:
         """Hold a permit and ``usd``, in memory only, for a request of a batch job that is yet to be
         submitted: at once (None), or once what is returned has been awaited. Raises QuotaExhausted: a quota
         or a budget does not allow it; so does the awaitable."""
         if (refused := self.refusal()) is not None:
             raise refused
-        money = self.budget_gate.set_aside(self.fund, usd, rank, parked=True) if usd else None
+        money = self.budget_gate.set_aside(self.fund, usd, priority, parked=True) if usd else None
         if money is None:
             self._parked += 1
             return None
@@ -300,10 +300,10 @@ class Reservation:
     ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier requests cost.
     """
 
-    def __init__(self, meter: Meter, usd: float, rank: int, *, bounds: bool = True) -> None:
+    def __init__(self, meter: Meter, usd: float, priority: int, *, bounds: bool = True) -> None:
         self._meter = meter
         self._bounds = bounds
-        self._rank = rank
+        self._priority = priority
         self._held = self._sent = False
         self.usd = usd
 
@@ -311,7 +311,7 @@ class Reservation:
         """Return what `set_aside` would raise now for a budget, or None."""
         if self._held:
             return None
-        return self._meter.budget_gate.refusal(self._meter.fund, self.usd, self._rank)
+        return self._meter.budget_gate.refusal(self._meter.fund, self.usd, self._priority)
 
     def set_aside(self) -> Awaitable[None] | None:
         """Set the money aside: at once (None), or once what is returned has been awaited. Raises
@@ -321,7 +321,7 @@ class Reservation:
             self.close()
         if self._held:
             return None
-        money = self._meter.budget_gate.set_aside(self._meter.fund, self.usd, self._rank)
+        money = self._meter.budget_gate.set_aside(self._meter.fund, self.usd, self._priority)
         if money is None:
             self._held = True
             return None

@@ -75,7 +75,7 @@ class Admission:
         return self._meter is not None and bool(self._meter.fund.budgets)
 
     @asynccontextmanager
-    async def reserve_reported_cost(self, rank: int) -> AsyncIterator[Reservation | None]:
+    async def reserve_reported_cost(self, priority: int) -> AsyncIterator[Reservation | None]:
         """Reserve what the dearest answer so far cost, for a model with a budget but no price; None if they
         cost nothing. The first request goes ahead of the others, since no cost is known before it."""
         while self._dearest_usd is None and self._ahead is not None:
@@ -83,12 +83,12 @@ class Admission:
         if self.is_priced or not self.has_budget or self._dearest_usd == 0:
             yield None
         elif self._dearest_usd is not None:
-            yield Reservation(self._account, self._dearest_usd, rank, bounds=False)
+            yield Reservation(self._account, self._dearest_usd, priority, bounds=False)
         else:
             first = self._ahead = asyncio.get_running_loop().create_future()
             mean_usd = self._account.spent_usd / max(1, self._account.requests)  # before this process, too
             try:
-                yield Reservation(self._account, mean_usd, rank, bounds=False)
+                yield Reservation(self._account, mean_usd, priority, bounds=False)
             finally:
                 self._ahead = None
                 first.set_result(None)
@@ -97,9 +97,9 @@ class Admission:
         """Record what an answer reports it cost."""
         self._dearest_usd = max(self._dearest_usd or 0.0, usage.cost_usd or 0.0)
 
-    def make_reservation(self, prompt_bytes: int, answer_tokens: int | None, rank: int) -> Reservation:
+    def make_reservation(self, prompt_bytes: int, answer_tokens: int | None, priority: int) -> Reservation:
         """Make the reservation for a request of a priced model; raises as `most_usd`."""
-        return Reservation(self._account, self.most_usd(prompt_bytes, answer_tokens), rank)
+        return Reservation(self._account, self.most_usd(prompt_bytes, answer_tokens), priority)
 
     def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
         """Return the most that a request of a priced model may cost; 0 if neither its answer nor a budget has
@@ -147,7 +147,7 @@ class Admission:
         spent its money."""
         if reservation is None and self.is_priced:
             tokens = max_answer_tokens(request.sampling, spec)
-            reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.rank)
+            reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.priority)
         permit: Callable[[], Awaitable[None] | None] = self.take_permit
         unsent, settle = self.return_permit, self.settle
         if reservation is not None:

@@ -252,7 +252,7 @@ class Lane:
 
 
 _Refusal = Callable[[], CoevalError | None]
-# (−rank, 0 for a retry and 1 for new work, order of arrival, future to resolve, refusal, lane, owner).
+# (−priority, 0 for a retry and 1 for new work, order of arrival, future to resolve, refusal, lane, owner).
 _Waiter = tuple[int, int, int, "asyncio.Future[None]", _Refusal, Lane, object]
 
 
@@ -261,7 +261,7 @@ def refuse_nothing() -> None:
 
 
 class Limiter:
-    """Grants the slots of one endpoint to its requests, by rank.
+    """Grants the slots of one endpoint to its requests, by priority.
 
     ``start_concurrency=max_concurrency`` gives full concurrency at once. A request is charged the mean number
     of tokens when it is sent, and corrected by its answer. ``turn`` is its turn among all processes, if there
@@ -299,15 +299,15 @@ class Limiter:
 
     async def acquire(
         self,
-        rank: int,
+        priority: int,
         *,
         is_retry: bool = False,
         refusal: _Refusal = refuse_nothing,
         lane: Lane | None = None,
         owner: object = None,
     ) -> None:
-        """Take a slot, which `release` gives back: higher ranks first, then first come first served. A retry
-        goes before new work of its rank. Does not suspend if a slot is free and nothing holds requests back.
+        """Take a slot, which `release` gives back: higher priorities first, then first come first served. A
+        retry goes before new work of its priority. Does not suspend if a slot is free and nothing holds back.
         Raises the error given to `reject_waiting`, or what ``refusal`` returns by then; such a request takes
         no slot and is not charged. ``owner`` is whom `reject_waiting` may name."""
         if (
@@ -318,7 +318,7 @@ class Limiter:
             self.in_flight += 1
             return
         granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        order = (-rank, 0 if is_retry else 1, next(self._order))
+        order = (-priority, 0 if is_retry else 1, next(self._order))
         heapq.heappush(self._queue, (*order, granted, refusal, lane or self._host, owner))
         self.waiting += 1
         self._grant_slots()
@@ -344,10 +344,10 @@ class Limiter:
         if self.waiting:
             self._grant_slots()
 
-    def record_answer(self, rank: int, latency_s: float, tokens: int = 0) -> None:
+    def record_answer(self, priority: int, latency_s: float, tokens: int = 0) -> None:
         """Record an answer, before its slot is released."""
         now = self._clock()
-        self._window.record_answer(rank, latency_s, self.in_flight, now)
+        self._window.record_answer(priority, latency_s, self.in_flight, now)
         if self.gate.counts_tokens:
             self.gate.charge_answer(tokens, self.in_flight, now)
 

@@ -33,7 +33,7 @@ class TrialStep(NamedTuple):
 
 
 class _Latency:
-    """Latency of one rank's answers: smoothed, and the base it had with fewer requests in flight."""
+    """Latency of one priority's answers: smoothed, and the base it had with fewer requests in flight."""
 
     def __init__(self) -> None:
         self._count = 0
@@ -105,11 +105,11 @@ class Slowness:
     def is_trying(self) -> bool:
         return self._trial is not None
 
-    def is_slow_after(self, rank: int, latency_s: float, size: float) -> bool:
-        """Add an answer's latency; return whether answers of its rank are slow now."""
-        latency = self._latency.get(rank)
+    def is_slow_after(self, priority: int, latency_s: float, size: float) -> bool:
+        """Add an answer's latency; return whether answers of its priority are slow now."""
+        latency = self._latency.get(priority)
         if latency is None:
-            latency = self._latency[rank] = _Latency()
+            latency = self._latency[priority] = _Latency()
         return latency.is_slow_after(latency_s, size)
 
     def step_trial(self, size: float, now: float) -> TrialStep:
@@ -178,9 +178,9 @@ class Window:
         size_now = max(self.size, self._start) if self._refused_at == float("-inf") else self.size
         self.size = min(size_now, self._ceiling)
 
-    def record_answer(self, rank: int, latency_s: float, in_flight: int, now: float) -> None:
+    def record_answer(self, priority: int, latency_s: float, in_flight: int, now: float) -> None:
         """Record an answer, and grow unless the size is unused or answers are slow."""
-        slow = self._slowness.is_slow_after(rank, latency_s, self.size)
+        slow = self._slowness.is_slow_after(priority, latency_s, self.size)
         mean_s = latency_s if self._answer_s is None else self._answer_s
         self._answer_s = mean_s + (latency_s - mean_s) * _SMOOTHING
         if in_flight * 2 < self.size:

@@ -30,7 +30,7 @@ class Call(Generic[T]):
     ``decode`` reads the value of a 2xx reply, redacted; Undecodable: it is no answer, and the request is
     retried once; a ModelError is kept as it is. ``explain`` reads an error reply in the dialect; None
     leaves it to the status alone. ``timeout_s`` is for one attempt, from sending to the last byte. Larger
-    ranks are sent first. ``permit`` is called just before a request is sent, and raises QuotaExhausted or
+    priorities are sent first. ``permit`` is called just before a request is sent; it raises QuotaExhausted or
     ModelStopped; if it returns an awaitable, money is missing: that is awaited, without a slot, and
     `permit` called again. ``refusal`` returns what it would raise, for waiting requests. ``unsent`` is
     called if the request was not sent after all, for want of a connection; ``unbilled`` if it got an error
@@ -43,7 +43,7 @@ class Call(Generic[T]):
     decode: Callable[[HttpReply, Redactor], T]
     explain: Callable[[HttpReply, Redactor], ModelError | None]
     timeout_s: float
-    rank: int
+    priority: int
     permit: Callable[[], Awaitable[None] | None]
     unsent: Callable[[], None] = refuse_nothing
     unbilled: Callable[[], None] = refuse_nothing
@@ -173,7 +173,7 @@ def _get_header(headers: Mapping[str, str], name: str) -> str:
     return next((value for key, value in headers.items() if key.lower().endswith(f"-{name}")), "")
 
 
-def read_hold_s(headers: Mapping[str, str]) -> float:
+def read_limit_hold_s(headers: Mapping[str, str]) -> float:
     """Read for how many seconds a used-up limit holds requests for this model back."""
     longest = 0.0
     for name, value in headers.items():

@@ -198,7 +198,7 @@ class Endpoint:
             _log.info("an answer of %s held a credential, which was taken out of it", mask_url(self.url))
 
     @property
-    def repetition_warning(self) -> str:
+    def found_key_warning(self) -> str:
         """Return the warning about a host that has `repeated` a credential."""
         return (
             f"{mask_url(self.url)} repeats a credential in its answers: it is taken out of them before "

@@ -73,7 +73,7 @@ _ADVICE = re.compile(
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
-def foreign_errors() -> tuple[type[Exception], ...]:
+def sending_errors() -> tuple[type[Exception], ...]:
     """Return every exception type that sending a request and reading its reply raises; TimeoutError is an
     OSError. aiohttp's are included only if it is loaded, that is, if a proxy is in use."""
     if "aiohttp" not in sys.modules:
@@ -151,7 +151,7 @@ def describe_request(method: str, url: URL) -> str:
 def error_from_exception(
     error: Exception, where: str, timeout_s: float, *, probe: bool = False
 ) -> ModelError:
-    """Make the ModelError for one of `foreign_errors`, with retries not advised if they cannot help. A
+    """Make the ModelError for one of `sending_errors`, with retries not advised if they cannot help. A
     ``probe`` waits less long than other requests."""
     error = _to_wire_error(error)
     if (at_proxy := _at_proxy(error, where)) is not None:

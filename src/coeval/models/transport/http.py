@@ -36,7 +36,7 @@ from coeval.models.transport.call import (
     Call,
     Fault,
     Tries,
-    read_hold_s,
+    read_limit_hold_s,
     read_retry_advice,
     read_retry_wait_s,
 )
@@ -47,8 +47,8 @@ from coeval.models.transport.faults import (
     error_from_exception,
     error_from_garbage,
     error_from_status,
-    foreign_errors,
     may_be_billed,
+    sending_errors,
     was_never_sent,
 )
 from coeval.models.transport.network import raise_open_file_limit
@@ -221,9 +221,9 @@ class Http:
         sentences = ((endpoint, describe_outage(endpoint, now)) for endpoint in self._endpoints)
         return {endpoint: sentence for endpoint, sentence in sentences if sentence is not None}
 
-    def describe_repetitions(self) -> list[str]:
+    def describe_found_keys(self) -> list[str]:
         """Return a warning for each endpoint that has repeated a credential."""
-        return sorted(endpoint.repetition_warning for endpoint in self._endpoints if endpoint.repeated)
+        return sorted(endpoint.found_key_warning for endpoint in self._endpoints if endpoint.repeated)
 
     def describe_odd_replies(self) -> list[str]:
         """Describe in a sentence each kind of odd replies of a model; see `Completion`."""
@@ -268,7 +268,7 @@ class Http:
             self._raise_if_draining(call)
             owner = None if call.goes_on else self
             await endpoint.limiter.acquire(
-                call.rank, is_retry=again, refusal=call.refusal, lane=call.lane, owner=owner
+                call.priority, is_retry=again, refusal=call.refusal, lane=call.lane, owner=owner
             )
             again = True
             try:
@@ -313,7 +313,7 @@ class Http:
         request_number = endpoint.record_send(sent_at, call)
         try:
             reply = await wire.send(route, body, call.timeout_s)
-        except foreign_errors() as error:
+        except sending_errors() as error:
             if away := was_never_sent(error):
                 call.unsent()
             failure = error_from_exception(error, exchange.description, call.timeout_s, probe=call.probe)
@@ -322,7 +322,7 @@ class Http:
             endpoint.record_end(request_number)
         now = self._clock()
         # Cheap test first: few replies report a limit with nothing left.
-        if "0" in reply.headers.values() and (hold_s := read_hold_s(reply.headers)) <= LONGEST_HOLD_S:
+        if "0" in reply.headers.values() and (hold_s := read_limit_hold_s(reply.headers)) <= LONGEST_HOLD_S:
             endpoint.limiter.hold(hold_s, call.lane)
         if not 200 <= reply.status < 300:
             fault = self._make_status_fault(exchange, reply, sent_at)
@@ -344,7 +344,7 @@ class Http:
             call.lane.record_answer()
         limiter = endpoint.limiter
         tokens = call.tokens(value) if limiter.gate.counts_tokens and call.tokens is not None else 0
-        limiter.record_answer(call.rank, now - sent_at, tokens)
+        limiter.record_answer(call.priority, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
 
     def _make_signing_fault(self, exchange: _Exchange[T], error: ModelError) -> Fault:
@@ -401,7 +401,7 @@ class Http:
         error.args = (endpoint.redact_message(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = read_retry_wait_s(reply.headers)
-        if isinstance(error, RateLimited) and (hold_s := read_hold_s(reply.headers)):
+        if isinstance(error, RateLimited) and (hold_s := read_limit_hold_s(reply.headers)):
             error.retry_after_s = max(error.retry_after_s or 0.0, hold_s)
         advice = read_retry_advice(reply.headers)
         again = advice if advice is not None else error.retryable and error.retry_advised

@@ -26,12 +26,12 @@ from coeval.core.records import (
     answer_name,
     is_good,
     item_id,
-    item_part,
     item_prefix,
     keep_valid_levels,
     keep_valid_values,
-    maker_of,
     preference_id,
+    strip_names,
+    student_or_judge_of,
 )
 from coeval.pipeline.config.schema import PHASES, Phase
 from coeval.pipeline.plan.recipes import (
@@ -224,7 +224,7 @@ class RecordIndexer:
                 response, judge, made_from = part.response_id, part.judge_model_id, part.input_hash
                 if part.id != f"{response}{SEPARATOR}{judge}":
                     raise _misnamed_error(part)
-                item = item_part(response, 1)
+                item = strip_names(response, 1)
                 answered, row = response[len(item) :], rows[item]
                 if (columns := judged_by.get((answered, judge))) is None:
                     columns = judged_by[answered, judge] = self._find_judge_column(answered, judge)
@@ -464,7 +464,7 @@ class RunIndex:
         for end, column in self.responses.columns.items():
             good = Counter(entry.empty for entry in column.entries.values() if entry.good)
             if good:
-                of_student.setdefault(maker_of(end), Counter()).update(good)
+                of_student.setdefault(student_or_judge_of(end), Counter()).update(good)
         return [
             EmptyAnswers(name, good.total() - good[""], good["truncated"], good.total())
             for name, good in of_student.items()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from itertools import chain
 from typing import Any, NamedTuple, TypeVar
 
-from coeval.core.records import CHECK, EXACT_MATCH, id_fields, item_id, item_prefix, student_of
+from coeval.core.records import CHECK, EXACT_MATCH, item_id, item_prefix, split_id, student_of
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Mode, Phase
 from coeval.pipeline.plan.recipes import CHECK_RECIPE, hash_label_recipe
@@ -218,7 +218,7 @@ class KeptCombinations:
 
     def __init__(self, phase: Phase, mode: Mode, ids: Iterable[str]) -> None:
         self._places = {"Keep": (0,), "Model": self._FIELDS[phase]}.get(mode, ())
-        self._left = {self._combination(id_fields(key)) for key in ids} if self._places else set()
+        self._left = {self._combination(split_id(key)) for key in ids} if self._places else set()
 
     def _combination(self, fields: list[str]) -> tuple[str, ...]:
         return tuple(student_of(fields[index]) for index in self._places)
@@ -226,7 +226,7 @@ class KeptCombinations:
     def keeps(self, key: str) -> bool:
         """Check whether the record ``key``, present or not, belongs to a combination that is left as it
         is."""
-        return bool(self._left) and self._combination(id_fields(key)) in self._left
+        return bool(self._left) and self._combination(split_id(key)) in self._left
 
 
 class Plan:

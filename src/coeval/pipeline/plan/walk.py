@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from coeval.core.records import SEPARATOR, answer_name, item_part, pair_name
+from coeval.core.records import SEPARATOR, answer_name, pair_name, strip_names
 from coeval.engine.model_work import RoleModel
 from coeval.pipeline.config.schema import Phase
 from coeval.pipeline.plan.judge_form import OrderedPair, PairDesign
@@ -326,7 +326,7 @@ class PlanWalk:
         group: _GroupCounts | None = None,
     ) -> Iterator[Node]:
         """Yield the owed or changed judgments of an answer; ``names``: its teacher and student."""
-        plan, teacher, item = self._plan, names[0], item_part(response, 1)
+        plan, teacher, item = self._plan, names[0], strip_names(response, 1)
         row = self._recorded.rows.get(item, NO_ROW)
         is_regenerated = bool(plan.regenerated_ids) and response in plan.regenerated_ids
         held = [get(row) for get in self._verdicts[response[len(item) :]]]
@@ -368,7 +368,7 @@ class PlanWalk:
         return [response + suffix for suffix in suffixes]
 
     def list_pair_ids(self, response: str) -> Iterator[str]:
-        item = item_part(response, 1)
+        item = strip_names(response, 1)
         for column in self._comparisons:
             if response[len(item) :] in (self._students[at].suffix for at in (column.first, column.second)):
                 yield item + column.suffix

@@ -76,7 +76,7 @@ async def lock_and_open_session(
 
 def find_models_with_work(preview: Preview) -> set[str] | None:
     """Name the models that have owed work; None if any may have some, since phases 1–2 are unfinished."""
-    return None if preview.unsettled else set(map(model_of, preview.plan_count.owing_makers()))
+    return None if preview.unsettled else set(map(model_of, preview.plan_count.owing_models()))
 
 
 def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> ResolvedConfig:

@@ -23,7 +23,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.run_results import SIMULATED, sum_costs
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
-from coeval.core.records import SEPARATOR, id_fields, item_number
+from coeval.core.records import SEPARATOR, item_number, split_id
 from coeval.core.text import pluralize
 from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.reports.content import (
@@ -282,7 +282,7 @@ def label_items(reader: RunReader, sections: Iterable[ReportSection]) -> dict[st
             quote_first_words(text.prompt or "", _NAME_WORDS, _NAME_CHARACTERS) if text is not None else ""
         )
         several = numbers[item_number(item)] > 1 and item.count(SEPARATOR) > 1
-        teacher = f" {id_fields(item)[1]}" if several else ""
+        teacher = f" {split_id(item)[1]}" if several else ""
         labels[item] = f"{escape_line(_format_item_number(item) + teacher)} {words}".rstrip()
     counts = Counter(labels.values())
     return {item: label for item, label in labels.items() if counts[label] == 1}

@@ -60,7 +60,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
     if "students" in parts:
         yield from _student_tables(measures)
     if "labels" in parts:
-        yield from _label_tables(measures, whole="students" not in parts)
+        yield from _label_tables(measures, with_confusions="students" not in parts)
     yield from _judge_tables(measures, parts)
     if "length" in parts:
         yield length_bias_table(measures.length)
@@ -102,7 +102,7 @@ def _pair_tables(pairs: PairMeasures) -> Iterator[TableOrSentence]:
 
 
 def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
-    yield _further_figures_table(measures)
+    yield _student_details_table(measures)
     yield leader_table(measures.ranking.leader_differences)
     if measures.without_own.applicable:
         yield score_ranking_table(
@@ -119,7 +119,7 @@ def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
     yield ReportTable("checks", "Checks", (*make_columns("Check", "Student"), *figures), tuple(rows), names=2)
 
 
-def _further_figures_table(measures: RunMeasures) -> ReportTable:
+def _student_details_table(measures: RunMeasures) -> ReportTable:
     """Make a table of what is known of students besides their scores; empty if nobody has a score or lacks
     one."""
     students, ranking = measures.students, measures.ranking
@@ -143,15 +143,15 @@ def _further_figures_table(measures: RunMeasures) -> ReportTable:
     )
 
 
-def _label_tables(measures: RunMeasures, *, whole: bool) -> Iterator[TableOrSentence]:
-    """Yield accuracies, then each student's confusion matrix if ``whole``, else the commonest mistakes."""
+def _label_tables(measures: RunMeasures, *, with_confusions: bool) -> Iterator[TableOrSentence]:
+    """Yield accuracies, then all confusion matrices if ``with_confusions``, else the commonest mistakes."""
     table = label_table(measures.labels)
     yield table.reorder_columns("task", "label", "student")
     for task, attributes in measures.labels.items():
         for attribute, label in attributes.items():
             yield leader_table(label.ranking.leader_differences, f" in {task} ({attribute})")
             scored = {name: student for name, student in label.students.items() if student.accuracy.n}
-            if whole:
+            if with_confusions:
                 for name, student in scored.items():
                     yield confusion_table(f"{task} {attribute}, {name}", student)
             elif worst := count_mistakes(scored.values())[:3]:

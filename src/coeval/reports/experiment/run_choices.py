@@ -55,7 +55,7 @@ class RunChoices(NamedTuple):
         value = None if front is None else value_section(chosen, front)
         return msgspec.structs.replace(
             self.report,
-            facts=(" ".join(self._describe_choice(chosen)),),
+            facts=(" ".join(self._count_chosen_items(chosen)),),
             lead=tuple(map(Sentence, texts, score_anchors(measures.ranking))),
             sections=(
                 leading_section(chosen),
@@ -85,7 +85,7 @@ class RunChoices(NamedTuple):
         measured = run._replace(measures=measures, grid=grid)
         return self.evidence._replace(measured=measured, costs=costs, is_choice=True)
 
-    def _describe_choice(self, chosen: RunEvidence) -> Iterator[str]:
+    def _count_chosen_items(self, chosen: RunEvidence) -> Iterator[str]:
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
         yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
         yield from partial_student_sentences(chosen.measured.measures.ranking)

@@ -56,14 +56,14 @@ class ItemBrowser:
         except duckdb.Error as error:
             raise StoreError(f"cannot show the items of {reader.folder}: {error}") from error
 
-    def prepare(self) -> None:
+    def index_lines(self) -> None:
         """Index the lines of all items beforehand, which takes seconds at a million judgments.
 
         Raises StoreError: a file cannot be read.
         """
         self._items.index_lines()
 
-    def rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
+    def find_rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
         """Return a page of the items that fit a choice.
 
         Raises StoreError: files that are to be searched cannot be read.
@@ -73,7 +73,7 @@ class ItemBrowser:
                 self._make_searchable()
             return find_item_rows(self._reader, choice, first, most)
 
-    def with_openings(self, page: RowPage) -> RowPage:
+    def add_openings(self, page: RowPage) -> RowPage:
         """Add the beginnings of prompts to a page, unless the files can no longer be read."""
         try:
             with self._lock:
@@ -87,12 +87,12 @@ class ItemBrowser:
         ]
         return msgspec.structs.replace(page, rows=rows)
 
-    def figures(self) -> ItemFigures:
+    def read_figures(self) -> ItemFigures:
         """Return the scores and disagreement of all items as arrays."""
         with self._lock:
             return read_item_figures(self._reader, self.facets)
 
-    def rows_by_number(self, numbers: Sequence[int]) -> list[ItemRow]:
+    def read_rows(self, numbers: Sequence[int]) -> list[ItemRow]:
         """Return the rows of the items with these numbers."""
         with self._lock:
             return read_item_rows(self._reader, ItemChoice(), numbers)
@@ -106,7 +106,7 @@ class ItemBrowser:
             raise StoreError(f"cannot search the records of {self._reader.folder}: {error}") from error
         self._searchable = True
 
-    def detail(self, item: str, task: str = "") -> ItemDetail | None:
+    def read_detail(self, item: str, task: str = "") -> ItemDetail | None:
         """Return an item whole, or None if there is no such item; ``task`` is needed if ids are unique only
         within one.
 
@@ -117,12 +117,12 @@ class ItemBrowser:
             scores = {student: score for _, _, student, score in records}
             return self._items.read_item(records[0][0], records[0][1], scores) if records else None
 
-    def whole(self, row: ItemRow) -> ItemDetail | None:
-        """Return the whole item of a row with all students; raises as `detail`."""
+    def read_row_detail(self, row: ItemRow) -> ItemDetail | None:
+        """Return the whole item of a row with all students; raises as `read_detail`."""
         with self._lock:
             return self._items.read_item(row.item, row.task, row.scores)
 
-    def mark(self, keys: Iterable[tuple[str, str]]) -> None:
+    def replace_marks(self, keys: Iterable[tuple[str, str]]) -> None:
         """Replace the set of marked items, given by task and item."""
         tasks, items = [list(column) for column in zip(*keys, strict=True)] or ([], [])
         with self._lock:
@@ -133,7 +133,7 @@ class ItemBrowser:
                 [tasks, items],
             )
 
-    def flag(self, items: Mapping[str, ItemMeasures]) -> None:
+    def flag_items(self, items: Mapping[str, ItemMeasures]) -> None:
         """Flag items by their measures, given by id."""
         flag_rows = [(item, flag) for item, measures in items.items() for flag in _item_flags(measures)]
         with self._lock:
@@ -144,11 +144,11 @@ class ItemBrowser:
                 [[item for item, _ in flag_rows], [flag for _, flag in flag_rows]],
             )
 
-    def name(self, labels: Mapping[str, str]) -> None:
+    def use_short_names(self, labels: Mapping[str, str]) -> None:
         """Use the short model names of a report."""
         self.facets = msgspec.structs.replace(self.facets, short=ShownNames(labels).key)
 
-    def rank(self, order: Sequence[str]) -> None:
+    def rank_students(self, order: Sequence[str]) -> None:
         """Order the facet of students, best first; others come last."""
         students = [name for name in order if name in self.facets.students]
         students += [name for name in self.facets.students if name not in students]

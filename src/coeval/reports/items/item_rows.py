@@ -485,7 +485,7 @@ def read_item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> l
     rows_by_number = {
         no: ItemRow(
             no, item, task, teacher, attributes or {},
-            _difficulty(scores[no]) if shares else None, _mean(spreads[no]),
+            _compute_difficulty(scores[no]) if shares else None, _mean(spreads[no]),
             scores[no], failed[no] + bool(has_failed), flags[no],
         )
         for no, item, task, teacher, attributes, has_failed in reader.rows(
@@ -496,7 +496,7 @@ def read_item_rows(reader: Reader, choice: ItemChoice, page: Sequence[int]) -> l
     return [rows_by_number[no] for no in page]
 
 
-def _difficulty(scores: dict[str, float | None]) -> float | None:
+def _compute_difficulty(scores: dict[str, float | None]) -> float | None:
     mean = _mean([score for score in scores.values() if score is not None])
     return None if mean is None else 1 - mean
 

@@ -45,10 +45,10 @@ def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
 
     Raises StoreError: a file cannot be read.
     """
-    bytes_left, misses, figures = most_bytes, 0, source.figures()
+    bytes_left, misses, figures = most_bytes, 0, source.read_figures()
     kept: dict[int, tuple[ItemRow, ItemDetail]] = {}
     for row in _rank_telling_items(source, figures):
-        whole = source.whole(row)
+        whole = source.read_row_detail(row)
         if whole is None:
             continue
         detail = shorten_detail(whole)
@@ -83,7 +83,7 @@ def _rank_telling_items(source: ItemBrowser, figures: ItemFigures) -> Iterator[I
     turns = (no for turn in zip_longest(*by_criterion) for no in turn if no is not None)
     chosen = list(dict.fromkeys(turns))
     for start in range(0, len(chosen), _MOST_PER_CRITERION):
-        yield from source.rows_by_number(chosen[start : start + _MOST_PER_CRITERION])
+        yield from source.read_rows(chosen[start : start + _MOST_PER_CRITERION])
 
 
 def _score_margins(source: ItemBrowser, figures: ItemFigures) -> Iterator[tuple[tuple[str, str], Floats]]:

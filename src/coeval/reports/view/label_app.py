@@ -40,11 +40,11 @@ def make_label_app(session: LabelSession, token: ViewToken | None) -> web.Applic
     handlers = _LabelHandlers(session)
     app.add_routes(
         [
-            web.get("/", handlers.page),
-            web.get("/assets/{name}", handlers.asset),
-            web.get("/api/label", handlers.state),
-            web.post("/api/label", handlers.give),
-            web.post("/api/undo", handlers.undo),
+            web.get("/", handlers.show_page),
+            web.get("/assets/{name}", handlers.send_asset),
+            web.get("/api/label", handlers.send_state),
+            web.post("/api/label", handlers.record_level),
+            web.post("/api/undo", handlers.withdraw_last_label),
         ]
     )
     return app
@@ -56,29 +56,29 @@ class _LabelHandlers:
     def __init__(self, session: LabelSession) -> None:
         self._session = session
 
-    async def page(self, _: web.Request) -> web.Response:
+    async def show_page(self, _: web.Request) -> web.Response:
         return page_response("label")
 
-    async def asset(self, request: web.Request) -> web.Response:
+    async def send_asset(self, request: web.Request) -> web.Response:
         return asset_response(request.match_info["name"])
 
-    async def state(self, _: web.Request) -> web.Response:
+    async def send_state(self, _: web.Request) -> web.Response:
         return json_response(self._state())
 
-    async def give(self, request: web.Request) -> web.Response:
+    async def record_level(self, request: web.Request) -> web.Response:
         body = await read_body(request, _LevelBody, "this is no label")
-        await asyncio.to_thread(self._session.give, body.id, body.level)
+        await asyncio.to_thread(self._session.record_level, body.id, body.level)
         return json_response(self._state())
 
-    async def undo(self, request: web.Request) -> web.Response:
+    async def withdraw_last_label(self, request: web.Request) -> web.Response:
         await read_body(request, _EmptyBody, "send an empty object")
-        await asyncio.to_thread(self._session.undo)
+        await asyncio.to_thread(self._session.withdraw_last_label)
         return json_response(self._state())
 
     def _state(self) -> dict[str, Any]:
         """Return the person's progress and the next question, without naming the student."""
         session = self._session
-        question = session.next
+        question = session.next_question
         shown_question = None
         if question is not None:
             shown_question = {
@@ -90,7 +90,7 @@ class _LabelHandlers:
                 "criterion": question.criterion,
                 "levels": question.scale.levels,
             }
-        labelled = len(session.levels)
+        labelled = len(session.levels_by_id)
         return {
             "by": session.by,
             "done": labelled,

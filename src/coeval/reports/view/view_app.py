@@ -72,7 +72,7 @@ class ViewToken:
         self._ticket = secrets.token_urlsafe(24)
         return self._ticket
 
-    def is_held(self, request: web.Request) -> bool:
+    def is_in_request(self, request: web.Request) -> bool:
         """Check whether a request has the token in its header or cookie."""
         scheme, _, sent = request.headers.get("Authorization", "").partition(" ")
         cookie = request.cookies.get(self._cookie_name(request), "")
@@ -134,7 +134,7 @@ def _admit(request: web.Request, token: ViewToken | None) -> web.Response | None
         return None
     if request.method == "GET" and (response := token.redirect_entry(request)) is not None:
         return response
-    return None if token.is_held(request) else refuse_request(403, _LOCKED)
+    return None if token.is_in_request(request) else refuse_request(403, _LOCKED)
 
 
 async def _call_handler(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -222,18 +222,18 @@ def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOf
     number = r"/f/{number:\d{1,6}}"
     app.add_routes(
         [
-            web.get("/", handlers.overview),
-            web.get("/api/folders", handlers.folders),
-            web.get("/compare", handlers.comparison),
-            web.get("/assets/{name}", handlers.asset),
-            web.get(f"{number}/", handlers.page),
-            web.get(f"{number}/report", handlers.report),
-            web.get(f"{number}/api/state", handlers.state),
-            web.get(f"{number}/api/figures", handlers.figures),
-            web.get(f"{number}/api/items", handlers.items),
-            web.get(f"{number}/api/item", handlers.item),
-            web.get(f"{number}/api/marks", handlers.marks),
-            web.post(f"{number}/api/mark", handlers.mark),
+            web.get("/", handlers.show_overview),
+            web.get("/api/folders", handlers.list_folders),
+            web.get("/compare", handlers.show_comparison),
+            web.get("/assets/{name}", handlers.send_asset),
+            web.get(f"{number}/", handlers.show_folder),
+            web.get(f"{number}/report", handlers.show_report),
+            web.get(f"{number}/api/state", handlers.send_state),
+            web.get(f"{number}/api/figures", handlers.send_choice),
+            web.get(f"{number}/api/items", handlers.list_items),
+            web.get(f"{number}/api/item", handlers.send_item),
+            web.get(f"{number}/api/marks", handlers.list_marks),
+            web.post(f"{number}/api/mark", handlers.record_mark),
         ]
     )
     return app
@@ -256,23 +256,23 @@ class _ViewHandlers:
     def __init__(self, places: ViewedPlaces, compare: PageOfFolders) -> None:
         self._places, self._compare = places, compare
 
-    async def overview(self, request: web.Request) -> web.Response:
+    async def show_overview(self, request: web.Request) -> web.Response:
         """Show the list of folders, or the page of a single one."""
         if len(self._places.folders) == 1 and "all" not in request.query:
             raise web.HTTPFound("/f/0/")
         return page_response("overview")
 
-    async def folders(self, _: web.Request) -> web.Response:
+    async def list_folders(self, _: web.Request) -> web.Response:
         folders = self._places.folders
         names = short_paths(folder.path for folder in folders)
         return json_response(
             [
-                {"number": number, **folder.line(), "name": names[str(folder.path)]}
+                {"number": number, **folder.list_entry(), "name": names[str(folder.path)]}
                 for number, folder in enumerate(folders)
             ]
         )
 
-    async def comparison(self, request: web.Request) -> web.Response:
+    async def show_comparison(self, request: web.Request) -> web.Response:
         """Show the comparison of the folders whose numbers ``f`` gives."""
         numbers = dict.fromkeys(self._folder_number(number) for number in request.query.getall("f", []))
         if not 1 < len(numbers) <= _MOST_FOLDERS:
@@ -282,24 +282,24 @@ class _ViewHandlers:
         page = await asyncio.to_thread(self._compare, paths, best)
         return _report_response(page)
 
-    async def asset(self, request: web.Request) -> web.Response:
+    async def send_asset(self, request: web.Request) -> web.Response:
         return asset_response(request.match_info["name"])
 
-    async def page(self, request: web.Request) -> web.Response:
+    async def show_folder(self, request: web.Request) -> web.Response:
         self._requested_folder(request)
         return page_response("folder")
 
-    async def report(self, request: web.Request) -> web.Response:
+    async def show_report(self, request: web.Request) -> web.Response:
         folder = self._requested_folder(request)
         folder.report_needed = True
         if (page := folder.report) is None:
             return page_response("waiting", status=202)
         return _report_response(page)
 
-    async def state(self, request: web.Request) -> web.Response:
-        return json_response(self._requested_folder(request).state())
+    async def send_state(self, request: web.Request) -> web.Response:
+        return json_response(self._requested_folder(request).page_state())
 
-    async def figures(self, request: web.Request) -> web.Response:
+    async def send_choice(self, request: web.Request) -> web.Response:
         """Return the report on a choice of scores, given as pairs of a dimension and a name."""
         choices = self._requested_folder(request).choices
         if choices is None:
@@ -313,7 +313,7 @@ class _ViewHandlers:
 
         return web.Response(body=await asyncio.to_thread(encode), content_type=_JSON)
 
-    async def items(self, request: web.Request) -> web.Response:
+    async def list_items(self, request: web.Request) -> web.Response:
         """Return a page of rows, ``total``, and ``beside``: the scores of the same items in other folders."""
         folder = self._requested_folder(request)
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
@@ -330,7 +330,7 @@ class _ViewHandlers:
             raise UsageError(f"beside: name {_MOST_FOLDERS} folders at most, not {len(others)}")
 
         def rows_with_openings(browser: ItemBrowser) -> RowPage:
-            return browser.with_openings(browser.rows(choice, first, most))
+            return browser.add_openings(browser.find_rows(choice, first, most))
 
         page = await _query_items(folder, rows_with_openings)
         if page is None:
@@ -340,21 +340,20 @@ class _ViewHandlers:
             beside[other] = await _read_scores_in_other_folder(self._places.folders[other], choice, page)
         return json_response({"rows": page.rows, "total": page.total, "beside": beside})
 
-    async def item(self, request: web.Request) -> web.Response:
+    async def send_item(self, request: web.Request) -> web.Response:
         """Return an item whole, or null if there is no such item."""
-        item, task = request.query.get("item", ""), request.query.get("task", "")
-        return json_response(
-            await _query_items(self._requested_folder(request), lambda browser: browser.detail(item, task))
-        )
+        folder, item = self._requested_folder(request), request.query.get("item", "")
+        task = request.query.get("task", "")
+        return json_response(await _query_items(folder, lambda browser: browser.read_detail(item, task)))
 
-    async def marks(self, request: web.Request) -> web.Response:
-        marks = await asyncio.to_thread(self._requested_folder(request).marks)
+    async def list_marks(self, request: web.Request) -> web.Response:
+        marks = await asyncio.to_thread(self._requested_folder(request).read_marks)
         return json_response([_mark_body(mark) for mark in marks.values()])
 
-    async def mark(self, request: web.Request) -> web.Response:
+    async def record_mark(self, request: web.Request) -> web.Response:
         folder = self._requested_folder(request)
         body = await read_body(request, _MarkBody, "this is no mark")
-        detail = await _query_items(folder, lambda browser: browser.detail(body.item, body.task))
+        detail = await _query_items(folder, lambda browser: browser.read_detail(body.item, body.task))
         if detail is None:
             return refuse_request(404, f"there is no item {body.item}")
         mark = HumanLabel(
@@ -364,7 +363,7 @@ class _ViewHandlers:
             flag=body.flag,
             note=body.note,
         )
-        return json_response(_mark_body(await asyncio.to_thread(folder.mark, mark)))
+        return json_response(_mark_body(await asyncio.to_thread(folder.record_mark, mark)))
 
     def _requested_folder(self, request: web.Request) -> ViewedFolder:
         """Return the folder that an address names, and have it read from now on."""
@@ -408,7 +407,7 @@ async def _read_scores_in_other_folder(
     )
     if not page.rows:
         return {}
-    others = await _query_items(folder, lambda browser: browser.rows(same, 0, _MOST_ROWS))
+    others = await _query_items(folder, lambda browser: browser.find_rows(same, 0, _MOST_ROWS))
     return {} if others is None else {f"{row.task} {row.item}": row.scores for row in others.rows}
 
 

@@ -188,7 +188,7 @@ class _Throttle:
         self._files_stamp: object = None
         self._next = 0.0
 
-    def run(self, stamp: object, action: Callable[[], None]) -> bool:
+    def run_if_due(self, stamp: object, action: Callable[[], None]) -> bool:
         """Run the action unless it ran for this stamp, or a moment ago; return whether it ran."""
         began = time.monotonic()
         if stamp == self._files_stamp or began < self._next:
@@ -203,8 +203,8 @@ class _Throttle:
 
 
 class ViewedFolder:
-    """One run, or one output folder of ``eval-framework``. One thread calls `look` repeatedly; the other
-    methods answer any thread, with what was read last."""
+    """One run, or one output folder of ``eval-framework``. One thread calls `read_changes` repeatedly; the
+    other methods answer any thread, with what was read last."""
 
     def __init__(self, path: Path, status: StatusReader, sweep: Path | None = None) -> None:
         self.path, self.sweep = path, sweep
@@ -230,12 +230,12 @@ class ViewedFolder:
             _Throttle(),
         )
 
-    def look(self) -> None:
-        """Read status, records and report again if they have changed and it is time to. `state` has the
+    def read_changes(self) -> None:
+        """Read status, records and report again if they have changed and it is time to. `page_state` has the
         errors."""
-        self.look_at_status()
-        self.look_at_records()
-        self.renew_report()
+        self.read_changed_status()
+        self.read_changed_records()
+        self.write_changed_report()
 
     @contextmanager
     def _keep_error(self) -> Iterator[None]:
@@ -245,31 +245,31 @@ class ViewedFolder:
             with self._lock:
                 self._last_status = {**self._last_status, "error": escape_line(str(error))}
 
-    def look_at_status(self) -> None:
+    def read_changed_status(self) -> None:
         """Read the status again, which is cheap for any folder."""
         with self._keep_error():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
-            self._status_throttle.run(
+            self._status_throttle.run_if_due(
                 (find_writer_pid(self.path), self._files_stamp(records_alone=False)), self._read_status
             )
 
-    def look_at_records(self) -> None:
+    def read_changed_records(self) -> None:
         """Read the records again, if somebody has opened the folder."""
         with self._keep_error():
             if self.needed and self.path.is_dir():
-                self._records_throttle.run(self._files_stamp(records_alone=True), self._read_records)
+                self._records_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_records)
 
-    def renew_report(self) -> bool:
+    def write_changed_report(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
         is_wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
-        return bool(is_wanted) and self._report_throttle.run(self._generation, self._write_report)
+        return bool(is_wanted) and self._report_throttle.run_if_due(self._generation, self._write_report)
 
-    def summarise(self) -> None:
+    def read_changed_summary(self) -> None:
         """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
             with self._keep_error():
-                self._summary_throttle.run(self._files_stamp(records_alone=True), self._read_summary)
+                self._summary_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_summary)
 
     def _describe(self, **more: object) -> dict[str, Any]:
         return {
@@ -281,16 +281,15 @@ class ViewedFolder:
             **more,
         }
 
-    def line(self) -> dict[str, Any]:
-        """Return the folder's line in the list, for JSON: less than `state`, since it is requested all the
-        time."""
+    def list_entry(self) -> dict[str, Any]:
+        """Return the folder's line in the list, for JSON: less than `page_state`, for speed."""
         with self._lock:
             current = self._current_summary
             sweep = None if self.sweep is None else escape_line(self.sweep.name)
             summary = None if current is None else msgspec.structs.replace(current, leads=())
             return self._describe(sweep=sweep, changed=self._changed, summary=summary)
 
-    def state(self) -> dict[str, Any]:
+    def page_state(self) -> dict[str, Any]:
         """Return everything that the folder's page shows, for JSON; ``generation`` counts how often records
         were read, 0: not yet."""
         with self._lock:
@@ -331,16 +330,16 @@ class ViewedFolder:
                 if unused:
                     read.close()
 
-    def marks(self) -> dict[tuple[str, str], HumanLabel]:
+    def read_marks(self) -> dict[tuple[str, str], HumanLabel]:
         """Read the marks by task and item; raises as `read_labels`."""
         return find_item_marks(read_labels(self.path))
 
-    def mark(self, mark: HumanLabel) -> HumanLabel:
+    def record_mark(self, mark: HumanLabel) -> HumanLabel:
         """Record a mark; raises as `add_labels`."""
         [kept] = add_labels(self.path, [mark])
         with self.browser() as browser:
             if browser is not None:
-                browser.mark(self.marks())
+                browser.replace_marks(self.read_marks())
         return kept
 
     def close(self) -> None:
@@ -363,11 +362,11 @@ class ViewedFolder:
 
     def _read_records(self) -> None:
         read = _OpenedFolder(self.path)
-        read.browser.mark(self.marks())
+        read.browser.replace_marks(self.read_marks())
         self._replace(read)
         with self.browser() as browser:
             if browser is not None:
-                browser.prepare()
+                browser.index_lines()
 
     def _write_report(self) -> None:
         """Measure a run, which takes longer than to read it, write its page, and give the browser the items'
@@ -461,11 +460,11 @@ class ViewedPlaces:
         for folder in self.folders if len(self.folders) <= _READ_AT_ONCE else ():
             folder.needed = True
 
-    def watch(self) -> None:
-        """Start to read the folders, until `stop`."""
+    def start_watching(self) -> None:
+        """Start to read the folders, until `stop_and_close`."""
         self._thread.start()
 
-    def stop(self) -> bool:
+    def stop_and_close(self) -> bool:
         """Stop and close the folders. False: a large one is still being read, which ends with the process."""
         self._stopped.set()
         if self._thread.is_alive():
@@ -481,16 +480,16 @@ class ViewedPlaces:
         while not self._stopped.is_set():
             self._add_new_folders()
             for folder in self._folders_until_stopped():
-                folder.look_at_status()
+                folder.read_changed_status()
             for folder in self._folders_until_stopped():
-                folder.look_at_records()
+                folder.read_changed_records()
             end = time.monotonic() + _LINES_S
             for folder in self._folders_until_stopped():
                 if time.monotonic() < end:
-                    folder.summarise()
+                    folder.read_changed_summary()
             # One at a time, since it takes seconds: what has changed meanwhile comes before the next.
             for folder in sorted(self.folders, key=lambda folder: not folder.report_needed):
-                if self._stopped.is_set() or folder.renew_report():
+                if self._stopped.is_set() or folder.write_changed_report():
                     break
             self._stopped.wait(_EVERY_S)
 

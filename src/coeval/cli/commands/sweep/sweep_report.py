@@ -73,8 +73,8 @@ class SweepView(Progress):
         self._last_line = ""
 
     def __enter__(self) -> Self:
-        self.draw(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
-        self.keep(self._keep_printing)
+        self.animate(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
+        self.start_thread(self._keep_printing)
         return self
 
     def __exit__(
@@ -93,7 +93,7 @@ class SweepView(Progress):
         while not self._ended.wait(POLL_S):
             self._print_new_problems()
             if self._live is None and time.monotonic() >= due:
-                self._print_line()
+                self._print_new_status_line()
                 wait = min(LONGEST_PAUSE_S, wait * 1.5)
                 due = time.monotonic() + wait
 
@@ -114,7 +114,7 @@ class SweepView(Progress):
                     self._console, f"{name}: its server ended and is restarted: {progress.restarted}"
                 )
 
-    def _print_line(self) -> None:
+    def _print_new_status_line(self) -> None:
         line = "; ".join(
             [
                 self._board.describe_counts(),
