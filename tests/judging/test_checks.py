@@ -10,7 +10,7 @@ import pytest
 from coeval.core.errors import CheckFailed, ConfigError
 from coeval.judging.checks import value_checks
 from coeval.judging.checks.check_options import KINDS, find_check_problems, read_check
-from coeval.judging.checks.rubric_check import CheckedAnswer, written_options
+from coeval.judging.checks.rubric_check import CheckedAnswer, check_as_options
 
 
 def score(
@@ -257,7 +257,7 @@ def test_options_are_written_as_they_are_read(kind: str) -> None:
     options = {"check": kind, **MINIMAL.get(kind, {})}
     check = read_check(options)
     assert check.kind == kind
-    assert read_check(written_options(check)) == check
+    assert read_check(check_as_options(check)) == check
     assert read_check(options).definition_hash() == check.definition_hash()
 
 

@@ -258,8 +258,8 @@ def facts() -> list[tuple[str, str, str, str]]:
 def test_templated_questions_are_kept_and_reworded_ones_dropped() -> None:
     accepted, lost, missed = AcceptedItems(), 0, 0
     for at, (said, asked, reworded, answer) in enumerate(facts()):
-        lost += not accepted.accept(f"a{at}", asked, answer, [said], f"p{at}")
-        missed += accepted.accept(f"b{at}", reworded, f"{answer}.", [said], f"p{at}")
+        lost += not accepted.accept_new(f"a{at}", asked, answer, [said], f"p{at}")
+        missed += accepted.accept_new(f"b{at}", reworded, f"{answer}.", [said], f"p{at}")
     assert (lost, missed) == (0, 0)  # of 120 each
 
 

@@ -23,7 +23,7 @@ from coeval.pricing.lengths import (
     Span,
     estimate_tokens,
     exact,
-    mean_factor,
+    mean_range,
     measure_prompts,
 )
 from coeval.pricing.tariff import Rates, Tariff, Tier
@@ -53,7 +53,7 @@ def test_what_is_seen_of_a_cell_is_its_mean_and_corrects_the_others() -> None:
 
 
 def test_a_range_narrows_with_what_is_seen() -> None:
-    widths = [each.high / each.low for each in (RULE_OF_THUMB, SEEN_NEARBY, *map(mean_factor, (2, 20, 2000)))]
+    widths = [each.high / each.low for each in (RULE_OF_THUMB, SEEN_NEARBY, *map(mean_range, (2, 20, 2000)))]
     assert widths == sorted(widths, reverse=True)
     many, few = (expected({OWN: [50.0] * number})[OWN] for number in (200, 2))
     assert many.high / many.low < 1.1 < few.high / few.low < 1.5

@@ -297,5 +297,5 @@ def test_good_counts_before_failed_and_else_the_last(history: list[tuple[str, bo
         index.read([path], Response, lambda response: Seen(response.attempts, is_good(response)))
         assert {key: index.load(key, Response).recipe for key in index} == expected
         tried = {key: index.get(key) or Seen(0) for key in index}
-        askings = {key: max(index.requested_in_vain(key).made, tried[key].size) for key in index}
+        askings = {key: max(index.attempts_after_good(key).made, tried[key].size) for key in index}
     assert askings == {key: record.attempts for key, record in choose_counted(records).items()}

@@ -111,7 +111,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
     prepared = prepare_evaluation(evaluation, view)
 
     async def ask_model() -> EndOfAsking:
-        async with draw_progress(view, requested.progress, watched=requested.watcher is not None):
+        async with draw_progress(view, requested.progress, own_watcher=requested.watcher is not None):
             return await ask_alone(prepared, keys, view, event, throttle)
 
     with open_output_folder(prepared):

@@ -43,24 +43,24 @@ def read_with_tables(
     column.
     """
     document = document_from_mapping(source) if isinstance(source, Mapping) else read_document(Path(source))
-    folder = _given_folder(document.data)
+    folder = _folder_for_given_tables(document.data)
     for task, rows in _split_by_task(document.data, items).items():
         task_entry = _find_entry(document.data, "tasks", task)
         if task_entry is None:
             raise UsageError(f"items: no task is named {task}")
         columns, path = _write_rows(folder / f"{task}.items.jsonl", rows)
-        item_section = _get_mapping(task_entry, "items", task)
+        item_section = _get_or_add_section(task_entry, "items", task)
         item_section |= {**guess_columns(columns), **_map_id_column(columns), **item_section, "path": path}
         _require_column(item_section, "prompt", f"items of {task}", columns, USUAL["prompt"])
     for student, rows in (answers or {}).items():
         if isinstance(rows, Mapping):
             rows = [{"prompt": prompt, "response": answer} for prompt, answer in rows.items()]
-        name = in_file_name(_check_name(student, is_student=True))
+        name = in_file_name(_require_file_name(student, is_student=True))
         columns, path = _write_rows(folder / f"{name}.answers.jsonl", rows)
         entry = _find_entry(document.data, "students", student)
         if entry is None:
             document.data.setdefault("students", []).append(entry := {"name": student})
-        section = _get_mapping(entry, "responses", student)
+        section = _get_or_add_section(entry, "responses", student)
         if not section.keys() & {"id", "prompt"}:
             prompt = guess_columns(columns).get("prompt")
             section |= _map_id_column(columns) or ({"prompt": prompt} if prompt is not None else {})
@@ -80,20 +80,20 @@ def _require_column(
         )
 
 
-def _check_name(name: str, *, is_student: bool = False) -> str:
+def _require_file_name(name: str, *, is_student: bool = False) -> str:
     """Return the name of a task or student if it can name a file too; else raise UsageError."""
     if (problem := find_name_problem(name, is_model=is_student)) is not None:
         raise UsageError(problem)
     return name
 
 
-def _given_folder(data: Mapping[str, Any]) -> Path:
-    experiment = data.get("experiment")
+def _folder_for_given_tables(config_data: Mapping[str, Any]) -> Path:
+    experiment = config_data.get("experiment")
     experiment = experiment if isinstance(experiment, Mapping) else {}
     storage, name = experiment.get("storage_folder"), experiment.get("id")
     if not isinstance(storage, str) or not isinstance(name, str):
         raise UsageError("items and answers are kept with the run: experiment needs id and storage_folder")
-    return Path(storage).expanduser() / _check_name(name) / "given"
+    return Path(storage).expanduser() / _require_file_name(name) / "given"
 
 
 def _find_entry(data: Mapping[str, Any], section: str, name: str) -> dict[str, Any] | None:
@@ -104,7 +104,7 @@ def _find_entry(data: Mapping[str, Any], section: str, name: str) -> dict[str, A
     return next((entry for entry in entries if isinstance(entry, dict) and entry.get("name") == name), None)
 
 
-def _get_mapping(entry: dict[str, Any], key: str, name: str) -> dict[str, Any]:
+def _get_or_add_section(entry: dict[str, Any], key: str, name: str) -> dict[str, Any]:
     section = entry.setdefault(key, {})
     if not isinstance(section, dict):
         raise UsageError(f"{key} of {name} is no mapping")
@@ -113,13 +113,13 @@ def _get_mapping(entry: dict[str, Any], key: str, name: str) -> dict[str, Any]:
 
 def _split_by_task(data: Mapping[str, Any], items: Rows | Mapping[str, Rows] | None) -> Mapping[str, Rows]:
     if items is None or isinstance(items, Mapping):
-        return {_check_name(task): rows for task, rows in (items or {}).items()}
+        return {_require_file_name(task): rows for task, rows in (items or {}).items()}
     tasks = data.get("tasks")
     names = [task.get("name") for task in tasks if isinstance(task, dict)] if isinstance(tasks, list) else []
     if len(names) != 1:
         tasks_text = join_names(map(str, names)) or "none"
         raise UsageError(f"items: give them by task, {{task: rows}}; there are {tasks_text}")
-    return {_check_name(str(names[0])): items}
+    return {_require_file_name(str(names[0])): items}
 
 
 def _map_id_column(columns: Iterable[str]) -> dict[str, str]:
@@ -133,7 +133,7 @@ def _write_rows(path: Path, rows: Rows) -> tuple[list[str], str]:
     if not columns:
         raise UsageError(f"{path.stem}: there are no rows")
     plain = [{name: _replace_missing(value) for name, value in record.items()} for record in records]
-    whole = {name for name in columns if all(_is_whole(record.get(name)) for record in plain)}
+    whole = {name for name in columns if all(_is_whole_or_missing(record.get(name)) for record in plain)}
     lines = (
         _ENCODER.encode(
             {
@@ -163,7 +163,7 @@ def _list_records(rows: Rows) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in record.items()} for record in records]
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole_or_missing(value: Any) -> bool:
     """Check whether a value is missing or a whole number: pandas turns a column of whole numbers with a gap
     into floats, and a label 1 would become 1.0."""
     return value is None or type(value) is int or (isinstance(value, float) and value.is_integer())

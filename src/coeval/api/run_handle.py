@@ -81,7 +81,7 @@ class Run:
 
         with open_folder_reader(self.path, is_look=True) as (reader, notes):
             results = read_results(reader, notes)
-        missing, mixed = self._describe_status()
+        missing, mixed = self._describe_missing_and_mixed()
         return msgspec.structs.replace(results, missing=missing, notes=(*results.notes, *mixed))
 
     def measures(self) -> dict[str, Any]:
@@ -142,7 +142,7 @@ class Run:
         with open_folder_report(self.path) as source:
             return draw_figure(source.report, name)
 
-    def _describe_status(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def _describe_missing_and_mixed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """Return what of the plan is missing, and which records are of another configuration: as ``coeval
         results`` reports it, or as the run that this call made did."""
         if self.summary is None:
@@ -165,14 +165,14 @@ class Run:
             head = html_table("Run", ("folder", "status", "updated"), [(self.path, status, updated)])
         if self.summary is not None and not self.summary.shows_scores:
             return head + html_lines(["Its scores are partial: .results() shows them."])
-        if self._record_bytes() > _MOMENT:
+        if self._sum_record_bytes() > _MOMENT:
             return head + html_lines(["Its scores take some time: .results() shows them."])
         try:
             return head + self.results()._repr_html_()
         except CoevalError as error:
             return head + html_lines([str(error)])
 
-    def _record_bytes(self) -> int:
+    def _sum_record_bytes(self) -> int:
         return sum(path.stat().st_size for path in self.path.glob("**/*.jsonl"))
 
 

@@ -43,14 +43,14 @@ async def watch_run(
     ``progress`` None: only in a notebook without a ``watcher``; True: elsewhere too, as lines on stderr.
     """
     view = RunView(watcher or Unwatched(), interrupt)
-    async with draw_progress(view, progress, watched=watcher is not None):
+    async with draw_progress(view, progress, own_watcher=watcher is not None):
         yield view
 
 
 @asynccontextmanager
-async def draw_progress(view: View[Any], progress: bool | None, *, watched: bool) -> AsyncIterator[None]:
-    """Draw a view while entered, unless ``progress`` forbids it. ``watched``: the user has an own watcher."""
-    screen = _choose_screen(progress, watched=watched)
+async def draw_progress(view: View[Any], progress: bool | None, *, own_watcher: bool) -> AsyncIterator[None]:
+    """Draw a view while entered, unless ``progress`` forbids it. ``own_watcher``: the user has one."""
+    screen = _choose_screen(progress, own_watcher=own_watcher)
     if screen is None:
         yield
         return
@@ -125,8 +125,8 @@ async def _keep_drawing(view: View[Any], screen: _Notebook | _Lines) -> None:
         await asyncio.sleep(screen.interval_s)
 
 
-def _choose_screen(progress: bool | None, *, watched: bool) -> _Notebook | _Lines | None:
-    if progress is False or (progress is None and watched):
+def _choose_screen(progress: bool | None, *, own_watcher: bool) -> _Notebook | _Lines | None:
+    if progress is False or (progress is None and own_watcher):
         return None
     if _in_notebook():
         return _Notebook()
@@ -194,15 +194,15 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
         running.set_result((asyncio.get_running_loop(), asyncio.current_task()))
         return await work()
 
-    def stop(*, at_once: bool = True) -> None:
+    def stop_or_cancel(*, may_cancel: bool = True) -> None:
         """Set ``interrupt``; if it is set already, cancel the work."""
         loop, task = running.result()
-        action = task.cancel if at_once and task is not None and interrupt.is_set() else interrupt.set
+        action = task.cancel if may_cancel and task is not None and interrupt.is_set() else interrupt.set
         with suppress(RuntimeError):  # the loop is closed: all is done
             loop.call_soon_threadsafe(action)
 
     context = copy_context()
-    with _handle_ctrl_c(stop), ThreadPoolExecutor(1, thread_name_prefix="coeval") as executor:
+    with _handle_ctrl_c(stop_or_cancel), ThreadPoolExecutor(1, thread_name_prefix="coeval") as executor:
         done = executor.submit(context.run, asyncio.run, stoppable())
         try:
             return done.result()
@@ -210,7 +210,7 @@ def wait_for(work: Callable[[], Coroutine[Any, Any, T]], interrupt: asyncio.Even
             raise KeyboardInterrupt from None
         finally:
             if not done.done():  # an exception from elsewhere ends the waiting, so it ends the work too
-                stop(at_once=False)
+                stop_or_cancel(may_cancel=False)
 
 
 @contextmanager

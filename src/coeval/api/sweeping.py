@@ -106,7 +106,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         board = sweeping.board
 
         async def run_jobs() -> None:
-            async with draw_progress(view, requested.progress, watched=requested.watcher is not None):
+            async with draw_progress(view, requested.progress, own_watcher=requested.watcher is not None):
                 await sweeping.run(event)
 
         wait_for(run_jobs, event)

@@ -53,7 +53,7 @@ def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     show_log_warnings()
     end = SystemExit(0)
     try:
-        _run_catching(command_line, frontend)
+        _run_and_exit_with_code(command_line, frontend)
     except SystemExit as raised:
         end = raised
     if (unwritten := _flush_streams()) is not None and not end.code:
@@ -61,7 +61,7 @@ def run_to_exit(command_line: Callable[[], object], frontend: Frontend) -> None:
     raise end
 
 
-def _run_catching(command_line: Callable[[], object], frontend: Frontend) -> None:
+def _run_and_exit_with_code(command_line: Callable[[], object], frontend: Frontend) -> None:
     """Run the command line, and turn whatever ends it into SystemExit with our exit code."""
     try:
         with messages_for(frontend):

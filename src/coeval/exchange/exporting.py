@@ -109,7 +109,7 @@ class Export:
         over all tasks (task ""); ``parts``: also by factor and by judge."""
         judges, recipes = self._judges_by_student(), self._judge_recipes()
         figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
-        figures += self._further_figures(judges, parts=parts)
+        figures += self._run_only_figures(judges, parts=parts)
         return [
             figure._replace(
                 recipes=tuple(recipes.get((figure.task, figure.model, judge), "") for judge in figure.judges)
@@ -127,7 +127,7 @@ class Export:
             "FROM scores ORDER BY ALL"
         ):
             scores[task, item, sample, model].append(ExportedScore(*fields))
-        for key, score in self._further_scores():
+        for key, score in self._run_only_scores():
             scores[key].append(score)
         if not scores:
             raise UsageError(f"{self._reader.folder} has no scores yet")
@@ -155,7 +155,7 @@ class Export:
                     scores=tuple(scores.get((task, item, answer.sample, answer.student), ())),
                 )
 
-    def parameters(self) -> dict[str, str]:
+    def collect_parameters(self) -> dict[str, str]:
         """Return settings by name for a tracker: models, judges, tasks, samples, sampling, a hash of the
         items."""
         texts = self._reader.rows("SELECT task, item, content::VARCHAR FROM contents ORDER BY ALL")
@@ -173,7 +173,7 @@ class Export:
         parameters |= {name: ", ".join(sorted(values)) for name, values in sent.items()}
         return {name: value for name, value in parameters.items() if value}
 
-    def judged_by(self) -> dict[str, str]:
+    def recipes_by_judge(self) -> dict[str, str]:
         """Return the recipe of each ``task/judge``: other recipes start a new tracked run."""
         recipes_of: defaultdict[str, set[str]] = defaultdict(set)
         for (task, _, judge), recipe in self._judge_recipes().items():
@@ -190,14 +190,14 @@ class Export:
                 recipes_of[name, model, judge].add(texts.get(method, ""))
         return {key: ",".join(sorted(filter(None, recipes))) for key, recipes in recipes_of.items()}
 
-    def _further_figures(
+    def _run_only_figures(
         self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
     ) -> Iterable[ExportedFigure]:
         """Return the figures that only runs have."""
         del judges, parts
         return ()
 
-    def _further_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
+    def _run_only_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
         """Return the scores that only runs have."""
         return ()
 
@@ -226,14 +226,14 @@ class _RunExport(Export):
         super().__init__(reader, notes)
         self._run_reader = reader
 
-    def _further_figures(
+    def _run_only_figures(
         self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
     ) -> Iterable[ExportedFigure]:
         if parts:
-            yield from _part_figures(self._run_reader, judges)
+            yield from _factor_and_judge_figures(self._run_reader, judges)
         yield from _strength_figures(self._run_reader)
 
-    def _further_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
+    def _run_only_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
         return _label_and_pair_scores(self._run_reader)
 
     def _model_settings(self) -> Iterable[dict[str, str]]:
@@ -268,7 +268,7 @@ def list_export_folders(folder: Path) -> dict[str, Path]:
     return {"": folder}
 
 
-def _part_figures(
+def _factor_and_judge_figures(
     reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]
 ) -> Iterator[ExportedFigure]:
     """Yield each student's means by factor and by judge."""

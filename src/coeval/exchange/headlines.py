@@ -58,7 +58,7 @@ class TrackedFolder:
         self.rows = _figures_by_step(self._steps) if self._steps else {0: _folder_figures(self._folder)}
         last = self._steps[-1].checkpoint.folder if self._steps else self._folder
         with open_export(last) as export:
-            parameters, judged_by = export.parameters(), export.judged_by()
+            parameters, judged_by = export.collect_parameters(), export.recipes_by_judge()
         self.parameters = {_clean_name(name): value for name, value in parameters.items()}
         location = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
         before = read_json(self._folder / _FILE, _TrackingFile, missing=_TrackingFile(token_hex(8)))
@@ -72,7 +72,7 @@ class TrackedFolder:
         self.key = key
 
     @property
-    def seals(self) -> dict[str, str]:
+    def content_hash_by_tracker(self) -> dict[str, str]:
         return self._tracked.sent
 
     def mark_sent(self, tracker: str, content: str) -> None:

@@ -110,7 +110,7 @@ class ScoreScale(NamedTuple):
     worst: float
     best: float
 
-    def share(self, value: float) -> float:
+    def to_share(self, value: float) -> float:
         return (value - self.worst) / (self.best - self.worst)
 
 
@@ -191,7 +191,7 @@ def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignR
         if scale is None:
             return {name: value for name, value in scores.items() if name not in beyond}
         return {
-            name: scale.share(value) if name in beyond and value is not None else value
+            name: scale.to_share(value) if name in beyond and value is not None else value
             for name, value in scores.items()
         }
 
@@ -219,7 +219,7 @@ def _write_task(folder: Path, result: ForeignResult, answers: Sequence[ForeignAn
         n_expected=len(answers),
         n_scored=len(answers) - len(unscored),
         n_failed=dict(failed),
-        remarks=(*result.remarks, *_describe_differences(result)),
+        remarks=(*result.remarks, *_describe_mean_mismatches(result)),
         complete=not failed,
         missing=dict(failed),
         judge=_ForeignJudge(", ".join(judges), digest(*judges, result.settings)) if judges else None,
@@ -250,7 +250,7 @@ def _make_answer_record(answer: ForeignAnswer, result: ForeignResult, recipe: st
     return msgspec.to_builtins(record)  # type: ignore[no-any-return]
 
 
-def _describe_differences(result: ForeignResult) -> list[str]:
+def _describe_mean_mismatches(result: ForeignResult) -> list[str]:
     """Say for each metric if its mean over items differs from the other tool's."""
     differences = []
     for name, reported in result.reported.items():

@@ -156,7 +156,7 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     several_prompts = len({row.prompt_text for row in rows}) > len(
         {canonical_json(row.variables) for row in rows}
     )
-    for column, model in _name_models(by_column).items():
+    for column, model in _model_names_by_column(by_column).items():
         answers = _convert_rows(by_column[column], by_test=several_prompts)
         notes = remarks
         if column.number is None and any(answer.sample for answer in answers):
@@ -194,7 +194,7 @@ def _read_json_lines(path: Path) -> _FooContent:
     return _FooContent(list(rows.values()), path.stem, remarks)
 
 
-def _name_models(columns: Iterable[_Column]) -> dict[_Column, str]:
+def _model_names_by_column(columns: Iterable[_Column]) -> dict[_Column, str]:
     """Return a distinct model name for each column, in the order of the table."""
     by_provider: defaultdict[str, list[_Column]] = defaultdict(list)
     for column in sorted(columns, key=lambda column: -1 if column.number is None else column.number):

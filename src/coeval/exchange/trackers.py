@@ -146,7 +146,7 @@ def _send_new_figures(source: TrackedFolder, to: Destination) -> int:
                 for step, row in sorted(source.rows.items())
                 if (new := {name: value for name, value in row.items() if sent.get((step, name)) != value})
             }
-            if owed or source.seals.get(str(to)) != seal:
+            if owed or source.content_hash_by_tracker.get(str(to)) != seal:
                 tracker.send(owed, source.write_files(Path(scratch)))
                 source.mark_sent(str(to), seal)
         except CoevalError:

@@ -135,20 +135,20 @@ class LabelValues:
         a negated value ("not wrong"). A single letter counts unless it may be an article: "A because …",
         "option A fits", but not "A user …".
         """
-        return {value for value, _ in self._occurrences(text)}
+        return {value for value, _ in self._find_occurrences(text)}
 
-    def find_stated(self, text: str) -> set[str]:
+    def find_only_stated(self, text: str) -> set[str]:
         """Return the declared value that ``text`` states, if any: as a whole, as its first clause, or as the
         only value in that clause, which it begins or ends."""
         text = text.strip()
         clause = text[: end.start()] if (end := _CLAUSE_END.search(text)) else text
         if value := self.match_whole(text) or self.match_whole(clause):
             return {value}
-        occurrences = set(self._occurrences(clause))
+        occurrences = set(self._find_occurrences(clause))
         values = {value for value, _ in occurrences}
         return values if len(values) == 1 and any(at_end for _, at_end in occurrences) else set()
 
-    def _occurrences(self, text: str) -> Iterator[tuple[str, bool]]:
+    def _find_occurrences(self, text: str) -> Iterator[tuple[str, bool]]:
         """Yield the values within ``text``, and whether each is its first or last word."""
         if self._first is None:
             return
@@ -400,7 +400,7 @@ class _LabelAnswer:
         general = self._statements_named(_ANSWER) if single else []
         if single and not own and not general:
             general = self._statements_named(_RESULT) or self._find_only_pair()
-        if stated := _read_last_values([*own, *general], label, values.find_stated):
+        if stated := _read_last_values([*own, *general], label, values.find_only_stated):
             return _single_value(stated)
         if (value := values.match_whole(self.text.strip().partition("\n")[0])) is not None:
             return value

@@ -484,13 +484,13 @@ def parse_identifier(text: str) -> Literal["m", "M"]:
     """
     bare = {line.strip(_AROUND) for line in text.splitlines()} & {"m", "M"}
     named = set(_IDENTIFIER.findall(text))
-    decided = bare or (named if _is_at_edge(text) else set())
+    decided = bare or (named if _is_identifier_at_edge(text) else set())
     if len(decided) != 1 or (not bare and len(named) != 1):
         raise Unparsable(f"the reply does not name one model, m or M; it begins {text[:80]!r}", raw=text)
     return "m" if decided == {"m"} else "M"
 
 
-def _is_at_edge(text: str) -> bool:
+def _is_identifier_at_edge(text: str) -> bool:
     """Check whether an identifier opens the reply, separated from what follows, or closes it."""
     body = text.strip()
     closing = list(_IDENTIFIER.finditer(body))

@@ -181,10 +181,10 @@ def _show_forecast(start: StartedRun) -> None:
         run.board.expect(phase, recorded=planned - owed, owed=owed, calls=calls)
 
 
-def _describe_missing_proposals(task: str, unheard: Sequence[ProposalWork]) -> Iterator[str]:
+def _describe_missing_proposals(task: str, unanswered_works: Sequence[ProposalWork]) -> Iterator[str]:
     """Say which teachers' proposals a task's blueprint lacks for good: all later records are made from it."""
     for phase in PHASES[:2]:
-        if teachers := sorted({work.model for work in unheard if work.phase == phase}):
+        if teachers := sorted({work.model for work in unanswered_works if work.phase == phase}):
             yield (
                 f"{task}: {phase} was drawn without {', '.join(teachers)}, and stays so; "
                 f"another experiment id or {OVERWRITE} asks again"
@@ -243,7 +243,7 @@ async def _run_round(
         work, record = done.work, done.record
         replaces = regenerated_ids is not None and flow.is_replacement(work, record, regenerated_ids)
         if not (replaces and run.options.phase_barriers):  # behind a barrier, it is counted again
-            for spared in flow.list_spared(done.work, done.record):
+            for spared in flow.list_spared_records(done.work, done.record):
                 run.board.count_as_recorded(spared.phase, spared.records, spared.calls)
         if replaces and regenerated_ids is not None:
             regenerated_ids.add(done.record.id)

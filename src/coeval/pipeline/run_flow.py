@@ -44,13 +44,13 @@ from coeval.pipeline.phases.evaluations import (
 from coeval.pipeline.plan.recorded import (
     RunIndex,
     SourceChange,
-    earlier_attempts,
+    count_prior_attempts,
     find_source_change,
     is_outdated,
 )
 from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
-from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_spared
+from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_spared_records
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
 from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, ResponsePart
 from coeval.store.rundir import RunDir
@@ -192,7 +192,7 @@ class RunFlow:
     def _make_item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
         """Make the work of an item; one from documents needs the items accepted so far, to reject
         duplicates."""
-        tried = earlier_attempts(self._recorded.items, slot.id)
+        tried = count_prior_attempts(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
         from coeval.pipeline.phases.document_items import AcceptedItems, DocumentItemWork
@@ -218,7 +218,7 @@ class RunFlow:
         """Return the works that follow from a new record; none from a failed one."""
         if isinstance(record, Evaluation | Preference) or not is_good(record):
             return ()  # most records are the last of their line
-        source = self._find_source(work, record)
+        source = self._find_source_records(work, record)
         if source is None:
             return ()
         below = self._list_followers(work, source.is_outdated, waiting=False)
@@ -227,11 +227,11 @@ class RunFlow:
         elif source.setup.pairs is not None and isinstance(work, ResponseWork):
             pairs = self._list_ready_pairs(work, source.load_judged(work.key))
             begun = [*self._make_ready_works(chain(below, pairs), source)]
-            self._forget_complete_item(work.prepared.item.id)
+            self._forget_answers_of_complete_item(work.prepared.item.id)
             return begun
         return self._make_ready_works(below, source)
 
-    def _forget_complete_item(self, item: str) -> None:
+    def _forget_answers_of_complete_item(self, item: str) -> None:
         """Drop the answers to an item once the last has arrived: they may be large."""
         if item in self._meetings and not self._meetings[item].awaited:
             del self._meetings[item]
@@ -241,7 +241,7 @@ class RunFlow:
         nodes = self._list_followers(work, assume_outdated)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
             nodes = [*nodes, *self._list_ready_pairs(work, None)]
-            self._forget_complete_item(work.prepared.item.id)
+            self._forget_answers_of_complete_item(work.prepared.item.id)
         return Counter(node.phase for node in nodes if node.owed)
 
     def _note_awaited_answers(self, nodes: Iterable[Node], item: str) -> list[Node]:
@@ -291,21 +291,21 @@ class RunFlow:
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
-        tried = earlier_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
+        tried = count_prior_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
-    def list_spared(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
+    def list_spared_records(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
         """Yield followers of a new record that need not be made again: they are on record, made from the same
         content."""
-        if (source := self._find_source(work, record)) is not None:
-            yield from find_spared(
+        if (source := self._find_source_records(work, record)) is not None:
+            yield from find_spared_records(
                 self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 
     def is_replacement(self, work: Work, record: Kept, regenerated_ids: Set[str]) -> bool:
         """Check whether the new record makes recorded followers outdated, or was made from a regenerated
         one."""
-        source, recorded = self._find_source(work, record), self._recorded
+        source, recorded = self._find_source_records(work, record), self._recorded
         match work:
             case ItemWork() if source is not None:
                 followers = self._walks[work.setup.task.name].list_answer_ids(work.key)
@@ -329,7 +329,7 @@ class RunFlow:
             case _:
                 return False
 
-    def _find_source(self, work: Work, record: Kept) -> _SourceRecords | None:
+    def _find_source_records(self, work: Work, record: Kept) -> _SourceRecords | None:
         """Return what the followers of a new record are made from; None if nothing follows."""
         recorded = self._recorded
         match record, work:
@@ -374,7 +374,7 @@ class RunFlow:
                 continue
             key, maker = node.key, node.maker
             if node.phase == "response_collection" and maker is not None:
-                tried = earlier_attempts(recorded.responses, key) if self.builds_on_records else NOT_TRIED
+                tried = count_prior_attempts(recorded.responses, key) if self.builds_on_records else NOT_TRIED
                 yield ResponseWork(self._asking, maker, key, tried, setup, source.item)
                 continue
             if setup.pairs is not None and maker is not None:
@@ -384,7 +384,7 @@ class RunFlow:
             if maker is None and node.name == EXACT_MATCH:
                 yield LabelWork(judged, key)
                 continue
-            if node.entry is not None and self._plan.can_complete(node.entry, maker):
+            if node.entry is not None and self._plan.can_keep_scores(node.entry, maker):
                 earlier = recorded.evaluations.load(key, Evaluation)
                 judged = JudgeInput(setup, judged.prepared, judged.response, earlier)
             if maker is None:
@@ -392,7 +392,7 @@ class RunFlow:
                 at_once = self._slow[setup.task.name].isdisjoint(factors)
                 yield CheckWork(judged, key, factors, self._checks, at_once)
                 continue
-            tried = earlier_attempts(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
+            tried = count_prior_attempts(recorded.evaluations, key) if self.builds_on_records else NOT_TRIED
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _load_item(self, key: str) -> PreparedItem:

@@ -123,7 +123,7 @@ class BalancedPlan:
         self._n += 1
         if not self._hi and not self._always:
             return {}
-        size = self._choose_size(self._n)
+        size = self._choose_attribute_count(self._n)
         draws = _Draws(self._source, self._n)
         chosen = self._choose_values(self._choose_attributes(size, draws), draws)
         self._count_uses(chosen, 1)
@@ -140,7 +140,7 @@ class BalancedPlan:
             }
             self._count_uses({name: value for name, value in values.items() if value is not None}, times)
 
-    def _choose_size(self, n: int) -> int:
+    def _choose_attribute_count(self, n: int) -> int:
         """Choose how many attributes item ``n`` has beside labels: each size from lo to hi once, shuffled,
         and again."""
         width = self._hi - self._lo + 1
@@ -276,8 +276,8 @@ class CrossProductPlan:
         for item in items:
             self.next_item(item)
 
-    def _compute_combination(self, at: int) -> dict[str, str]:
-        block, along = divmod(at, self._length)
+    def _compute_combination(self, combination_index: int) -> dict[str, str]:
+        block, along = divmod(combination_index, self._length)
         diagonal = self._first + block * self._step
         combination = {}
         for (name, values), shifts in zip(self._values.items(), self._shifts, strict=True):
@@ -352,7 +352,7 @@ class Samples:
         recorded: Mapping[int, Mapping[str, str]] | None = None,
         about: Mapping[int, str] | None = None,
     ) -> None:
-        source = _name_draws(seed, task, teacher)
+        source = _make_seed_text(seed, task, teacher)
         self._recorded = recorded or {}
         self._targets: CrossProductPlan | BalancedPlan
         if space.chosen_range is None:
@@ -435,7 +435,7 @@ class Nuances:
         task: str,
         teacher: str,
     ) -> None:
-        self._plan = BalancedPlan(attributes, sizes, f"{_name_draws(seed, task, teacher)} nuance")
+        self._plan = BalancedPlan(attributes, sizes, f"{_make_seed_text(seed, task, teacher)} nuance")
         self._drawn: list[dict[str, str]] = []
         self._alike: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
 
@@ -447,7 +447,7 @@ class Nuances:
         return self._drawn[n - 1]
 
 
-def _name_draws(seed: int, task: str, teacher: str) -> str:
+def _make_seed_text(seed: int, task: str, teacher: str) -> str:
     return canonical_json([seed, task, teacher])
 
 
@@ -501,7 +501,7 @@ class _SpaceShape(NamedTuple):
         """Return how many values can occur, and the fewest items that hold all of them."""
         chosen = self.chosen if self.counts[-1] else []
         least = max([0, *self.always, *chosen])
-        return sum(self.always) + sum(chosen), max(least, _count_items_for(sum(chosen), self.counts))
+        return sum(self.always) + sum(chosen), max(least, _count_items_to_hold(sum(chosen), self.counts))
 
     def count_pairs(self) -> tuple[int, int]:
         """Return how many pairs of values can occur, and the fewest items that hold all of them."""
@@ -520,11 +520,11 @@ class _SpaceShape(NamedTuple):
                 [comb(k, 2) for k in self.counts],
             ),
         ]
-        least = (max([_count_items_for(sum(products), held), *products]) for products, held in groups)
+        least = (max([_count_items_to_hold(sum(products), held), *products]) for products, held in groups)
         return sum(sum(products) for products, _ in groups), max(least)
 
 
-def _count_items_for(demand: int, held: Sequence[int]) -> int:
+def _count_items_to_hold(demand: int, held: Sequence[int]) -> int:
     """Return the fewest items that hold ``demand``, if item after item holds the next of ``held``, best order
     first."""
     if demand == 0:

@@ -260,9 +260,9 @@ def estimate_calls(
     models = {group.shape.model.name: group.shape.model for group in groups}
     return Estimate(
         total=_sum_line(groups),
-        by_phase=_lines_by(groups, lambda shape: shape.phase),
-        by_model=_lines_by(groups, lambda shape: shape.model.name),
-        by_provider=_lines_by(groups, lambda shape: shape.model.provider),
+        by_phase=_sum_lines_by(groups, lambda shape: shape.phase),
+        by_model=_sum_lines_by(groups, lambda shape: shape.model.name),
+        by_provider=_sum_lines_by(groups, lambda shape: shape.model.provider),
         hours=_total_seconds(stages, groups) * (1 / 3600),
         unpriced=tuple(dict.fromkeys(g.shape.model.name for g in groups if g.cost_usd is None)),
         basis={name: lengths.describe_basis(name) for name in models},
@@ -270,7 +270,7 @@ def estimate_calls(
     )
 
 
-def _lines_by(groups: Iterable[CallGroup], key: Callable[[CallShape], str]) -> dict[str, EstimateLine]:
+def _sum_lines_by(groups: Iterable[CallGroup], key: Callable[[CallShape], str]) -> dict[str, EstimateLine]:
     parts: dict[str, list[CallGroup]] = {}
     for group in groups:
         parts.setdefault(key(group.shape), []).append(group)

@@ -37,9 +37,9 @@ class Span(msgspec.Struct, frozen=True):
     def ends(self) -> tuple[float, float, float]:
         return self.central, self.low, self.high
 
-    def clip_to(self, factor: Factor) -> Span:
+    def clip_to(self, shares: RangeShares) -> Span:
         """Clip the range to that of a factor around ``central``."""
-        most = factor.span_around(self.central)
+        most = shares.span_around(self.central)
         return Span(self.central, max(self.low, most.low), min(self.high, most.high))
 
     def cap_at(self, limit: float | None) -> Span:
@@ -61,7 +61,7 @@ def map_spans(function: Callable[..., float], *spans: Span) -> Span:
 # the true one in 95 of 100, and to be no wider than it must (docs/decisions/0012-a-plain-estimate.md)
 
 
-class Factor(NamedTuple):
+class RangeShares(NamedTuple):
     """The ends of a range, as shares of what is expected."""
 
     low: float
@@ -76,21 +76,21 @@ class Factor(NamedTuple):
 
 # Rules are of large models. Terse ones, as simulated models are, write a third: the whole cost was 0.51 to
 # 0.69 of what was expected, and a low end of 0.35 missed 2 of 100. Beyond 1.5 the range were wider than 3.
-RULE_OF_THUMB = Factor(1 / 3, 1.5)
+RULE_OF_THUMB = RangeShares(1 / 3, 1.5)
 # What the same model wrote at another task, or another model at this one: 1.20 missed 3 of 100.
-SEEN_NEARBY = Factor(1 / 1.25, 1.25)
+SEEN_NEARBY = RangeShares(1 / 1.25, 1.25)
 # Tokens of a known text: tokenizers of large models take 3.6 to 4.4 characters of English prose to a token.
-PROMPT_FACTOR = Factor(1 / 1.1, 1.1)
+PROMPT_FACTOR = RangeShares(1 / 1.1, 1.1)
 # Hosts of one model differ by so much in speed, and one host by so much within a day; time is no money.
-TIME_FACTOR = Factor(1 / 3, 3.0)
+TIME_FACTOR = RangeShares(1 / 3, 3.0)
 
 
-def mean_factor(items: int) -> Factor:
+def mean_range(items: int) -> RangeShares:
     """Return the range of a mean over so many records or samples. Texts of a model at a task vary by a fifth
     (standard deviation over mean: 0.1 to 0.25); 3% are for how a whole run differs from its first items.
     With 0.15 instead of 0.2, 2 of 100 were missed."""
     factor = 1.03 + 0.2 / sqrt(items)
-    return Factor(1 / factor, factor)
+    return RangeShares(1 / factor, factor)
 
 
 class Cell(NamedTuple):
@@ -178,7 +178,7 @@ class Lengths:
         for cell, rule in rules.items() if ratios else ():
             if cell in own:
                 items, ratio = own[cell]
-                predicted[cell] = (rule * ratio).clip_to(mean_factor(items))
+                predicted[cell] = (rule * ratio).clip_to(mean_range(items))
             else:
                 nearby = ratios.get(f"task {cell.task}", []) + ratios.get(f"model {cell.model}", [])
                 predicted[cell] = (rule * (fmean(nearby) if nearby else anywhere)).clip_to(SEEN_NEARBY)

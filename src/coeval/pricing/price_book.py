@@ -73,9 +73,9 @@ def find_library_tariff(
     )
     until = _find_next_change(info, moment)
     return Tariff(
-        rates=Rates(**_rates_from(units, None), usd_per_request=per_request),
+        rates=Rates(**_rates_above(units, None), usd_per_request=per_request),
         tiers=tuple(
-            Tier(above=start, **_rates_from(units, start), usd_per_request=per_request) for start in starts
+            Tier(above=start, **_rates_above(units, start), usd_per_request=per_request) for start in starts
         ),
         source=f"{name_library()}: {provider} {info.id}",
         until=until,
@@ -120,12 +120,12 @@ def _price_tiers(value: Any) -> list[Any]:
     return tiers
 
 
-def _rates_from(units: Mapping[str, Any], start_tokens: int | None) -> dict[str, float]:
+def _rates_above(units: Mapping[str, Any], start_tokens: int | None) -> dict[str, float]:
     """Return the fields of `Rates` for the tier above ``start_tokens`` (None: the base rates)."""
-    return {_FIELDS[name]: float(_rate_from(value, start_tokens)) for name, value in units.items()}
+    return {_FIELDS[name]: float(_rate_above(value, start_tokens)) for name, value in units.items()}
 
 
-def _rate_from(value: Any, start_tokens: int | None) -> Decimal:
+def _rate_above(value: Any, start_tokens: int | None) -> Decimal:
     rate: Decimal = getattr(value, "base", value)
     for tier in _price_tiers(value):
         if start_tokens is not None and tier.start <= start_tokens:
@@ -133,7 +133,7 @@ def _rate_from(value: Any, start_tokens: int | None) -> Decimal:
     return rate
 
 
-def _price_conditions(model: ModelInfo) -> Iterator[Any]:
+def _list_price_conditions(model: ModelInfo) -> Iterator[Any]:
     prices: ModelPrice | list[Any] = model.prices
     conditional = [*(prices if isinstance(prices, list) else ()), *(model.price_variants or ())]
     return (price.constraint for price in conditional if price.constraint is not None)
@@ -142,7 +142,7 @@ def _price_conditions(model: ModelInfo) -> Iterator[Any]:
 def _find_next_change(model: ModelInfo, now: datetime) -> datetime | None:
     """Return when another price of a model may begin next: a coming date, or an hour of the day."""
     moments = []
-    for constraint in _price_conditions(model):
+    for constraint in _list_price_conditions(model):
         if (start := getattr(constraint, "start_date", None)) is not None:
             moments.append(datetime(start.year, start.month, start.day, tzinfo=UTC))
             continue
@@ -195,7 +195,7 @@ class PriceBook:
         return read_merged_pricing(self._folder)
 
     @cached_property
-    def _own(self) -> Mapping[tuple[str | None, str], OwnPrice]:
+    def _own_prices(self) -> Mapping[tuple[str | None, str], OwnPrice]:
         return self.table.own_prices()
 
     def find_tariff(self, offer: Offer) -> Tariff | None:
@@ -209,7 +209,7 @@ class PriceBook:
             for name in (offer.model, offer.lookup_name)
             for interface in (offer.interface.lower(), None)
         )
-        own = next((price for key in keys if (price := self._own.get(key)) is not None), None)
+        own = next((price for key in keys if (price := self._own_prices.get(key)) is not None), None)
         if own is not None:
             rates = Rates(**{name: getattr(own, name) for name in Rates.__struct_fields__})
             tariff = Tariff(rates=rates, tiers=own.tiers, source=str(LOCAL_FILE))
@@ -227,7 +227,7 @@ class PriceBook:
     def check_interfaces(self, interfaces: Container[str], suggested: Iterable[str]) -> None:
         """Check the interfaces named in the directory's pricing file. The error suggests one of
         ``suggested``. Raises UsageError: the file names an interface that is not in ``interfaces``."""
-        for interface, section in self._named_interfaces() if self._has_own_file else ():
+        for interface, section in self._list_named_interfaces() if self._has_own_file else ():
             if interface not in interfaces:
                 near = get_close_matches(interface, suggested, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(suggested)}"
@@ -235,9 +235,9 @@ class PriceBook:
                     f"{self._folder / LOCAL_FILE}: {section} names {interface}, which is no interface; {hint}"
                 )
 
-    def _named_interfaces(self) -> Iterator[tuple[str, str]]:
+    def _list_named_interfaces(self) -> Iterator[tuple[str, str]]:
         """Yield each interface that the pricing file names, with its section."""
-        yield from ((interface, "overrides") for interface, _ in self._own if interface is not None)
+        yield from ((interface, "overrides") for interface, _ in self._own_prices if interface is not None)
         yield from ((interface, "batch_multipliers") for interface in self.table.batch_multipliers)
         yield from ((interface, "cache_multipliers") for interface in self.table.cache_multipliers)
         for model, routes in self.table.auto_routing.items():

@@ -172,7 +172,7 @@ def choose_route(
 
     Raises KeyMissing: no host of it has a credential; UsageError: no route is known.
     """
-    routes = _find_routes(model_id, table.auto_routing)
+    routes = _require_routes(model_id, table.auto_routing)
     usable = [route for route in routes if has_credential(route.interface)]
     keyless = tuple(dict.fromkeys(route.interface for route in routes if route not in usable))
     if not usable:
@@ -195,7 +195,7 @@ def blend_list_price(tariff: Tariff | None) -> float:
     return INPUT_PER_OUTPUT * rates.input_usd_per_mtok + rates.output_usd_per_mtok
 
 
-def _find_routes(model_id: str, routes_by_model: Mapping[str, tuple[Route, ...]]) -> tuple[Route, ...]:
+def _require_routes(model_id: str, routes_by_model: Mapping[str, tuple[Route, ...]]) -> tuple[Route, ...]:
     by_lower = {name.lower(): routes for name, routes in routes_by_model.items()}
     wanted = model_id.lower()
     for name in (wanted, wanted.rpartition("/")[2]):

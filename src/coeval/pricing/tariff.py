@@ -182,7 +182,7 @@ def make_cost_bound(
         return None
     bounds, until = _cost_bounds(tariff, clock())
 
-    def upper(prompt_tokens: int, answer_tokens: int) -> float:
+    def bound_usd(prompt_tokens: int, answer_tokens: int) -> float:
         nonlocal bounds, until
         if until is not None and clock() >= until:
             bounds, until = _cost_bounds(_tariff_at(tariff, clock()), clock())
@@ -192,7 +192,7 @@ def make_cost_bound(
                 usd = max(usd, request_usd + prompt_tokens * input_usd + answer_tokens * output_usd)
         return usd
 
-    return upper
+    return bound_usd
 
 
 def scale_tariff(tariff: Tariff, share: float) -> Tariff:
@@ -236,8 +236,8 @@ def _tariff_at(tariff: Tariff, now_s: float) -> Tariff:
     return tariff.renewed(datetime.fromtimestamp(now_s, UTC)) or tariff
 
 
-def _cost_bound(rates: Rates, above: int) -> _Bound:
+def _cost_bound(rates: Rates, above_tokens: int) -> _Bound:
     into = (rates.input_usd_per_mtok, rates.cached_usd_per_mtok, rates.cache_write_usd_per_mtok)
     out = (rates.output_usd_per_mtok, rates.reasoning_usd_per_mtok)
     input_usd, output_usd = (max(usd for usd in rate if usd is not None) / 1e6 for rate in (into, out))
-    return above, rates.usd_per_request, input_usd, output_usd
+    return above_tokens, rates.usd_per_request, input_usd, output_usd

@@ -11,7 +11,7 @@ from coeval.analysis.comparison.comparison_report import spans_scale
 from coeval.analysis.comparison.family import PairDifference
 from coeval.core.figures import NOT_KNOWN, share_of_scale
 from coeval.reports.content import Cell, ReportColumn, ReportTable
-from coeval.reports.measure_table import column_of_field, metric_error_as_share, metric_gap_as_share
+from coeval.reports.measure_table import column_of_field, difference_as_share, metric_error_as_share
 
 
 def _over_judges_cell(pair: PairDifference, unit: str) -> Cell:
@@ -20,7 +20,7 @@ def _over_judges_cell(pair: PairDifference, unit: str) -> Cell:
         return None
     if spans_scale(interval, unit):
         return NOT_KNOWN
-    return metric_gap_as_share(pair.difference, interval, unit, pair.n)
+    return difference_as_share(pair.difference, interval, unit, pair.n)
 
 
 _ColumnReader = tuple[ReportColumn, Callable[[Any, str], Cell]]
@@ -33,7 +33,7 @@ _FIELDS: Mapping[str, _ColumnReader] = {
     ),
     "difference": (
         msgspec.structs.replace(column_of_field(PairDifference, "difference"), terminal="difference"),
-        lambda pair, unit: metric_gap_as_share(pair.difference, pair.ci95_adjusted, unit, pair.n),
+        lambda pair, unit: difference_as_share(pair.difference, pair.ci95_adjusted, unit, pair.n),
     ),
     "over_judges": (
         msgspec.structs.replace(

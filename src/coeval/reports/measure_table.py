@@ -105,7 +105,7 @@ def metric_as_share(
     return Measured(value, low, high, n, None)
 
 
-def metric_gap_as_share(
+def difference_as_share(
     difference: float, interval: tuple[float, float], unit: str, n: int | None = None
 ) -> Measured:
     """Convert a difference of a benchmark's metric, with its interval, likewise."""

@@ -256,7 +256,7 @@ def item_difficulty_plot(table: str, flags: Sequence[str]) -> Spec:
 # --- Quality against cost
 
 
-def value_plot(
+def score_by_amount_plot(
     table: str, amount_column: str, axis_title: str, models: Sequence[str], *, log_scale: bool
 ) -> Spec:
     """Draw scores (0 to 1) against an amount such as cost, with a line through the students whose

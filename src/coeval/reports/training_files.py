@@ -118,7 +118,7 @@ def _most_changed_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
     """Return lost and gained items in turn, the largest changes first."""
     changes: dict[str, float] = {}
     for curve in (run.curves[task] for run in runs if task in run.curves):
-        for item, change in _score_changes(curve).items():
+        for item, change in _score_change_by_item(curve).items():
             if abs(change) > abs(changes.get(item, 0.0)) or item not in changes:
                 changes[item] = change
     order = sorted(changes, key=changes.__getitem__)
@@ -126,7 +126,7 @@ def _most_changed_items(task: str, runs: Sequence[TrainingRun]) -> list[str]:
     return list(dict.fromkeys(item for turn in turns for item in turn))[:_MOST_ITEMS]
 
 
-def _score_changes(curve: TaskCurve) -> dict[str, float]:
+def _score_change_by_item(curve: TaskCurve) -> dict[str, float]:
     """Return each item's change from the first checkpoint to the last; 0 if one of them lacks it."""
     columns = [
         dict(zip(column.keys, column.values.tolist(), strict=True)) for column in curve.columns.values()

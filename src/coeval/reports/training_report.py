@@ -329,11 +329,11 @@ def _task_section(
     )
     question = f"{escape_line(task)}: how did it change?"
     anchor = f"task-{urlencode({'': task})[1:]}"
-    tables = (table, _base_gaps_table(task, [(run.label, curve) for run, curve in curves]))
+    tables = (table, _base_differences_table(task, [(run.label, curve) for run, curve in curves]))
     return ReportSection(anchor, question, tuple(sentences), (picture,), tables)
 
 
-def _base_gaps_table(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
+def _base_differences_table(task: str, curves: Sequence[tuple[str, TaskCurve]]) -> ReportTable:
     """Compare each checkpoint with the base of its run."""
     better = [(label, gain) for label, curve in curves if (gain := curve.first_better) is not None]
     names = [(escape_line(label), f"{step} − {gain.base}") for label, gain in better for step in gain.gaps]

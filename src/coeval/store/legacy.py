@@ -165,7 +165,7 @@ def _convert_record(phase: str, students: dict[str, str], text: bytes) -> Record
     if phase == "evaluation":
         if "student_model_id" not in fields and (student := students.get(fields.get("response_id", ""))):
             fields["student_model_id"] = student
-        _keep_valid_scores(fields)
+        _move_invalid_scores_to_missing(fields)
     record = converted(fields, _KINDS[phase])
     for name in (getattr(record, field) for field in _FILES[type(record)][1]):
         if not _NAME.fullmatch(name):
@@ -188,7 +188,7 @@ def _value_as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _keep_valid_scores(fields: dict[str, Any]) -> None:
+def _move_invalid_scores_to_missing(fields: dict[str, Any]) -> None:
     """Move scores that are none of the three levels to ``missing``."""
     scores = fields.get("scores")
     if not isinstance(scores, dict):

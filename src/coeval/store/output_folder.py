@@ -52,15 +52,15 @@ def list_output_tasks(path: Path) -> list[Path]:
 
 def list_sweep_steps(path: Path) -> list[Path]:
     """List the folders of a sweep's checkpoints, by step; empty where the folder is no sweep's."""
-    return _steps(path) if (path / SWEEP).is_dir() else []
+    return _list_step_folders(path) if (path / SWEEP).is_dir() else []
 
 
 def is_sweep(path: Path) -> bool:
     """Check whether a folder holds evaluated checkpoints, ``step_N``, of a sweep or of ``eval-framework``."""
-    return not _is_task(path) and any(list_task_folders(step) for step in _steps(path))
+    return not _is_task(path) and any(list_task_folders(step) for step in _list_step_folders(path))
 
 
-def _steps(path: Path) -> list[Path]:
+def _list_step_folders(path: Path) -> list[Path]:
     steps = [folder for folder in path.glob("step_*/") if folder.name[5:].isdigit()]
     return sorted(steps, key=lambda folder: int(folder.name[5:]))
 

@@ -238,7 +238,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.positions[key] = position
         self.entries[key] = entry
 
-    def requested_in_vain(self, key: KeyT) -> RequestAttempts:
+    def attempts_after_good(self, key: KeyT) -> RequestAttempts:
         """Return the attempts of a failed record that follows a key's good one, else none."""
         return self.in_vain.get(key, NOT_TRIED)
 
@@ -261,8 +261,8 @@ class Index(Generic[EntryT]):
     def damaged(self) -> list[tuple[Path, int]]:
         return self._files.damaged
 
-    def requested_in_vain(self, key: str) -> RequestAttempts:
-        return self._column.requested_in_vain(key)
+    def attempts_after_good(self, key: str) -> RequestAttempts:
+        return self._column.attempts_after_good(key)
 
     def read(
         self,
@@ -336,10 +336,10 @@ class PhaseIndex(Generic[EntryT]):
         """Make a lookup by item row of the records whose ids end in ``end``."""
         return self.columns[end].entries.get
 
-    def requested_in_vain(self, key: str) -> RequestAttempts:
+    def attempts_after_good(self, key: str) -> RequestAttempts:
         """Return the attempts of a failed record that follows the good one of an id, else none."""
         column, row = self.place(key)
-        return column.requested_in_vain(row)
+        return column.attempts_after_good(row)
 
     def load(self, key: str, kind: type[RecordT]) -> RecordT:
         column, row = self.place(key)
@@ -455,7 +455,7 @@ class _UsageLine(msgspec.Struct):
     usage: Usage | None = None
 
     @property
-    def requested(self) -> str:
+    def requested_model(self) -> str:
         run = self.judge_model_id or model_of(self.student_model_id) or self.teacher_model_id
         return run or self.judge or self.model
 
@@ -475,9 +475,9 @@ def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
                     continue  # nobody was asked for an answer that has a source
                 if line.usage.stored:
                     continue  # nor, at least for a part, for one from the store
-                into, made, usd = sums.get(line.requested, (0, 0, 0.0))
+                into, made, usd = sums.get(line.requested_model, (0, 0, 0.0))
                 usage = line.usage
-                sums[line.requested] = (
+                sums[line.requested_model] = (
                     into + usage.input_tokens,
                     made + usage.output_tokens,
                     usd + (usage.cost_usd or 0.0),

@@ -504,11 +504,11 @@ def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] 
     The caller is the folder's only writer. Nothing is deleted; what is not there is passed over.
     """
 
-    def within(paths: Sequence[Path]) -> list[str]:
+    def relative_names(paths: Sequence[Path]) -> list[str]:
         return [str(path.relative_to(folder.path)) for path in paths]
 
     to = f"replaced/{datetime.now(UTC).strftime('%Y%m%dT%H%M%S.%fZ')}"
-    write_json_atomic(folder.replacing, _Step(to, within(move), within(copy)))
+    write_json_atomic(folder.replacing, _Step(to, relative_names(move), relative_names(copy)))
     _move_pending(folder)
     return folder.path / to
 

@@ -44,7 +44,7 @@ def print_gate(report: GateReport, console: Console) -> None:
     for gated in report.candidates:
         say(console, gated.sentence, _STYLES[gated.verdict])
         show_table(console, _task_table(gated, f"{gated.candidate} − {gated.base}"))
-        for text in _undecided_sentences(gated):
+        for text in _not_go_sentences(gated):
             say(console, text)
     say(console, gate_legend(report), "dim")
     for text in (*report.doubts, *print_and_drop_incomparable(report.notes, console)):
@@ -57,7 +57,7 @@ def gate_markdown(report: GateReport) -> str:
     parts = [f"**{escape_markdown(SIMULATED)}**"] if report.simulated else []
     for candidate in report.candidates:
         parts += [f"### {escape_markdown(candidate.sentence)}", as_markdown(_task_table(candidate))]
-        if items := list(_undecided_sentences(candidate)):
+        if items := list(_not_go_sentences(candidate)):
             parts.append("\n".join(f"- {escape_markdown(open_sentence)}" for open_sentence in items))
     items = [f"- **Doubt:** {escape_markdown(doubt)}" for doubt in report.doubts]
     items += [f"- {escape_markdown(note)}" for note in report.notes]
@@ -98,7 +98,7 @@ def _junit_outcome(task: GatedTask) -> str:
     return "skipped"
 
 
-def _undecided_sentences(candidate: GatedCandidate) -> Iterator[str]:
+def _not_go_sentences(candidate: GatedCandidate) -> Iterator[str]:
     for task in candidate.tasks:
         if task.verdict != "GO":
             yield f"{task.place}: {task.sentence}"

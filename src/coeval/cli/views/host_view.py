@@ -54,11 +54,11 @@ def find_credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | No
     for name, (at, path) in sorted(keys.accounts().items()):
         if at in interfaces:
             sources = {"account": f"`providers.{name}` in {path}"}
-            missing = _missing_settings(ModelSpec(name=name, interface=at, model=at, account=name), keys)
+            missing = _explain_obstacle(ModelSpec(name=name, interface=at, model=at, account=name), keys)
             credentials.append(FoundCredential(at, name, None, missing is None, sources, missing))
     for spec in specs:
         if spec.access_key is not None:
-            own, missing = {"api_key": "`access_key` of the model"}, _missing_settings(spec, keys)
+            own, missing = {"api_key": "`access_key` of the model"}, _explain_obstacle(spec, keys)
             credentials.append(
                 FoundCredential(spec.interface, None, spec.name, missing is None, own, missing)
             )
@@ -66,11 +66,11 @@ def find_credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | No
 
 
 def _interface_credential(keys: Keys, name: str) -> FoundCredential:
-    missing = _missing_settings(ModelSpec(name=name, interface=name, model=name), keys)
+    missing = _explain_obstacle(ModelSpec(name=name, interface=name, model=name), keys)
     return FoundCredential(name, None, None, missing is None, keys.sources(name), missing)
 
 
-def _missing_settings(spec: ModelSpec, keys: Keys) -> str | None:
+def _explain_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
     """Say what a model lacks to be called, without its name, which the table has."""
     if HOSTS[spec.interface].local and spec.base_url is None:
         return None  # whether weights can be loaded here is another question
@@ -83,7 +83,7 @@ def _missing_settings(spec: ModelSpec, keys: Keys) -> str | None:
 def print_credentials(credentials: Sequence[FoundCredential], console: Console) -> None:
     """Print a row for each credential."""
     rows = [
-        (_label_credential(credential), credential.usable, _describe_places(credential))
+        (_label_credential(credential), credential.usable, _describe_credential_places(credential))
         for credential in credentials
     ]
     show_rows(console, "", make_columns("interface", "usable", "found"), rows)
@@ -99,7 +99,7 @@ def _label_credential(credential: FoundCredential) -> str:
     )
 
 
-def _describe_places(credential: FoundCredential) -> str:
+def _describe_credential_places(credential: FoundCredential) -> str:
     """List fields with their places, or what to set if something is missing."""
     parts = [f"{field}: {path}" for field, path in credential.found.items()]
     if credential.usable:

@@ -91,7 +91,7 @@ class Progress:
     def warn(self, message: str) -> None:
         warn(self._console, message)
 
-    def draw(self, picture: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
+    def animate(self, picture: Callable[[], Table], frames_per_s: float, *, transient: bool = False) -> bool:
         """Keep drawing on a terminal; return False elsewhere."""
         if not self._console.file.isatty() or self._console.is_dumb_terminal:
             return False
@@ -105,9 +105,9 @@ class Progress:
         self._live.start()
         return True
 
-    def keep(self, telling: Callable[[], None]) -> None:
-        """Run ``telling`` in a thread; it ends once ``_ended`` is set."""
-        self._thread = threading.Thread(target=telling, name="progress", daemon=True)
+    def start_thread(self, target: Callable[[], None]) -> None:
+        """Run ``target`` in a thread; it ends once ``_ended`` is set."""
+        self._thread = threading.Thread(target=target, name="progress", daemon=True)
         self._thread.start()
 
 
@@ -128,8 +128,8 @@ class Terminal(Progress):
 
     def begin(self, board: Board) -> None:
         self._board = board
-        if not self.draw(self._draw_all_bars, FRAMES_PER_S):
-            self.keep(self._keep_printing)
+        if not self.animate(self._draw_all_bars, FRAMES_PER_S):
+            self.start_thread(self._keep_printing)
 
     def _planned_phase_counts(self) -> list[PhaseCount]:
         return [count for count in self._board.phases.values() if count.planned] if self._board else []

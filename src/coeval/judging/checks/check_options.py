@@ -84,14 +84,14 @@ class ContainsCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
     at: Literal["anywhere", "start", "end"] = "anywhere"
 
     def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
-        _refuse_empty(targets)
-        lacking = [target for target in targets if not self._holds(answer_text, target)]
+        _refuse_empty_targets(targets)
+        lacking = [target for target in targets if not self._contains_target(answer_text, target)]
         if not lacking or (self.require == "any" and len(lacking) < len(targets)):
             return PASSED
         value = 1.0 - len(lacking) / len(targets) if self.require == "share" else 0.0
         return CheckScore(value, f"lacks {quote_line(', '.join(lacking))}")
 
-    def _holds(self, answer_text: str, target: str) -> bool:
+    def _contains_target(self, answer_text: str, target: str) -> bool:
         match self.at:
             case "start":
                 return answer_text.startswith(target)
@@ -112,12 +112,12 @@ class NotContainsCheck(
             raise ValueError("needs value, values or attribute: what the answer must not hold")
 
     def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
-        _refuse_empty(targets)
+        _refuse_empty_targets(targets)
         occurring = [target for target in targets if target in answer_text]
         return CheckScore(0.0, f"holds {quote_line(', '.join(occurring))}") if occurring else PASSED
 
 
-def _refuse_empty(targets: tuple[str, ...]) -> None:
+def _refuse_empty_targets(targets: tuple[str, ...]) -> None:
     """Raise CheckFailed for an empty target, which every answer contains."""
     if "" in targets:
         raise CheckFailed("the text that answers are held against is empty")
@@ -225,12 +225,12 @@ class SimilarityCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", t
     def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
         if len(answer_text) > _LONGEST_COMPARED or max(map(len, targets)) > _LONGEST_COMPARED:
             raise CheckFailed(f"texts of more than {_LONGEST_COMPARED:,} characters are not compared")
-        alike = max(self._likeness(answer_text, target) for target in targets)
+        alike = max(self._measure_similarity(answer_text, target) for target in targets)
         if self.least is None:
             return CheckScore(alike)
         return PASSED if alike >= self.least else CheckScore(0.0, f"is {alike:.2f} alike")
 
-    def _likeness(self, answer_text: str, target: str) -> float:
+    def _measure_similarity(self, answer_text: str, target: str) -> float:
         if self.metric == "f1":
             return _f1(answer_text.split(), target.split())
         from rapidfuzz import distance, fuzz

@@ -31,8 +31,8 @@ from coeval.judging.checks.rubric_check import (
     CommandCheck,
     RubricCheck,
     WorkerReply,
+    check_as_options,
     time_limit_s,
-    written_options,
 )
 
 # Workers of a check: functions compute, so more than there are processors gain nothing; beyond eight, the
@@ -124,7 +124,7 @@ class _WorkerPool:
         environment = strip_credentials(os.environ, passed) | dict.fromkeys(_ONE_THREAD, "1")
         worker = await _WorkerProcess.start(memory_mb, environment, self._home)
         try:
-            reply = await worker.exchange(written_options(self._check), _LONGEST_LOAD_S)
+            reply = await worker.exchange(check_as_options(self._check), _LONGEST_LOAD_S)
         except _WorkerLost as lost:
             self._broken = f"its file cannot be loaded: {lost}"
             raise CheckFailed(self._broken) from lost

@@ -71,10 +71,10 @@ def main() -> NoReturn:
         for descriptor in (lifeline, ended, wakes):
             os.close(descriptor)
         control(_PDEATHSIG, signal.SIGKILL)
-        _serve()
+        _score_requests()
     for descriptor in (0, 1):
         os.close(descriptor)
-    _guard(worker, lifeline, ended)
+    _guard_worker(worker, lifeline, ended)
 
 
 # --- The guard
@@ -88,7 +88,7 @@ def _prctl_function() -> Callable[[int, int], object]:
     return lambda option, value: call(option, value, 0, 0, 0)
 
 
-def _guard(worker: int, lifeline: int, ended: int) -> NoReturn:
+def _guard_worker(worker: int, lifeline: int, ended: int) -> NoReturn:
     """Wait for the end of either side; then end all descendants, and report how the worker ended."""
     status = None
     while status is None:
@@ -122,7 +122,7 @@ def _end_descendants() -> None:
 # --- The worker
 
 
-def _serve() -> NoReturn:
+def _score_requests() -> NoReturn:
     """Score the answers on standard input until there are no more; every way out of here ends the process."""
     replies = os.fdopen(os.dup(1), "wb")
     requests = os.fdopen(os.dup(0), "rb")

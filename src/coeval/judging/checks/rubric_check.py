@@ -111,7 +111,7 @@ class RubricCheck(
 
     def definition_hash(self) -> str:
         """Hash what scores depend on: the options, and the text of any code, but not the limits."""
-        return digest(canonical_json({k: v for k, v in written_options(self).items() if k not in _LIMITS}))
+        return digest(canonical_json({k: v for k, v in check_as_options(self).items() if k not in _LIMITS}))
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
         """Score one answer.
@@ -121,7 +121,7 @@ class RubricCheck(
         raise NotImplementedError
 
 
-def written_options(check: RubricCheck) -> dict[str, Any]:
+def check_as_options(check: RubricCheck) -> dict[str, Any]:
     """Return a check as the mapping of the experiment file, without options at their default."""
     options: dict[str, Any] = msgspec.to_builtins(check)
     return options

@@ -218,10 +218,10 @@ class JsonSchemaCheck(JsonCheck, frozen=True, kw_only=True, tag_field="check", t
 
     @property
     def runs(self) -> CheckPlace:
-        return "worker" if self._unbounded else "here"
+        return "worker" if self._has_unbounded_keywords else "here"
 
     @cached_property
-    def _unbounded(self) -> bool:
+    def _has_unbounded_keywords(self) -> bool:
         return any(word in _UNBOUNDED for word, _ in _iterate_keywords(self.schema))
 
     @cached_property

@@ -124,7 +124,7 @@ class BenchmarkTeachers:
             elif isinstance(assigned, str):
                 self._assigned.setdefault(assigned, []).append(name)
 
-    def list_serving(self, task: str | None, category: str | None) -> list[str]:
+    def list_for_task(self, task: str | None, category: str | None) -> list[str]:
         """Name the benchmark teachers of a task, in the order of the file."""
         assigned = self._assigned.get(task, []) if task is not None else []
         others = self._others if category == BENCHMARK else []
@@ -143,7 +143,7 @@ def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
 
 def _list_suppliers(suppliers: BenchmarkTeachers, task: TaskConfig) -> tuple[str, ...]:
     own = (OWN_ITEMS,) if task.items is not None else ()
-    return (*own, *suppliers.list_serving(task.name, task.category))
+    return (*own, *suppliers.list_for_task(task.name, task.category))
 
 
 def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:

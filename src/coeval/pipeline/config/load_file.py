@@ -152,7 +152,7 @@ def read_config(
     if resume_from is not None and isinstance(document.data.get("experiment"), dict):
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)
-    document = _inherit_sections(document)
+    document = _take_absent_sections_from_resumed_run(document)
     _fill_item_defaults(document.data)
     fill_missing_models(document.data)
     _fill_output_descriptions(document.data)
@@ -228,7 +228,7 @@ def _expand_home(document: Document) -> None:
             section[key] = os.path.expanduser(value)  # noqa: PTH111  Path's raises for an unknown name
 
 
-def _inherit_sections(document: Document) -> Document:
+def _take_absent_sections_from_resumed_run(document: Document) -> Document:
     """Take absent ``models`` and ``tasks`` from the configuration of the run that ``resume_from`` names."""
     experiment = document.data.get("experiment")
     absent = [section for section in ("models", "tasks") if section not in document.data]
@@ -247,7 +247,7 @@ def _inherit_sections(document: Document) -> Document:
         absent.append("students")
     for section in absent:
         if section in theirs.data:
-            data[section] = _drop_hidden_keys(theirs.data[section])
+            data[section] = _drop_hidden_credentials(theirs.data[section])
             lines = lines.with_section(section, theirs.lines)
             problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
     if "tasks" in absent:
@@ -256,7 +256,7 @@ def _inherit_sections(document: Document) -> Document:
     return Document(data, lines, problems)
 
 
-def _drop_hidden_keys(section: Any) -> Any:
+def _drop_hidden_credentials(section: Any) -> Any:
     """Drop credentials that a stored configuration hides: they come from the key file or the environment."""
     if not isinstance(section, list):
         return section

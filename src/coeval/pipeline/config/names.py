@@ -34,7 +34,7 @@ def check_names(draft: Draft) -> Iterator[Finding]:
                         if (problem := find_name_problem(variant)) is not None:
                             yield Finding((section, index, "variants", variant), "V-04", problem)
     yield from _check_response_columns(draft)
-    yield from _check_labels(draft)
+    yield from _check_model_labels(draft)
     identifier = draft.get("experiment", "id")
     if identifier is not None:
         yield from _check_name(("experiment", "id"), identifier)
@@ -77,7 +77,7 @@ def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
     return None
 
 
-def _check_labels(draft: Draft) -> Iterator[Finding]:
+def _check_model_labels(draft: Draft) -> Iterator[Finding]:
     """Find labels that another model has already, as its name or label (V-02)."""
     entries = [(section, index) for section in ("models", "students") for index in draft.indices(section)]
     owners_by_label = {
@@ -115,13 +115,13 @@ def _check_file_name_lengths(draft: Draft) -> Iterator[Finding]:
     """Find names that together make a file name longer than `LONGEST_FILE_NAME` bytes."""
     roles = {name: draft.get("models", i, "roles", default=[]) for i, name in draft.names("models").items()}
 
-    def longest(role: Role, names: Iterable[str], others: Iterable[str] = ()) -> str:
+    def longest_name(role: Role, names: Iterable[str], others: Iterable[str] = ()) -> str:
         playing = [*(name for name in names if role in roles.get(model_of(name), ())), *others]
         return max((name for name in playing if len(name) <= LONGEST_FILE_NAME), key=len, default="")
 
-    teacher, judge = longest("teacher", roles), longest("judge", roles)
+    teacher, judge = longest_name("teacher", roles), longest_name("judge", roles)
     student, run = (
-        longest("student", draft.model_and_variant_names(), draft.names("students").values()),
+        longest_name("student", draft.model_and_variant_names(), draft.names("students").values()),
         RunDir(""),
     )
     for index, task in draft.names("tasks").items():

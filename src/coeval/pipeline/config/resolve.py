@@ -44,7 +44,7 @@ def resolve_models(
             models.append(model)
             continue
         try:
-            bound, choice = _bind_model(model, has_credential, prices, previous_routes.get(model.name))
+            bound, choice = _choose_host(model, has_credential, prices, previous_routes.get(model.name))
         except UsageError as error:
             problems.append(type(error)(f"model '{model.name}': {error}"))
             continue
@@ -61,21 +61,21 @@ def list_routes(config: Config) -> dict[str, Route]:
     return {model.name: Route(model.interface, model.spec().model) for model in config.models}
 
 
-def _bind_model(
+def _choose_host(
     model: ModelConfig, has_credential: Callable[[str], bool], prices: PriceBook, previous_route: Route | None
 ) -> tuple[ModelConfig, str]:
     """Return the model at its previous or cheapest host, and that choice in words."""
     variables = {name: _name_credential_variables(host) for name, host in HOSTS.items()}
 
     def find_tariff(route: Route) -> Tariff | None:
-        moved = _move_to_route(model, route)
+        moved = _with_route(model, route)
         return find_role_tariff(moved.spec(), list_role_parameters(moved), prices)
 
     choice = choose_route(model.spec().model, has_credential, prices.table, find_tariff, variables)
     if previous_route is not None and previous_route in [route for route, _ in choice.others]:
         words = f"{previous_route.interface}, as {previous_route.model} (as before)"
-        return _move_to_route(model, previous_route), words
-    return _move_to_route(model, choice.route), str(choice)
+        return _with_route(model, previous_route), words
+    return _with_route(model, choice.route), str(choice)
 
 
 def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
@@ -83,7 +83,7 @@ def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
     return [model.sampling(role).rest for role in model.roles]
 
 
-def _move_to_route(model: ModelConfig, route: Route) -> ModelConfig:
+def _with_route(model: ModelConfig, route: Route) -> ModelConfig:
     return model.with_model_id(route.model, interface=route.interface)
 
 

@@ -44,24 +44,24 @@ class Teachers:
         task = ("tasks", index)
         own = [OWN_ITEMS] if self._draft.get_raw(*task, "items") is not None else []
         name = self._draft.get(*task, "name")
-        return own + self._suppliers.list_serving(name, self._draft.get(*task, "category", default=category))
+        return own + self._suppliers.list_for_task(name, self._draft.get(*task, "category", default=category))
 
 
 def check_roles(draft: Draft) -> Iterator[Finding]:
     """Find roles that no model has, and work that nobody can do; nothing while roles are unreadable."""
     models = draft.data.get("models")
-    if not isinstance(models, list) or not (models or _has_answered_students(draft)):
+    if not isinstance(models, list) or not (models or _has_existing_answers(draft)):
         return
     if not all(
         draft.is_sound("models", i, key) for i in range(len(models)) for key in ("roles", "interface")
     ):
         return
     roles = {role for model in models for role in model["roles"]}
-    yield from _check_task_names(draft)
+    yield from _check_named_tasks_exist(draft)
     yield from _check_teachers(draft)
     if (
         "student" not in roles
-        and not _has_answered_students(draft)
+        and not _has_existing_answers(draft)
         and not _keeps_existing_work(draft, "response_collection")
     ):
         yield _report_missing_role("student", "phase 4 (response_collection)")
@@ -69,7 +69,7 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
         yield _report_missing_role("judge", "phase 5 (evaluation)")
 
 
-def _has_answered_students(draft: Draft) -> bool:
+def _has_existing_answers(draft: Draft) -> bool:
     """Check whether any student has existing answers."""
     of_tables = (draft.get_raw("tasks", i, "items", "responses") for i in draft.indices("tasks"))
     return bool(draft.indices("students")) or any(of_tables)
@@ -80,7 +80,7 @@ def _report_missing_role(role: str, work: str) -> Finding:
     return Finding(("models",), "V-07", message)
 
 
-def _check_task_names(draft: Draft) -> Iterator[Finding]:
+def _check_named_tasks_exist(draft: Draft) -> Iterator[Finding]:
     """Find unknown tasks named by benchmark teachers or by students with existing answers."""
     if not draft.has_all_names("tasks"):
         return
@@ -103,10 +103,10 @@ def _check_teachers(draft: Draft) -> Iterator[Finding]:
     writes = not _keeps_existing_work(draft, "data_generation")
     if not teachers.any_teacher:
         unsupplied = not all(teachers.list_suppliers(index) for index in draft.indices("tasks"))
-        if (writes and unsupplied) or _leaves_work_to_teachers(draft):
+        if (writes and unsupplied) or _needs_proposals(draft):
             yield _report_missing_role("teacher", "the work of phases 1–3")
         return
-    if not teachers.any_model and _leaves_work_to_teachers(draft):
+    if not teachers.any_model and _needs_proposals(draft):
         message = (
             "attributes or rubrics are auto, and a benchmark proposes none; add a teacher that is a model"
         )
@@ -131,19 +131,19 @@ def _check_teachers(draft: Draft) -> Iterator[Finding]:
             yield Finding(path, "V-07", message)
 
 
-def _leaves_work_to_teachers(draft: Draft) -> bool:
+def _needs_proposals(draft: Draft) -> bool:
     """Check whether phase 1 or 2 will ask a teacher for proposals."""
 
-    def any_is(words: set[Any], *keys: str) -> bool:
+    def any_task_has(choices: set[Any], *keys: str) -> bool:
         values = [draft.get("tasks", i, key) for i in draft.indices("tasks") for key in keys]
-        return any(isinstance(value, str) and value in words for value in values)
+        return any(isinstance(value, str) and value in choices for value in values)
 
-    attributes = any_is({"auto", "complete"}, "target_attributes", "nuanced_attributes")
+    attributes = any_task_has({"auto", "complete"}, "target_attributes", "nuanced_attributes")
     return (
         (attributes and not _keeps_existing_work(draft, "attribute_mapping"))
-        or (any_is({"auto"}, "rubric") and not _keeps_existing_work(draft, "rubric_mapping"))
+        or (any_task_has({"auto"}, "rubric") and not _keeps_existing_work(draft, "rubric_mapping"))
         # The source's rubric is where extending starts, not what it ends with.
-        or any_is({"extend"}, "rubric")
+        or any_task_has({"extend"}, "rubric")
     )
 
 
@@ -205,12 +205,12 @@ def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source
                 yield Finding(("tasks", index, "rubric", factor), "V-38", what)
 
 
-def check_own_data(draft: Draft) -> Iterator[Finding]:
-    yield from _check_answered_students(draft)
+def check_answers_and_user_code(draft: Draft) -> Iterator[Finding]:
+    yield from _check_existing_answers(draft)
     yield from _check_user_code(draft)
 
 
-def _check_answered_students(draft: Draft) -> Iterator[Finding]:
+def _check_existing_answers(draft: Draft) -> Iterator[Finding]:
     """Check that somebody answers (V-01), and that tables of answers say which item a row belongs to
     (V-20)."""
     if draft.data.get("models") == [] and not (draft.data.get("students") or _has_answer_columns(draft.data)):

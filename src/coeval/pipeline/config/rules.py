@@ -81,7 +81,7 @@ from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, find_resum
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, describe_value, format_value
 from coeval.pipeline.config.judging_rules import check_pairwise, check_rubric
 from coeval.pipeline.config.names import check_names
-from coeval.pipeline.config.roles import Teachers, check_own_data, check_roles
+from coeval.pipeline.config.roles import Teachers, check_answers_and_user_code, check_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, columns_by_name
 from coeval.pipeline.prompts import NEEDS, VARIABLES
@@ -131,7 +131,7 @@ def find_credentials(
     )
     for name, value in parameters.items():
         if name == "base_url":
-            yield from _check_base_url((*path, name), value)
+            yield from _check_url_is_not_hidden((*path, name), value)
         elif name not in _PROSE:
             for where, text in _walk_texts((*path, name), value):
                 if where not in credential_paths and (
@@ -141,7 +141,7 @@ def find_credentials(
                     yield Finding(where, "V-26", message)
 
 
-def _check_base_url(path: KeyPath, value: Any) -> Iterator[Finding]:
+def _check_url_is_not_hidden(path: KeyPath, value: Any) -> Iterator[Finding]:
     if isinstance(value, str) and HIDDEN in value:
         message = f"holds {HIDDEN}, which a run's snapshot shows in place of a key; write the address again"
         yield Finding(path, "V-26", message)
@@ -175,13 +175,13 @@ def check_items(draft: Draft) -> Iterator[Finding]:
             message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
             yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
-            yield from _check_conditions(draft, index)
+            yield from _check_item_conditions(draft, index)
         elif draft.get("tasks", index, "sampling", "total") == "all":
             message = "is all, and only a task with `items` has a table whose rows these are; write a number"
             yield Finding(("tasks", index, "sampling", "total"), "V-32", message)
 
 
-def _check_conditions(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_item_conditions(draft: Draft, index: int) -> Iterator[Finding]:
     path: KeyPath = ("tasks", index, "items", "where")
     where = draft.get(*path, default=[])
     for condition in [where] if isinstance(where, str) else where:
@@ -211,12 +211,12 @@ def check_tasks(draft: Draft) -> Iterator[Finding]:
     models = dict.fromkeys(draft.model_and_variant_names()) if draft.has_all_names("models") else None
     for index in draft.indices("tasks"):
         yield from _check_label_attributes(draft, index, teachers)
-        if not _is_supplied(draft, index, teachers):
-            yield from _check_sample_sizes(draft, index)
+        if not _has_only_supplied_items(draft, index, teachers):
+            yield from _check_attribute_counts(draft, index)
         library = draft.get_raw("tasks", index, "prompt_library")
         for key, text in library.items() if isinstance(library, dict) else ():
             template = text if isinstance(text, str) else ""
-            misnamed = [*_check_template_names(index, key, template, models)]
+            misnamed = [*_check_prompt_library_key(index, key, template, models)]
             yield from misnamed or _check_template_shows_input(draft, index, key, template, teachers)
         yield from _check_attribute_seeds(draft, index)
         yield from check_rubric(draft, index)
@@ -237,7 +237,7 @@ def _check_label_attributes(draft: Draft, index: int, teachers: Teachers) -> Ite
         otherwise = "with 'auto' or 'complete', declare it in target_attributes_seed"
     else:
         otherwise = "target attributes:"
-        if _is_supplied(draft, index, teachers):
+        if _has_only_supplied_items(draft, index, teachers):
             if (own := _read_table_attributes(draft, index)) is None:
                 return
             declared = {**own, **declared}
@@ -258,7 +258,7 @@ def _read_table_attributes(draft: Draft, index: int) -> dict[str, str] | None:
     return {**columns_by_name(items.get("attributes", {})), **({label: label} if label is not None else {})}
 
 
-def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
+def _has_only_supplied_items(draft: Draft, index: int, teachers: Teachers) -> bool:
     """Check whether all items of a task come from its table or benchmarks, so that no attributes are
     sampled."""
     alone = (
@@ -268,7 +268,7 @@ def _is_supplied(draft: Draft, index: int, teachers: Teachers) -> bool:
     return bool(teachers.list_suppliers(index)) and (alone or not teachers.any_model)
 
 
-def _check_sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_attribute_counts(draft: Draft, index: int) -> Iterator[Finding]:
     for sizes, attributes in (("target", "target_attributes"), ("nuance", "nuanced_attributes")):
         declared = draft.get("tasks", index, attributes, default={} if sizes == "nuance" else None)
         default = [1, 1] if sizes == "target" else [0, 0]
@@ -284,18 +284,18 @@ def _check_sample_sizes(draft: Draft, index: int) -> Iterator[Finding]:
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
 
 
-def _check_template_names(
-    index: int, key: str, template: str, models: Collection[str] | None
+def _check_prompt_library_key(
+    index: int, library_key: str, template: str, model_names: Collection[str] | None
 ) -> Iterator[Finding]:
-    """Check that a template and its model exist (V-24); ``models`` is None if not all names are known."""
-    path: KeyPath = ("tasks", index, "prompt_library", key)
-    identifier, dot, model = key.partition(".")
+    """Check that a template and its model exist (V-24); ``model_names``: None if not all are known."""
+    path: KeyPath = ("tasks", index, "prompt_library", library_key)
+    identifier, dot, model = library_key.partition(".")
     if identifier not in VARIABLES:
         way = Suggestion(identifier, VARIABLES, "templates:")
         yield Finding(path, "V-24", f"there is no template '{identifier}'", way)
         return
-    if dot and models is not None and model not in models:
-        yield Finding(path, "V-24", f"no model is named '{model}'", Suggestion(model, models, "models:"))
+    if dot and model_names is not None and model not in model_names:
+        yield Finding(path, "V-24", f"no model is named '{model}'", Suggestion(model, model_names, "models:"))
     yield from _check_template_variables(path, identifier, template)
 
 
@@ -333,7 +333,7 @@ def _varies_by_request(draft: Draft, index: int, variables: Collection[str], tea
         return isinstance(draft.get("tasks", index, "rubric"), str)
     if "target_attributes" in variables:
         declared = draft.get("tasks", index, "target_attributes")
-        return bool(declared) and not _is_supplied(draft, index, teachers)
+        return bool(declared) and not _has_only_supplied_items(draft, index, teachers)
     return True
 
 
@@ -362,8 +362,8 @@ def find_broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _check_resume_from(draft)
     yield from _check_batch(draft)
     yield from _check_parameters(draft)
-    yield from check_own_data(draft)
-    yield from _check_variants(draft)
+    yield from check_answers_and_user_code(draft)
+    yield from _check_student_variants(draft)
     yield from check_tasks(draft)
     yield from check_items(draft)
 
@@ -485,7 +485,7 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
                         yield Finding((*path, key), "V-26", f"'{key}' cannot differ by {by}; {way}")
 
 
-def _check_variants(draft: Draft) -> Iterator[Finding]:
+def _check_student_variants(draft: Draft) -> Iterator[Finding]:
     """Check that only students have variants and samples, and check variants' templates (V-05, V-22,
     V-35)."""
     for index in draft.indices("models"):

@@ -329,15 +329,15 @@ class TaskConfig(Section):
         )
 
 
-def _describe_criterion(what: str | RubricFactor | dict[str, Any]) -> str:
-    match what:
+def _describe_criterion(factor_entry: str | RubricFactor | dict[str, Any]) -> str:
+    match factor_entry:
         case str():
-            return what
+            return factor_entry
         case RubricFactor():
-            return what.criterion
+            return factor_entry.criterion
         case _:
-            options = ", ".join(f"{name} {value}" for name, value in what.items() if name != "check")
-            return f"check: {what['check']}" + (f" ({options})" if options else "")
+            options = ", ".join(f"{name} {value}" for name, value in factor_entry.items() if name != "check")
+            return f"check: {factor_entry['check']}" + (f" ({options})" if options else "")
 
 
 class Quota(Section):

@@ -115,13 +115,13 @@ def _guess_meant_paths(detail: ErrorDetails) -> set[KeyPath]:
     """Return the paths that an unknown key was probably meant for, so that they are not reported as missing
     too."""
     path = _key_path(detail)
-    if (section := _find_section(path)) is not None:
+    if (section := _find_section_of_misplaced_key(path)) is not None:
         return {(*path[:-1], section), (*path[:-1], section, path[-1])}
     near = closest_word(str(path[-1]), _list_known_keys(detail))
     return {(*path[:-1], near)} if near else set()
 
 
-def _find_section(path: KeyPath) -> str | None:
+def _find_section_of_misplaced_key(path: KeyPath) -> str | None:
     """Find the neighbouring section that a misplaced key belongs to; None if there is none."""
     key = path[-1]
     match path[:-1]:
@@ -138,7 +138,7 @@ def _find_section(path: KeyPath) -> str | None:
 def _to_finding(detail: ErrorDetails) -> Finding:
     path = _key_path(detail)
     if _is_unknown_key(detail):
-        if (section := _find_section(path)) is not None:
+        if (section := _find_section_of_misplaced_key(path)) is not None:
             return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
         if path[0] == "tasks" and len(path) == 3 and path[-1] in _LEFT:
             return Finding(path, "V-18", f"there is no key '{path[-1]}'; {_LEFT[path[-1]]}")
@@ -146,10 +146,10 @@ def _to_finding(detail: ErrorDetails) -> Finding:
         way = Suggestion(str(path[-1]), keys, "known here:")
         return Finding(path, "V-18", f"the key '{path[-1]}' is unknown", way)
     finding = _to_value_finding(detail, path)
-    return finding._replace(rule=_find_rule(path) or finding.rule)
+    return finding._replace(rule=_find_rule_of_path(path) or finding.rule)
 
 
-def _find_rule(path: KeyPath) -> str | None:
+def _find_rule_of_path(path: KeyPath) -> str | None:
     """Return the rule that owns a path, whatever is wrong with its value."""
     match path:
         case ("models",) | ("tasks",):

@@ -161,7 +161,7 @@ Rubric: TypeAlias = Annotated[
 Weights: TypeAlias = dict[str, Annotated[float, Field(gt=0)]]
 
 
-def _parse_pair(value: Any) -> Any:
+def _parse_range(value: Any) -> Any:
     """Parse ``[lo, hi]``; ``[1]`` means ``[1, 1]``. Anything else is one error."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= 2:
         raise PydanticCustomError("V-20", "should be two whole numbers [lo, hi]; write for example [1, 2]")
@@ -189,7 +189,7 @@ def _require_ascending(pair: tuple[int, int]) -> tuple[int, int]:
 
 Pair: TypeAlias = Annotated[
     tuple[int, int],
-    BeforeValidator(_parse_pair),
+    BeforeValidator(_parse_range),
     AfterValidator(_require_ascending),
     WithJsonSchema(
         {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 2}
@@ -204,7 +204,7 @@ PairOrAll: TypeAlias = Annotated[
 MOST_ITEMS = 10_000_000
 
 
-def _require_plannable(total: int) -> int:
+def _require_plannable_total(total: int) -> int:
     if total > MOST_ITEMS:
         raise PydanticCustomError(
             "V-21",
@@ -215,7 +215,7 @@ def _require_plannable(total: int) -> int:
 
 
 Total: TypeAlias = Annotated[
-    int, Field(ge=1, json_schema_extra={"maximum": MOST_ITEMS}), AfterValidator(_require_plannable)
+    int, Field(ge=1, json_schema_extra={"maximum": MOST_ITEMS}), AfterValidator(_require_plannable_total)
 ]
 TotalOrAll: TypeAlias = Annotated[
     Annotated[Total, Tag(LIST)] | Annotated[Literal["all"], Tag(WORD)], _NumberOrAll

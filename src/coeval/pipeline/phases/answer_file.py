@@ -81,11 +81,11 @@ class ItemsOfTask(NamedTuple):
 
 
 def _read_items_by_task(
-    tasks: Set[str], items_in: Iterable[Path], instead: Mapping[Path, list[bytes]]
+    task_names: Set[str], item_files: Iterable[Path], instead: Mapping[Path, list[bytes]]
 ) -> dict[str, dict[str, AnsweredItem]]:
     items_by_task: dict[str, dict[str, AnsweredItem]] = {}
-    for _, item in RecordFiles().lines(items_in, AnsweredItem, instead=instead):
-        if item.task_id in tasks and is_good(item):
+    for _, item in RecordFiles().lines(item_files, AnsweredItem, instead=instead):
+        if item.task_id in task_names and is_good(item):
             items_by_task.setdefault(item.task_id, {})[item.id] = item
     return items_by_task
 
@@ -122,7 +122,7 @@ class AnswerFile:
         if not self.rewritten:
             self.lines.clear()  # the file holds them
 
-    def keep_earlier_answers(self, error: UsageError) -> None:
+    def note_unreadable_table(self, error: UsageError) -> None:
         """Keep the file's answers if the table cannot be read; a flaw if there are none."""
         if self.path.exists():
             self.notes.append(f"the answers of {self.student} that were taken before are used: {error}")
@@ -151,11 +151,11 @@ def _encode_record(item: AnsweredItem, student: str, answer: str) -> bytes:
 
 
 def read_answer_files(
-    config: Config, folder: RunDir, items_in: Iterable[Path], instead: Mapping[Path, list[bytes]] = NO_LINES
+    config: Config, folder: RunDir, item_files: Iterable[Path], instead: Mapping[Path, list[bytes]] = NO_LINES
 ) -> list[AnswerFile]:
     """Read the tables of answers for the items in these files; ``instead`` as in `RecordFiles.lines`."""
     answered = {task.name: task for task in config.tasks if config.students_with_existing_answers(task)}
-    read = cache(partial(_read_items_by_task, answered.keys(), items_in, instead))
+    read = cache(partial(_read_items_by_task, answered.keys(), item_files, instead))
     tasks = {name: ItemsOfTask(task, read) for name, task in answered.items()}
     files = {
         (task, student): AnswerFile(folder.responses(task, student), task, student, "")
@@ -169,15 +169,15 @@ def read_answer_files(
             if (task, student.name) in files
             and not ((items := task_items.task.items) and student.name in items.responses)
         ]
-        _read_answer_table(student.responses, of_student)
+        _fill_from_answer_table(student.responses, of_student)
     for task_items in tasks.values():
-        _read_answer_columns(
+        _fill_from_answer_columns(
             task_items, {name: file for (task, name), file in files.items() if task == task_items.task.name}
         )
     return list(files.values())
 
 
-def _read_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask, AnswerFile]]) -> None:
+def _fill_from_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask, AnswerFile]]) -> None:
     """Read a student's table once, and set the answers of each of its tasks."""
     if not targets:
         return
@@ -187,12 +187,12 @@ def _read_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask, Answ
         rows = _AnswerTableRows.read(find_answer_source(table), build_answer_map(table))
     except UsageError as error:
         for _, file in targets:
-            file.keep_earlier_answers(error)
+            file.note_unreadable_table(error)
         return
     for task_items, file in targets:
         file.set_answers(rows.match_answers(task_items))
     for task_items, _ in targets:
-        rows.ignore_unused_items(task_items.task)
+        rows.ignore_rows_of_left_out_items(task_items.task)
     targets[0][1].notes += rows.describe_unused_rows()
 
 
@@ -245,7 +245,7 @@ class _AnswerTableRows:
             return _squeeze_blanks(item.prompt or "")
         return item.id if item.id in self._rows else item.own_id
 
-    def ignore_unused_items(self, task: TaskConfig) -> None:
+    def ignore_rows_of_left_out_items(self, task: TaskConfig) -> None:
         """Ignore rows of items that the task's table has, and ``items.limit`` and the like leave out."""
         if task.items is None or self._rows.keys() <= self._used:
             return
@@ -275,7 +275,7 @@ def _squeeze_blanks(prompt: str) -> str:
     return " ".join(prompt.split())
 
 
-def _read_answer_columns(task_items: ItemsOfTask, files: Mapping[str, AnswerFile]) -> None:
+def _fill_from_answer_columns(task_items: ItemsOfTask, files: Mapping[str, AnswerFile]) -> None:
     """Read existing answers from columns of the task's table of items."""
     items = task_items.task.items
     if items is None or not items.responses:
@@ -291,7 +291,7 @@ def _read_answer_columns(task_items: ItemsOfTask, files: Mapping[str, AnswerFile
             answers[own] = row.item.attributes
     except UsageError as error:
         for file in student_files:
-            file.keep_earlier_answers(error)
+            file.note_unreadable_table(error)
         return
     for file in student_files:
         file.set_answers(

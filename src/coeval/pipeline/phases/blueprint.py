@@ -133,9 +133,11 @@ class Blueprint:
             or self.artifact_path(task.name, kind).exists()
         ):
             return []
-        return [request for request in self.list_requests(task, kind) if not self._is_current(*request)]
+        return [
+            request for request in self.list_possible_proposals(task, kind) if not self._is_recorded(*request)
+        ]
 
-    def list_requests(self, task: TaskConfig, kind: Kind) -> Iterator[tuple[RoleModel, str]]:
+    def list_possible_proposals(self, task: TaskConfig, kind: Kind) -> Iterator[tuple[RoleModel, str]]:
         """Yield teacher and key of all proposals of this kind, in the order of the file."""
         for model in self._config.with_role("teacher"):
             if model.interface != "benchmark":
@@ -145,7 +147,7 @@ class Blueprint:
                     proposal_id(task.name, model.name, kind),
                 )
 
-    def _is_current(self, teacher: RoleModel, key: str) -> bool:
+    def _is_recorded(self, teacher: RoleModel, key: str) -> bool:
         """Check whether a proposal is on record and not requested again, whatever its recipe."""
         del teacher
         entry = self._proposals.get(key)
@@ -185,7 +187,7 @@ class Blueprint:
         """Return one kind, as `read_blueprint` does."""
         declared, path = find_declared_part(task, kind), self.artifact_path(task.name, kind)
         if path.exists():
-            return self._merge_with_file(task, kind, _read_mapping(path))[0]
+            return self._merge_declared_with_stored(task, kind, _read_mapping(path))[0]
         return None if isinstance(declared, str) else declared
 
     def _settle_part(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
@@ -193,7 +195,7 @@ class Blueprint:
         path, declared = self.artifact_path(task.name, kind), find_declared_part(task, kind)
         if path.exists():
             stored = _read_mapping(path)
-            planned, merged = self._merge_with_file(task, kind, stored)
+            planned, merged = self._merge_declared_with_stored(task, kind, stored)
             if merged != stored:
                 write_json_atomic(path, merged)
             return planned
@@ -210,17 +212,17 @@ class Blueprint:
         proposals = [p for p in self._collect_proposals(task, kind, made_now).values() if p]
         return self._merge_values(task, kind, proposals) if proposals else None
 
-    def list_authors(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
+    def list_proposers(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
         """Name the teachers that have proposed something."""
         return [name for name, value in self._collect_proposals(task, kind, made_now).items() if value]
 
-    def _merge_with_file(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
+    def _merge_declared_with_stored(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
         """Return what the plan uses, and what the file is to hold, where an artifact exists already."""
         declared = find_declared_part(task, kind)
         if not self._follow_file:
             return stored, stored
         if isinstance(declared, str):
-            seeds = _find_seeds(task, kind)
+            seeds = _find_seed_attributes(task, kind)
             value = merge_attributes(seeds, stored) if seeds else stored
             return value, value
         if kind == "rubric":
@@ -235,9 +237,9 @@ class Blueprint:
     ) -> dict[str, Any]:
         """Return the proposals by teacher, in the order of the file, from this run or earlier."""
         proposals = {}
-        for teacher, key in self.list_requests(task, kind):
+        for teacher, key in self.list_possible_proposals(task, kind):
             proposal = made_now.get(key)
-            if proposal is None and self._is_current(teacher, key):
+            if proposal is None and self._is_recorded(teacher, key):
                 proposal = self._proposals.load(key, Proposal)
             if proposal is not None:
                 proposals[teacher.name] = proposal.rubric if kind == "rubric" else proposal.attributes
@@ -246,7 +248,7 @@ class Blueprint:
     def _merge_values(self, task: TaskConfig, kind: Kind, proposals: list[Any]) -> Any:
         if kind == "rubric":
             return merge_rubrics(self.read_inherited_rubric(task), *proposals)
-        return merge_attributes(_find_seeds(task, kind) or {}, *proposals)
+        return merge_attributes(_find_seed_attributes(task, kind) or {}, *proposals)
 
     def read_rubric_so_far(self, task: TaskConfig) -> dict[str, str]:
         """Return the rubric as far as it is known: inherited, with teachers' proposals so far."""
@@ -269,7 +271,7 @@ def find_declared_part(task: TaskConfig, kind: Kind) -> Any:
     return task.target_attributes if kind == "target" else task.nuanced_attributes
 
 
-def _find_seeds(task: TaskConfig, kind: Kind) -> Attributes | None:
+def _find_seed_attributes(task: TaskConfig, kind: Kind) -> Attributes | None:
     if kind == "rubric":
         return None
     return task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed

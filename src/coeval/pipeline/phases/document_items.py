@@ -121,7 +121,7 @@ class _AcceptedItem(NamedTuple):
     answer: str
     evidence: frozenset[str]
 
-    def repeats(self, other: _AcceptedItem, *, same_passages: bool) -> bool:
+    def is_repetition_of(self, other: _AcceptedItem, *, same_passages: bool) -> bool:
         """Check whether both ask a similar question with a similar answer and evidence; of equal questions,
         the same passages or a similar answer suffice."""
         equal = self.squeezed_text == other.squeezed_text
@@ -143,9 +143,9 @@ class AcceptedItems:
         self._ids_by_feature: defaultdict[object, set[str]] = defaultdict(set)
         for item in recorded:
             question = (item.prompt or "")[item.shown_passage :]
-            self.accept(item.id, question, item.reference_response or "", item.evidence, item.input_hash)
+            self.accept_new(item.id, question, item.reference_response or "", item.evidence, item.input_hash)
 
-    def accept(self, key: str, question: str, answer: str, evidence: Iterable[str], about: str) -> bool:
+    def accept_new(self, key: str, question: str, answer: str, evidence: Iterable[str], about: str) -> bool:
         """Keep an item unless it repeats another; return whether it was kept. ``about``: its
         `join_passage_keys`."""
         shingles = word_shingles(question)
@@ -161,7 +161,7 @@ class AcceptedItems:
         )
         for other in near - {key}:
             item, other_about = self._items[other]
-            if accepted.repeats(item, same_passages=other_about == about):
+            if accepted.is_repetition_of(item, same_passages=other_about == about):
                 return False
         self._items[key] = accepted, about
         for feature in (*shingles, accepted.squeezed_text, about):
@@ -192,7 +192,7 @@ class DocumentItemWork(ItemWork):
         for _ in range(MOST_REPLIES):
             fields = await self.ask(self.key, self.question, self.parse_fields, self.tally)
             question, answer, evidence = fields["prompt"], fields["reference_response"], fields["evidence"]
-            flaw = self.find_flaw(question, answer, evidence)
+            flaw = self.accept_or_find_flaw(question, answer, evidence)
             if flaw is None:
                 return self.make_record(fields | self._prepend_passages(question))
             self.filtered[flaw] += 1
@@ -211,7 +211,7 @@ class DocumentItemWork(ItemWork):
         fields = ItemWork.parse_fields(self, completion)
         return {**fields, "evidence": parse_evidence(completion.text)}
 
-    def find_flaw(self, question: str, answer: str, evidence: Sequence[str]) -> Filter | None:
+    def accept_or_find_flaw(self, question: str, answer: str, evidence: Sequence[str]) -> Filter | None:
         """Return the first filter that rejects an item; None accepts it."""
         passages = [passage.text for passage in self.sample.passages]
         if not is_supported(evidence, passages):
@@ -221,7 +221,7 @@ class DocumentItemWork(ItemWork):
         if not self.setup.labels and gives_answer_away(question, answer):
             return "answer in question"
         about = join_passage_keys(self.sample.passages)
-        return None if self.accepted.accept(self.key, question, answer, evidence, about) else "duplicate"
+        return None if self.accepted.accept_new(self.key, question, answer, evidence, about) else "duplicate"
 
     def _prepend_passages(self, question: str) -> dict[str, Any]:
         """Return the prompt with its passages, and their length, if students see them."""

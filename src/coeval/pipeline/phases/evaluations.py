@@ -92,7 +92,7 @@ class ResponseWork(ModelWork[Response]):
 
     @property
     def weight(self) -> int:
-        return self.setup.response_weight
+        return self.setup.records_per_response
 
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.prepared.values)
@@ -173,11 +173,11 @@ class EvaluationWork(ModelWork[Evaluation]):
             await self._ask_by_factor()
         else:
             await self.ask(self.key, self.question, self.parse_fields, self.tally)
-        return self.make_record(self._merge_scores())
+        return self.make_record(self._merge_into_record_fields())
 
     def make_failed_record(self, error: Exception) -> Evaluation:
         if self._has_score():  # what was scored stays scored; only the rest is missing
-            return self.make_record(self._merge_scores())
+            return self.make_record(self._merge_into_record_fields())
         return ModelWork.make_failed_record(self, error)
 
     def question(self, _: int) -> Request:
@@ -186,7 +186,7 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     def parse_fields(self, completion: Completion) -> dict[str, Any]:
         verdict = self.judged.setup.form.parse_joint_reply(
-            self._record_reply(completion), self._missing_factors()
+            self._record_reply_text(completion), self._missing_factors()
         )
         self._store_levels(verdict)
         if verdict.missing:
@@ -221,7 +221,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         values, schema = form.build_factor_question(factor)
 
         def read(completion: Completion) -> None:
-            self._store_levels(form.parse_factor_reply(self._record_reply(completion, factor), factor))
+            self._store_levels(form.parse_factor_reply(self._record_reply_text(completion, factor), factor))
 
         key = judgment_id(self.key, factor)
         varying = ("factor", "criterion") if len(self.factors) > 1 else ()
@@ -234,7 +234,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         variables = {**judged.prepared.values, "response": judged.response.response or "", **values}
         return self.role_model.prompt(variables, schema, varying)
 
-    def _record_reply(self, completion: Completion, factor: str = "") -> str:
+    def _record_reply_text(self, completion: Completion, factor: str = "") -> str:
         reply_text = completion.text if completion.refusal is None else completion.refusal
         self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
         return answer_text(completion, "the judge")
@@ -251,7 +251,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         for fields in field_groups:
             yield {f: what for f, what in (fields or {}).items() if f not in self.factors}
 
-    def _merge_scores(self) -> dict[str, Any]:
+    def _merge_into_record_fields(self) -> dict[str, Any]:
         """Merge kept and new scores into the fields of the record."""
         setup, earlier = self.judged.setup, self.judged.earlier
         now_requested, levels = setup.criteria, self.levels
@@ -304,14 +304,14 @@ class LabelWork:
         labels = self.judged.setup.labels
         expected = {name: attributes[name] for name in labels if name in attributes}
         return Evaluation(
-            **self._record_identity(),
+            **self._identity_fields(),
             label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
     def make_failed_record(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._record_identity(), status="failed", error=make_failure(error))
+        return Evaluation(**self._identity_fields(), status="failed", error=make_failure(error))
 
-    def _record_identity(self) -> dict[str, Any]:
+    def _identity_fields(self) -> dict[str, Any]:
         return self.judged.identity_fields(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
 
 
@@ -330,7 +330,7 @@ class ItemWork(ModelWork[Datapoint]):
 
     @property
     def weight(self) -> int:
-        return 1 + sum(student.samples for student in self.setup.students) * self.setup.response_weight
+        return 1 + sum(student.samples for student in self.setup.students) * self.setup.records_per_response
 
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
@@ -452,8 +452,8 @@ class CheckWork:
         criteria, made_from = {factor: hashes[factor] for factor in values}, None
         if earlier is not None and len(self.factors) < len(hashes):
             kept = {f: value for f, value in (earlier.values or {}).items() if f not in self.factors}
-            values, reasons = kept | values, _keep_factors(kept, earlier.reasons) | reasons
-            criteria = _keep_factors(kept, earlier.criteria) | criteria
+            values, reasons = kept | values, _keep_texts_of_factors(kept, earlier.reasons) | reasons
+            criteria = _keep_texts_of_factors(kept, earlier.criteria) | criteria
             made_from = earlier.input_hash
         identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
@@ -470,5 +470,5 @@ class CheckWork:
         return Evaluation(**identity, **fields)
 
 
-def _keep_factors(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:
+def _keep_texts_of_factors(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:
     return {factor: text for factor, text in (texts or {}).items() if factor in factors}

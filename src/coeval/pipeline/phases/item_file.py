@@ -138,7 +138,7 @@ def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedIte
 def _build_supplied_item(
     text: bytes, fields: Mapping[str, msgspec.Raw], filled: Mapping[str, Any]
 ) -> SuppliedItem | str:
-    if (misfit := _find_misfit(fields)) is not None:
+    if (misfit := _find_field_problem(fields)) is not None:
         return misfit
     line = _ENCODER.encode({**fields, **filled}) if filled else text.strip()
     try:
@@ -151,7 +151,7 @@ def _build_supplied_item(
     return SuppliedItem(line + b"\n", item, bool(filled), unused)
 
 
-def _find_misfit(fields: Mapping[str, msgspec.Raw]) -> str | None:
+def _find_field_problem(fields: Mapping[str, msgspec.Raw]) -> str | None:
     """Return what is wrong with fields that people write; None if nothing is."""
     if "prompt" not in fields:
         return f"it has no `prompt`, only {', '.join(f'`{name}`' for name in fields)}"

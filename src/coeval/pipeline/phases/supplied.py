@@ -46,7 +46,7 @@ def read_table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     items = file.source.task.items
     if items is None:  # nobody but a task with a table has such a file
         return file.read()
-    needed, chosen = build_item_map(items), _choose_selection(items, file.source.task.sampling.max_items)
+    needed, chosen = build_item_map(items), _choose_rows(items, file.source.task.sampling.max_items)
     origins = read_origins(folder).get(file.source.task.name, {}).get(file.source.teacher, [])
     before = origins[-1] if origins and file.path.exists() else None
     try:
@@ -70,7 +70,7 @@ def read_table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     return file
 
 
-def _choose_selection(items: Items, most: int | None) -> Selection:
+def _choose_rows(items: Items, most: int | None) -> Selection:
     """Choose the rows to read: no more than are used, but all to draw a sample."""
     if items.sample is not None or most is None:
         return Selection(items.limit, items.sample, items.seed)
@@ -274,7 +274,7 @@ def find_short_supplies(plan: Plan, folder: RunDir) -> list[ShortSupply]:
     short, origins = [], read_origins(folder)
     for setup in plan.setups:
         task, total = setup.task.name, setup.task.sampling.max_items or 0
-        for teacher, missing in plan.count_unsupplied(setup).items():
+        for teacher, missing in plan.count_unsupplied_items(setup).items():
             path, item_origins = folder.datapoints(task, teacher), origins.get(task, {}).get(teacher)
             if teacher == OWN_ITEMS and item_origins and not path.exists():
                 short.append(ShortSupply(path, task, item_origins[-1].items, total, gone=True))

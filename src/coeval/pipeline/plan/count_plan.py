@@ -70,7 +70,7 @@ def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
         for spared in walk.spared:
             counts.add_spared(setup, spared)
         counts.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
-        counts.unsupplied += sum(plan.count_unsupplied(setup).values())
+        counts.unsupplied += sum(plan.count_unsupplied_items(setup).values())
     return counts
 
 
@@ -128,8 +128,8 @@ def refuse_changed_records(
 
 def _explain_change(
     changed: ChangedRecords,
-    old: Mapping[str, Mapping[str, str]],
-    new: Mapping[str, Mapping[str, str]],
+    old_recipes: Mapping[str, Mapping[str, str]],
+    new_recipes: Mapping[str, Mapping[str, str]],
     tables: Mapping[str, str],
     scales: Mapping[tuple[str, str], str],
 ) -> Iterator[str]:
@@ -145,9 +145,9 @@ def _explain_change(
     elif changed.change == "input":
         source = "datapoint" if changed.phase == "response_collection" else "datapoint or response"
         yield f"the content of the {source} they were made from (task {changed.task}, {noun})"
-    elif (before := old.get(changed.old_recipe)) is None:
+    elif (before := old_recipes.get(changed.old_recipe)) is None:
         yield f"made by a configuration that recipes.json does not know ({noun})"
-    elif parts := differing_parts(before, new[changed.new_recipe]):
+    elif parts := differing_parts(before, new_recipes[changed.new_recipe]):
         for part in parts:
             yield f"{part if part.startswith('tasks.') else f'models.{changed.model}.{part}'} ({noun})"
     else:

@@ -129,9 +129,9 @@ class JudgeForm:
         return f'Answer with one JSON object and nothing else; its one key is "score", {choice}.'
 
 
-def _describe_levels(scales: Sequence[RubricScale], what: str) -> str:
+def _describe_levels(scales: Sequence[RubricScale], subject: str) -> str:
     """Say what the levels mean."""
-    give = f"Give {what}" if what else "Give"
+    give = f"Give {subject}" if subject else "Give"
     if len(set(scales)) > 1:
         return (
             f"{give} one of its levels; each factor lists them from worst to best. The best {_ENDS}; the "

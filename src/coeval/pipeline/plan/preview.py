@@ -180,12 +180,12 @@ def _build_setup_bounds(
     least = (
         setup(rubric_so_far)
         if rubric_so_far
-        else _with_scored_criteria(setup(dict(islice(proposed.items(), 1))), recorded)
+        else _with_most_scored_criterion(setup(dict(islice(proposed.items(), 1))), recorded)
     )
     return least, setup(rubric_so_far | proposed)
 
 
-def _with_scored_criteria(setup: TaskSetup, recorded: RunIndex) -> TaskSetup:
+def _with_most_scored_criterion(setup: TaskSetup, recorded: RunIndex) -> TaskSetup:
     """Copy a setup with the criteria that most recorded judgments have scored: the fewest calls that may be
     owed."""
     scored: Counter[tuple[str, str]] = Counter()

@@ -80,7 +80,7 @@ class RecordEntry(msgspec.Struct, frozen=True, eq=False):
     fresh: bool = True
     empty: Emptiness = ""
 
-    def find_change(self, recipe: str) -> Change:
+    def find_recipe_or_input_change(self, recipe: str) -> Change:
         if self.recipe and self.recipe != recipe:
             return "recipe"
         return "" if self.fresh else "input"
@@ -112,7 +112,7 @@ EntryT = TypeVar("EntryT", RecordEntry, EvaluationEntry)
 _mapping = make_decoder(dict[str, Any])
 
 
-def _list_valued_factors(part: EvaluationPart) -> tuple[str, ...] | None:
+def _list_factors_if_values_valid(part: EvaluationPart) -> tuple[str, ...] | None:
     """Return the factors of a record that have a value; None if some value is invalid."""
     if part.values is NONE:
         return ()
@@ -159,7 +159,7 @@ class RecordIndexer:
                 if row in column.entries and column.stays(row, part):
                     continue
                 good, attributes, prompt = (
-                    self._is_good_or_doubtful(part),
+                    self._is_good_noting_doubt(part),
                     part.sampled_target_attributes,
                     part.prompt or "",
                 )
@@ -196,7 +196,7 @@ class RecordIndexer:
                 row = rows[part.datapoint_id]
                 if row in column.entries and column.stays(row, part):
                     continue
-                good, fresh, answer = self._is_good_or_doubtful(part), True, part.response
+                good, fresh, answer = self._is_good_noting_doubt(part), True, part.response
                 if (item := items.get(row)) is None:
                     indexes.may_be_invalid = True
                 else:
@@ -239,7 +239,7 @@ class RecordIndexer:
                     outdated = True
                 status = "outdated" if outdated else part.status
                 scored, labelled = b"".join((part.scores, part.criteria)), part.label_scores is not NONE
-                valued = _list_valued_factors(part)
+                valued = _list_factors_if_values_valid(part)
                 alike = (
                     scored,
                     valued,
@@ -265,7 +265,7 @@ class RecordIndexer:
             try:
                 if part.id != preference_id(part.datapoint_id, *names):
                     raise _misnamed_error(part)
-                row, good = rows[part.datapoint_id], self._is_good_or_doubtful(part)
+                row, good = rows[part.datapoint_id], self._is_good_noting_doubt(part)
                 column = indexes.pairs.columns[part.id[len(part.datapoint_id) :]]
                 if row in column.entries and column.stays(row, part):
                     continue
@@ -305,7 +305,7 @@ class RecordIndexer:
     ) -> EvaluationEntry:
         """Make the entry of an evaluation. With an invalid level it has no scores, so that all factors are
         scored again: repair removes the whole record."""
-        good = self._is_good_or_doubtful(part) and not outdated
+        good = self._is_good_noting_doubt(part) and not outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
         self._indexes.scored_factors.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
         factors = (*scores, *(valued or ()))
@@ -314,7 +314,7 @@ class RecordIndexer:
         scored = tuple((factor, criteria.get(factor, "")) for factor in factors)
         return EvaluationEntry(good, part.recipe, count_attempts(part), fresh, scored=scored)
 
-    def _is_good_or_doubtful(self, part: RecordPart) -> bool:
+    def _is_good_noting_doubt(self, part: RecordPart) -> bool:
         """Check whether a record is good; note one that is neither good nor failed."""
         good = is_good(part)
         if not good and part.status != "failed":
@@ -337,12 +337,12 @@ def _misnamed_error(part: RecordPart) -> Misshapen:
     return Misshapen(f"{part.id} does not name what the record is about")
 
 
-def earlier_attempts(
+def count_prior_attempts(
     index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry], key: str
 ) -> RequestAttempts:
     """Count the attempts of all records of an id; the seed of the next attempt depends on it."""
     entry = index.get(key)
-    return NOT_TRIED if entry is None else max(index.requested_in_vain(key), entry.attempts)
+    return NOT_TRIED if entry is None else max(index.attempts_after_good(key), entry.attempts)
 
 
 class SourceChange(Enum):
@@ -368,16 +368,16 @@ def is_outdated(
     index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry],
     key: str,
     kind: type[ResponsePart | EvaluationPart],
-    content: Callable[[], str],
+    make_input_hash: Callable[[], str],
 ) -> bool:
-    """Check whether a record, if it exists, was made from something else than ``content()``, the
+    """Check whether a record, if it exists, was made from something else than ``make_input_hash()``, the
     ``input_hash`` of one made now. Nothing is read if ``source`` decides."""
     if source is SourceChange.UNCHANGED:
         return False
     entry = index.get(key)
     if source is SourceChange.REPLACED or entry is None or not entry.good:
         return True
-    return index.load(key, kind).input_hash != content()
+    return index.load(key, kind).input_hash != make_input_hash()
 
 
 class RunIndex:

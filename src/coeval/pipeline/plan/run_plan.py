@@ -54,14 +54,14 @@ class _StatusCache(dict[EntryT | None, RecordStatus]):
     """Statuses by entry (None: not recorded), computed once for all records that share an entry."""
 
     def __missing__(self, entry: EntryT | None) -> RecordStatus:
-        status = self._find_status(entry)
+        status = self._find_what_is_owed(entry)
         self[entry] = UP_TO_DATE if status == UP_TO_DATE else status
         return self[entry]
 
     def is_current(self, entry: EntryT | None) -> bool:
         return self[entry] is UP_TO_DATE
 
-    def _find_status(self, entry: EntryT | None) -> RecordStatus:
+    def _find_what_is_owed(self, entry: EntryT | None) -> RecordStatus:
         raise NotImplementedError
 
 
@@ -75,17 +75,17 @@ class RecordStatuses(_StatusCache[RecordEntry]):
         self._setup = setup
         self._part = part
         self._redo = redo
-        self._accepts_changed = accepts
+        self._accepts_changed_records = accepts
 
-    def _find_status(self, entry: RecordEntry | None) -> RecordStatus:
+    def _find_what_is_owed(self, entry: RecordEntry | None) -> RecordStatus:
         if entry is None or not entry.good:
             return RecordStatus(owed=True)
-        redone = self._redo and bool(entry.find_change(self._part.recipe.hash))
+        redone = self._redo and bool(entry.find_recipe_or_input_change(self._part.recipe.hash))
         return RecordStatus(redone, self._find_change(entry))
 
     def _find_change(self, entry: RecordEntry) -> tuple[ChangedRecords, ...]:
         now = self._part.recipe.hash
-        change = "" if self._accepts_changed else entry.find_change(now)
+        change = "" if self._accepts_changed_records else entry.find_recipe_or_input_change(now)
         if not change:
             return ()
         return (
@@ -96,7 +96,7 @@ class RecordStatuses(_StatusCache[RecordEntry]):
 class EvaluationStatuses(RecordStatuses):
     """Statuses of a judge's evaluations, which may have some of the factors and lack others."""
 
-    def _find_status(self, entry: RecordEntry | None) -> RecordStatus:
+    def _find_what_is_owed(self, entry: RecordEntry | None) -> RecordStatus:
         """Compare the scored factors with the criteria of now, factor by factor."""
         criteria, redo = self._setup.criteria, self._redo
         if not isinstance(entry, EvaluationEntry) or not entry.good:
@@ -109,7 +109,7 @@ class EvaluationStatuses(RecordStatuses):
         old = [factor for factor, text in criteria.items() if scored.get(factor) not in ("", None, text)]
         owed = tuple(factor for factor in criteria if factor not in scored or (redo and factor in old))
         task, judge = self._setup.task.name, self._part.name
-        noted = [] if self._accepts_changed else old
+        noted = [] if self._accepts_changed_records else old
         changed = tuple(ChangedRecords("evaluation", task, judge, "recipe", factor=name) for name in noted)
         return RecordStatus(bool(owed), changed, owed)
 
@@ -128,10 +128,13 @@ class ComputedStatuses(_StatusCache[EvaluationEntry]):
         self._criteria = criteria
         self._redo = redo
 
-    def _find_status(self, entry: EvaluationEntry | None) -> RecordStatus:
+    def _find_what_is_owed(self, entry: EvaluationEntry | None) -> RecordStatus:
         if entry is None or not entry.good:
             return RecordStatus(owed=True, factors=tuple(self._criteria))
-        changed, scored = self._redo and bool(entry.find_change(self._recipe)), dict(entry.scored)
+        changed, scored = (
+            self._redo and bool(entry.find_recipe_or_input_change(self._recipe)),
+            dict(entry.scored),
+        )
         owed = tuple(
             factor
             for factor, current in self._criteria.items()
@@ -288,7 +291,7 @@ class Plan:
             for teacher in teachers:
                 yield Slot(item_id(name, teacher.name, n), n, teacher, teacher.name)
 
-    def count_unsupplied(self, setup: TaskSetup) -> dict[str, int]:
+    def count_unsupplied_items(self, setup: TaskSetup) -> dict[str, int]:
         """Count the items of a task that each benchmark teacher has yet to supply."""
         name, most = setup.task.name, setup.task.sampling.max_items or 0
         supplied = {s: len(self.recorded.items_by_teacher.get((name, s), ())) for s in setup.sources}
@@ -315,19 +318,19 @@ class Plan:
         """Check whether this run has regenerated the item, but not its response."""
         return item in self.regenerated_ids and response not in self.regenerated_ids
 
-    def can_complete(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
+    def can_keep_scores(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
         """Check whether a judge's earlier scores stay, so that only missing factors are due; ``judge`` None:
         a check."""
         if entry is None or not entry.good or not entry.scored:
             return False
         recipe = CHECK_RECIPE if judge is None else judge.recipe.hash
-        return self.change_policy is not ChangePolicy.REDO or not entry.find_change(recipe)
+        return self.change_policy is not ChangePolicy.REDO or not entry.find_recipe_or_input_change(recipe)
 
     def list_rule_statuses(self, setup: TaskSetup) -> Iterator[ComputedStatuses]:
         """Yield the statuses of a task's labels and of its checks, if it has any."""
         if not self.scores_by_rule:
             return
-        accepted = self.change_policy is ChangePolicy.REPORT or self._accepts_changed("evaluation")
+        accepted = self.change_policy is ChangePolicy.REPORT or self._accepts_changed_records("evaluation")
         redo = self.change_policy is ChangePolicy.REDO or not accepted
         if setup.task.label_attributes:
             yield ComputedStatuses(EXACT_MATCH, hash_label_recipe(setup.labels), {}, redo=redo)
@@ -347,10 +350,10 @@ class Plan:
                 setup,
                 part,
                 redo=self.change_policy is ChangePolicy.REDO,
-                accepts=self._accepts_changed(phase),
+                accepts=self._accepts_changed_records(phase),
             )
         return statuses
 
-    def _accepts_changed(self, phase: Phase) -> bool:
+    def _accepts_changed_records(self, phase: Phase) -> bool:
         """Check whether good records of another configuration are taken as they are."""
         return self.change_policy is ChangePolicy.KEEP or phase in self._kept_phases

@@ -57,7 +57,7 @@ def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[RunRea
     Raises UsageError: the folder is no run; StoreError: a file cannot be read.
     """
     planned: Planned | None = None
-    notes = list(_describe_lost_files(folder))
+    notes = list(_describe_missing_run_files(folder))
     try:
         planned = read_planned_names(folder)
     except (ConfigError, StoreError) as error:
@@ -88,7 +88,7 @@ _UNTOLD_REMOVED = "what was removed from the configuration is unknown and counts
 _UNTOLD_SIMULATED = "whether simulated models took part is unknown"
 
 
-def _describe_lost_files(folder: RunDir) -> Iterator[str]:
+def _describe_missing_run_files(folder: RunDir) -> Iterator[str]:
     """Say which files about the run itself are missing or damaged, and what is unknown without them."""
     try:
         meta = folder.read_meta()

@@ -131,7 +131,7 @@ class TaskSetup:
             yield from (f"{prefix}{sentence}" for sentence in describe_coverage_shortfall(self.space, total))
 
     @property
-    def response_weight(self) -> int:
+    def records_per_response(self) -> int:
         """Return how many records one response may lead to, itself included."""
         judgments = len(self.judges)
         if self.pairs is not None:  # a comparison comes of two answers
@@ -178,7 +178,7 @@ def build_setup(
     checks = {name: read_check(options) for name, options in task.checks.items() if name not in labels}
     declared = {name: blueprint.target[name] for name in task.label_attributes if name in blueprint.target}
 
-    def cast(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
+    def build_players(models: list[ModelConfig], role: Role, template: str) -> tuple[RoleModel, ...]:
         # what nobody judges is no criterion of a comparison
         task_as_shown = settled.model_copy(update={"rubric": judged}) if template == COMPARE_PAIR else settled
         return tuple(
@@ -188,17 +188,17 @@ def build_setup(
     students = (
         *(
             replace(student, labels=declared)
-            for student in cast(config.with_role("student"), "student", "test")
+            for student in build_players(config.with_role("student"), "student", "test")
         ),
         *(RoleModel(name=name, model=name, role="student", recipe=EXISTING_ANSWERS) for name in answered),
     )
     return TaskSetup(
         task=task,
-        teachers=cast(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
+        teachers=build_players(writers, "teacher", "sample" if task.documents is None else FROM_DOCUMENTS),
         sources=list_item_suppliers(config, task),
         students=students,
         students_with_existing_answers=frozenset(answered),
-        judges=cast(config.with_role("judge") if criteria else [], "judge", judge_template),
+        judges=build_players(config.with_role("judge") if criteria else [], "judge", judge_template),
         rubric=blueprint.rubric,
         space=_build_item_space(task, blueprint, documents),
         criteria=criteria,

@@ -47,7 +47,7 @@ def assume_current(_: Phase, __: str) -> bool:
     return False
 
 
-def find_spared(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[SparedRecords]:
+def find_spared_records(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[SparedRecords]:
     """Yield what of the nodes ``foreseen`` need not be made, by those that are ``real``: their sources are
     unchanged."""
     owed = {node.key: node.calls for node in real if node.owed}
@@ -152,7 +152,9 @@ class PlanWalk:
         self._setup = setup
         by_row = not (yield_each or plan.selective or plan.regenerated_ids)
         self._current_rows = (
-            find_current_rows(self._recorded.rows.values(), self._list_columns()) if by_row else set[int]()
+            find_current_rows(self._recorded.rows.values(), self._follower_columns())
+            if by_row
+            else set[int]()
         )
         self._any_follows = bool(self._recorded.responses) or bool(self._recorded.evaluations)
 
@@ -194,7 +196,7 @@ class PlanWalk:
             return
         if not good and self._any_follows:
             for student in self._called_students:
-                self._note_spared(slot.id + student.suffix, (teacher, student.name), student)
+                self._note_spared_followers(slot.id + student.suffix, (teacher, student.name), student)
         if self._gathers:
             group.fresh_items += 1
         else:
@@ -206,7 +208,7 @@ class PlanWalk:
         keys = about.split("+") if about else []
         return about is None or (len(keys) == self._setup.space.per_item and self._passages.issuperset(keys))
 
-    def _list_columns(self) -> Iterator[tuple[Mapping[int, RecordEntry], Callable[[Any], bool]]]:
+    def _follower_columns(self) -> Iterator[tuple[Mapping[int, RecordEntry], Callable[[Any], bool]]]:
         """Yield the recorded followers of items by row, each with the check whether one is current."""
         answers, verdicts = self._recorded.responses.columns, self._recorded.evaluations.columns
         for student in self._students:
@@ -262,7 +264,7 @@ class PlanWalk:
                 yield from self.walk_judgments(key, names, is_outdated, group=group)
                 continue
             if group is not None and not good and self._any_follows:
-                self._note_spared(key, names, student)
+                self._note_spared_followers(key, names, student)
             if group is not None and self._gathers:
                 group.fresh_answers += 1
             elif waiting:
@@ -433,7 +435,7 @@ class PlanWalk:
                 calls = len(status.factors) if per_factor else 1
         return Node(phase, "", teacher, name, part, status, status.owed, calls, status.owed, records)
 
-    def _note_spared(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
+    def _note_spared_followers(self, response: str, names: tuple[str, str], student: _ModelColumn) -> None:
         """Note which followers need not be made if a lost item or answer comes again unchanged."""
         entry = self._recorded.responses.get(response)
         left = self._includes("response_collection", response, *names)
@@ -448,7 +450,7 @@ class PlanWalk:
             self.walk_judgments(response, names, is_outdated)
             for is_outdated in (assume_outdated, assume_current)
         )
-        for spared in find_spared(foreseen, real):
+        for spared in find_spared_records(foreseen, real):
             self._add_spared(spared)
 
     def _add_spared(self, more: SparedRecords) -> None:

@@ -35,7 +35,7 @@ def read_planned_names(folder: RunDir) -> Planned | None:
         lines = [f"{folder.config}  {finding.message}" for finding in structure.findings[:MOST_SHOWN]]
         raise ConfigError(lines, more=len(structure.findings) - len(lines))
     config, inherited = structure.config, read_inherited_names(folder)
-    named = {task.name: _plan_task(config, task, folder, inherited) for task in config.tasks}
+    named = {task.name: _find_planned_names_of_task(config, task, folder, inherited) for task in config.tasks}
     others = dict.fromkeys(sorted({name.task for name in inherited} - named.keys()), _EVERYTHING)
     answered = {name for task in config.tasks for name in config.students_with_existing_answers(task)}
     students = frozenset({model.name for model in config.with_role("student")} | answered) or None
@@ -65,12 +65,12 @@ def read_planned_names(folder: RunDir) -> Planned | None:
 _EVERYTHING = PlannedTask(teachers=None, judges=None, factors=None, labels=None)
 
 
-def _plan_task(
+def _find_planned_names_of_task(
     config: Config, task: TaskConfig, folder: RunDir, inherited: frozenset[InheritedName]
 ) -> PlannedTask:
     """Return which teachers, judges, factors and labels of a task count."""
     mine = frozenset(name for name in inherited if name.task == task.name)
-    factors = _add_names(_read_factors(task, folder), _select_names(mine, "factor"))
+    factors = _add_names(_read_planned_factors(task, folder), _select_names(mine, "factor"))
     judged = None if factors is None else factors - task.checks.keys()
     playing = frozenset(model.name for model in config.with_role("judge")) or None
     judges = frozenset() if judged is not None and not judged else playing
@@ -99,7 +99,7 @@ def _add_names(names: Names, more: frozenset[str]) -> Names:
     return None if names is None else names | more
 
 
-def _read_factors(task: TaskConfig, folder: RunDir) -> Names:
+def _read_planned_factors(task: TaskConfig, folder: RunDir) -> Names:
     """Return the factors of a declared rubric, else those of phase 2; None if there are none yet.
 
     A declared rubric's file of phase 2 keeps factors that the configuration has dropped.

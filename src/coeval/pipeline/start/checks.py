@@ -158,7 +158,7 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     if draft.has_all_names("models"):
         tables = [draft.get("tasks", i, "items", "responses", default={}) for i in draft.indices("tasks")]
         answered = [*draft.names("students").values(), *(name for table in tables for name in table)]
-        yield from _check_only_models([*draft.model_and_variant_names(), *answered], start.only_models)
+        yield from _check_only_models_exist([*draft.model_and_variant_names(), *answered], start.only_models)
     storage, identifier = draft.get("experiment", "storage_folder"), draft.get("experiment", "id")
     if storage is None or identifier is None or not is_valid_name(identifier):
         return
@@ -177,7 +177,7 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     elif start.overwrite:
         yield from _check_kept_phases(run, modes)
     elif not run.replacing.exists():  # what is being moved away is in no way
-        yield from _check_folder_is_free(run, draft)
+        yield from _check_new_phases_are_empty(run, draft)
     yield from check_item_tables(draft, run)
     yield from check_answer_tables(draft, run)
     yield from _check_runnable_checks(draft, start)
@@ -196,11 +196,11 @@ def _check_kept_phases(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Find
             yield Finding(("experiment", "phases", phase), "V-31", message)
 
 
-def _check_only_models(names: list[str], needed: tuple[str, ...]) -> Iterator[Finding]:
-    for name in needed:
-        if name not in names:
+def _check_only_models_exist(model_names: list[str], only_models: tuple[str, ...]) -> Iterator[Finding]:
+    for name in only_models:
+        if name not in model_names:
             message = f"{ONLY_MODELS} names '{name}', which is none of them"
-            yield Finding(("models",), "V-30", message, Suggestion(name, names, "models:"))
+            yield Finding(("models",), "V-30", message, Suggestion(name, model_names, "models:"))
 
 
 def _check_continuable(run: RunDir, identifier: str, draft: Draft) -> Iterator[Finding]:
@@ -211,7 +211,7 @@ def _check_continuable(run: RunDir, identifier: str, draft: Draft) -> Iterator[F
     except (FileNotFoundError, NotADirectoryError):
         if problem := run.describe_half_replaced():
             yield Finding(path, "V-14", problem)
-        elif any(_check_folder_is_free(run, draft)):  # else nothing but what tables of the user's gave
+        elif any(_check_new_phases_are_empty(run, draft)):  # else nothing but what tables of the user's gave
             yield Finding(
                 path, "V-14", f"{run.path} holds records, but no meta.json; {_RESCUE.format(run.path)}"
             )
@@ -227,7 +227,7 @@ def _check_continuable(run: RunDir, identifier: str, draft: Draft) -> Iterator[F
         yield Finding(path, "V-14", message)
 
 
-def _check_folder_is_free(run: RunDir, draft: Draft) -> Iterator[Finding]:
+def _check_new_phases_are_empty(run: RunDir, draft: Draft) -> Iterator[Finding]:
     """Check that a folder holds no artifacts of phases in mode New (V-11)."""
     declared = draft.get("experiment", "phases", default={})
     phases = [phase for phase in PHASES if declared.get(phase, "New") == "New"]

@@ -109,12 +109,12 @@ def _read_record_names(source: RunDir, phase: Phase) -> set[InheritedName]:
                 record = read(line)
                 names.update(
                     InheritedName(phase, record.task_id, kind, name)
-                    for kind, name in _list_names(record, phase)
+                    for kind, name in _list_names_in_record(record, phase)
                 )
     return names
 
 
-def _list_names(record: _NameFields, phase: Phase) -> Iterator[tuple[NameKind, str]]:
+def _list_names_in_record(record: _NameFields, phase: Phase) -> Iterator[tuple[NameKind, str]]:
     """Yield the names in a record, by kind."""
     if phase == "data_generation":
         yield "teacher", record.teacher_model_id
@@ -250,7 +250,7 @@ def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
     return {*locate_item_files(config, folder), *answers}
 
 
-def archive_replaced(config: Config, folder: RunDir) -> Path | None:
+def archive_new_phases(config: Config, folder: RunDir) -> Path | None:
     """Move what New phases hold to ``replaced/<UTC time>/``; return that folder, or None if they hold
     nothing.
 

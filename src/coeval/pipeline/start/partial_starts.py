@@ -160,7 +160,7 @@ class _ProposalBlueprint(Blueprint):
     def list_owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
         return super().list_owed_proposals(task, kind) if kind in self.list_open_kinds(task) else []
 
-    def _is_current(self, teacher: RoleModel, key: str) -> bool:
+    def _is_recorded(self, teacher: RoleModel, key: str) -> bool:
         entry = self._proposals.get(key)
         made = entry is not None and entry.good and entry.recipe == teacher.recipe.hash
         return made and not self._ask_again
@@ -174,7 +174,7 @@ class _ProposalBlueprint(Blueprint):
         value = self.merge_proposals(task, kind, proposals_by_key)
         if value is None:
             return None
-        return ProposedPart(task.name, kind, value, tuple(self.list_authors(task, kind, proposals_by_key)))
+        return ProposedPart(task.name, kind, value, tuple(self.list_proposers(task, kind, proposals_by_key)))
 
 
 async def request_proposals(
@@ -212,7 +212,7 @@ async def request_proposals(
         _expect_calls(board, works)
         context.watcher.begin(board)
         proposals_by_key = await running.collect_proposals(works, proposals.record_path)
-        summary = _summarise(running, works)
+        summary = _summarise_proposals(running, works)
     return _collect_parts(config, proposals, proposals_by_key, summary)
 
 
@@ -222,7 +222,7 @@ def _expect_calls(board: Board, works: Sequence[ProposalWork]) -> None:
         board.expect(phase, recorded=0, owed=owed, calls=Calls(owed, owed))
 
 
-def _summarise(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary:
+def _summarise_proposals(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary:
     summary = running.summary
     summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
     for phase in PHASES[:2]:
@@ -248,11 +248,11 @@ def _collect_parts(
                 result.lacking.append(f"{task.name}: {PHASE_OF[kind]} ({kind})")
             else:
                 result.parts.append(part)
-    result.summary.notes += _find_silent_teachers(config, proposals, result)
+    result.summary.notes += _name_silent_teachers(config, proposals, result)
     return result
 
 
-def _find_silent_teachers(config: Config, proposals: _ProposalBlueprint, result: Proposals) -> Iterator[str]:
+def _name_silent_teachers(config: Config, proposals: _ProposalBlueprint, result: Proposals) -> Iterator[str]:
     """Say which parts lack the proposals of which teachers."""
     tasks = {task.name: task for task in config.tasks}
     for part in result.parts:
@@ -260,7 +260,7 @@ def _find_silent_teachers(config: Config, proposals: _ProposalBlueprint, result:
             continue
         silent = [
             teacher.name
-            for teacher, _ in proposals.list_requests(tasks[part.task], part.kind)
+            for teacher, _ in proposals.list_possible_proposals(tasks[part.task], part.kind)
             if teacher.name not in part.authors
         ]
         if silent:

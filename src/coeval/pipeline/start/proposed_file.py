@@ -93,7 +93,7 @@ def _insert_parts(data: dict[str, Any], config: Config, parts: Sequence[Proposed
     tasks = {task["name"]: task for task in data.get("tasks") or ()}
     for part in parts:
         task, key = tasks.get(part.task, {}), _KEY[part.kind]  # none: inherited by resume_from
-        task.setdefault("sampling", {}).update(_adapt_sampling(config, part))
+        task.setdefault("sampling", {}).update(_find_sampling_changes(config, part))
         task[key] = CommentedMap(part.value)
         task[key].fa.set_block_style()
         task.pop(f"{key}_seed", None)
@@ -103,7 +103,7 @@ def _insert_parts(data: dict[str, Any], config: Config, parts: Sequence[Proposed
     return hidden
 
 
-def _adapt_sampling(config: Config, part: ProposedPart) -> dict[str, Any]:
+def _find_sampling_changes(config: Config, part: ProposedPart) -> dict[str, Any]:
     """Return the changes to ``sampling`` that a part implies: ``complete`` walks all combinations, and an
     item cannot have more attributes than were proposed."""
     task = next(task for task in config.tasks if task.name == part.task)

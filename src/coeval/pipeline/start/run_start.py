@@ -29,7 +29,7 @@ from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession
 from coeval.pipeline.start.checks import refuse_bad_start
 from coeval.pipeline.start.inherit import (
-    archive_replaced,
+    archive_new_phases,
     copy_inherited,
     find_source_run,
     inherited_phases,
@@ -106,7 +106,7 @@ async def start_run(
 
             barriers = options.phase_barriers
             await write_start_estimate(config, preview, session, prices, phase_barriers=barriers)
-        _record_look(config, options, preview, watcher)
+        _record_extension_look(config, options, preview, watcher)
         supply.write_items(folder)
         meta = _prepare_folder(config, options, folder, watcher)
         settled = declare_item_labels(config, supply)
@@ -159,7 +159,7 @@ def _refuse_unaffordable(
         require_budget(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
 
 
-def _record_look(config: Config, options: RunOptions, preview: Preview, watcher: Watcher) -> None:
+def _record_extension_look(config: Config, options: RunOptions, preview: Preview, watcher: Watcher) -> None:
     """Record a look at the finished run whose scores this start extends with more items."""
     folder = run_folder(config)
     source = folder if options.continue_run else find_source_run(config)
@@ -179,7 +179,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
     at last ``meta.json``, which makes the folder a run that can be continued."""
     experiment = config.experiment
     inherited = _sum_inherited_usage(config, folder, copying=not options.continue_run)
-    if options.overwrite and (moved := archive_replaced(config, folder)) is not None:
+    if options.overwrite and (moved := archive_new_phases(config, folder)) is not None:
         watcher.note(f"what stood in {folder.path} of phases that are New is now in {moved}")
     source = find_source_run(config)
     if source is not None and not options.continue_run:

@@ -130,13 +130,13 @@ def _locate_accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms])
         folder.probe_results,
         folder.pending_batches,
         folder.batches,
-        _find_phase,
+        _find_phase_of_file,
         config.experiment.budget_usd,
         sum_own_usage(folder) if costs else {},
     )
 
 
-def _find_phase(path: Path) -> str:
+def _find_phase_of_file(path: Path) -> str:
     return next((phase for phase, folder in FOLDERS.items() if folder == path.parent.name), "")
 
 

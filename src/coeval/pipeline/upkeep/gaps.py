@@ -136,16 +136,16 @@ class _FileCounter(PlanCount):
 
     def add_node(self, setup: TaskSetup, node: Node) -> None:
         super().add_node(setup, node)
-        gap = self._find_gap(setup, node)
+        gap = self._get_or_add_gap(setup, node)
         gap.planned += node.records
         gap.there += 0 if node.owed else node.records
 
     def add_spared(self, setup: TaskSetup, spared: SparedRecords) -> None:
         """Count followers of a lost record as existing."""
         super().add_spared(setup, spared)
-        self._find_gap(setup, spared).there += spared.records
+        self._get_or_add_gap(setup, spared).there += spared.records
 
-    def _find_gap(self, setup: TaskSetup, record: Node | SparedRecords) -> FileGap:
+    def _get_or_add_gap(self, setup: TaskSetup, record: Node | SparedRecords) -> FileGap:
         key = (setup.task.name, record.phase, record.teacher, record.name)
         if key not in self._gaps_by_key:
             path = self._locate_file(setup, *key[1:])

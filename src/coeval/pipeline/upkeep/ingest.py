@@ -79,10 +79,10 @@ def find_place_in_run(path: Path, task: str | None = None, teacher: str | None =
 
 
 def _choose_target(
-    config: Config, folder: RunDir, named: tuple[str | None, str | None], file: str
+    config: Config, folder: RunDir, task_and_teacher: tuple[str | None, str | None], file: str
 ) -> IngestTarget:
     """Return the target that task and teacher name, or the only one; raise UsageError with the choices."""
-    task, teacher = named
+    task, teacher = task_and_teacher
     tasks = {entry.name: entry for entry in config.tasks}
     if task is not None and task not in tasks:
         raise UsageError(
@@ -110,7 +110,7 @@ def _choose_target(
 def _list_targets(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
     suppliers = BenchmarkTeachers.from_config(config)
     for task in config.tasks:
-        for teacher in suppliers.list_serving(task.name, task.category):
+        for teacher in suppliers.list_for_task(task.name, task.category):
             yield IngestTarget(folder, task, teacher)
 
 
@@ -191,7 +191,7 @@ def _count_items(stream: Iterator[HarvestedItem], harvest: Harvest, options: Ing
         for name, value in mapped.item.attributes.items():
             if len(values[name]) < _MOST_LABELS:
                 values[name][value] = None
-    _refuse_flawed(harvest, options, items)
+    _refuse_flawed_table(harvest, options, items)
     outcome = _make_outcome(harvest, options, items)
     return outcome._replace(values={name: sorted(texts) for name, texts in values.items()})
 
@@ -212,7 +212,7 @@ def _write_items(
             for mapped in stream:
                 items += 1
                 file.write(build_item(mapped.item, prefix, names, mapped.place).line)
-            _refuse_flawed(harvest, options, items)
+            _refuse_flawed_table(harvest, options, items)
             file.flush()
             if exists_already:
                 _refuse_overwriting(target, Path(file.name), options)
@@ -239,7 +239,7 @@ def _refuse_overwriting(target: IngestTarget, aside: Path, options: IngestOption
         )
 
 
-def _refuse_flawed(harvest: Harvest, options: IngestOptions, items: int) -> None:
+def _refuse_flawed_table(harvest: Harvest, options: IngestOptions, items: int) -> None:
     """Refuse rows that make no item, and tables without any; nothing was written."""
     if harvest.flawed and not options.skip_bad:
         flawed = "1 row makes" if harvest.flawed == 1 else f"{harvest.flawed:,} rows make"

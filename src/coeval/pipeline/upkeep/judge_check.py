@@ -83,11 +83,11 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         raise UsageError(f"{source.path} compares answers in pairs; name a run that scores answers")
     judge = _find_judge(config, request)
     with RunReader(source.path) as reader:
-        anchor = _average_labels(source) if by_people else read_judge_scores(reader, judge.name)
+        anchor = _average_human_labels(source) if by_people else read_judge_scores(reader, judge.name)
     if not anchor:
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
-    folder, continues = _choose_folder(source, home or source.path.resolve().parent, request)
+    folder, continues = _choose_check_folder(source, home or source.path.resolve().parent, request)
     # the same items at every check: those whose ids hash lowest
     items = set(sorted({key.item for key in anchor}, key=digest)[: request.items])
     scores = {place: value for place, value in anchor.items() if place.item in items}
@@ -120,7 +120,7 @@ def _find_judge(config: Config, request: CheckRequest) -> ModelConfig:
     return judges[request.judge]
 
 
-def _average_labels(source: RunDir) -> dict[ScoreKey, float]:
+def _average_human_labels(source: RunDir) -> dict[ScoreKey, float]:
     """Average the labels of several people by answer and factor."""
     values_by_key: dict[ScoreKey, list[float]] = {}
     for label in read_labels(source.path).values():
@@ -130,7 +130,7 @@ def _average_labels(source: RunDir) -> dict[ScoreKey, float]:
     return {key: sum(values) / len(values) for key, values in values_by_key.items()}
 
 
-def _choose_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
+def _choose_check_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
     """Return the check's folder, and whether an unfinished check is continued there."""
     stem = f"{source.path.resolve().name}-check-{request.judge.replace('/', '-')}"
     number = 1

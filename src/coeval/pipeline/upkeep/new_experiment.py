@@ -82,12 +82,12 @@ class IdColumnFinder:
         for row in rows:
             if isinstance(row.fields, dict):
                 for name in [*self._seen]:
-                    if reason := self._reject_reason(name, row.fields.get(name)):
+                    if reason := self._remember_or_reject_id(name, row.fields.get(name)):
                         del self._seen[name]
                         self.rejected[name] = f"{reason} (line {row.line})"
             yield row
 
-    def _reject_reason(self, name: str, value: Any) -> str:
+    def _remember_or_reject_id(self, name: str, value: Any) -> str:
         """Remember a value; return why its column identifies no rows, or ""."""
         if isinstance(value, bool | float) or not isinstance(value, str | int) or not str(value).strip():
             return f"{name} is empty or not an id"
@@ -155,7 +155,7 @@ def write_experiment_text(new: NewExperiment) -> str:
     """Write the text of the file; `read_config` checks it."""
     parts = (
         _write_models(new.models),
-        _write_answered_students(new),
+        _write_existing_answers(new),
         _write_task(new),
         _write_experiment(new),
     )
@@ -210,7 +210,7 @@ def _write_models(models: Sequence[NewModel]) -> Iterator[str]:
             yield "      judge: {temperature: 0.0}"
 
 
-def _write_answered_students(new: NewExperiment) -> Iterator[str]:
+def _write_existing_answers(new: NewExperiment) -> Iterator[str]:
     if new.answered:
         yield "students:                     # existing answers: no calls"
     for name, table in new.answered.items():

@@ -157,14 +157,14 @@ class Examiner:
                 factors, scored = self._rubrics.get(task), (*record.scores, *(record.values or ()))
                 if factors is not None and (unknown := [f for f in scored if f not in factors]):
                     return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
-                return self._find_missing_answer(task, item, record.student_model_id, record.sample)
+                return self._find_missing_answer_flaw(task, item, record.student_model_id, record.sample)
             case Preference(task_id=task, datapoint_id=item):
                 names = (record.first_model_id, record.second_model_id)
-                missing = (self._find_missing_answer(task, item, name) for name in names)
+                missing = (self._find_missing_answer_flaw(task, item, name) for name in names)
                 return next(filter(None, missing), None)
         return None
 
-    def _find_missing_answer(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
+    def _find_missing_answer_flaw(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
         """Return a flaw if the answer is missing, unless the user's table no longer gives it: judgments of it
         do not count, but are valid."""
         response = response_id(item, student, sample)
@@ -311,7 +311,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     with nullcontext() if options.dry_run else folder.hold_lock():
         report = inspect_run(folder, options)
         if not options.dry_run and any(file.invalid for file in report.files):
-            report.aside = _set_aside(folder, report)
+            report.aside = _set_invalid_lines_aside(folder, report)
         return report
 
 
@@ -328,7 +328,7 @@ def inspect_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     report = examine_files(folder, options, config)
     supplied = read_stored_supply(config, folder).rewritten
     recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
-    add_gaps(folder, config, report, recorded, options.phases)
+    add_gaps_to_report(folder, config, report, recorded, options.phases)
     return report
 
 
@@ -433,7 +433,7 @@ def _examine_documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 # --- Mending
 
 
-def _set_aside(folder: RunDir, report: RepairReport) -> Path:
+def _set_invalid_lines_aside(folder: RunDir, report: RepairReport) -> Path:
     """Move invalid lines and documents to a folder of this repair, and log it in ``run_errors.jsonl``."""
     aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
@@ -450,13 +450,13 @@ def _set_aside(folder: RunDir, report: RepairReport) -> Path:
             errors.append(
                 _make_error_line(file, folder, aside)
             )  # first, so that a kill leaves no unlogged move
-            _move_away(file, aside / file.path.relative_to(folder.path))
+            _move_invalid_lines(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()
     return aside
 
 
-def _move_away(file: FileState, target: Path) -> None:
+def _move_invalid_lines(file: FileState, target: Path) -> None:
     """Move a file's invalid lines, or a damaged document as a whole."""
     if file.damaged is None:
         set_lines_aside(file.path, file.flaws, target)
@@ -479,7 +479,7 @@ def _make_error_line(file: FileState, folder: RunDir, aside: Path) -> ErrorLine:
 # --- Gaps
 
 
-def add_gaps(
+def add_gaps_to_report(
     folder: RunDir,
     config: Config,
     report: RepairReport,
@@ -557,7 +557,7 @@ def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
     if isinstance(config, str):
         report.no_plan = config
         return QuickInspection(recorded, report)
-    return QuickInspection(recorded, report, add_gaps(folder, config, report, recorded))
+    return QuickInspection(recorded, report, add_gaps_to_report(folder, config, report, recorded))
 
 
 def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:

@@ -29,7 +29,7 @@ from coeval.reports.content import (
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import TableHeading, measure_table
-from coeval.reports.plots import value_plot
+from coeval.reports.plots import score_by_amount_plot
 from coeval.reports.result_tables import cost_table
 
 # --- What answers are worth
@@ -110,7 +110,7 @@ def _plot_value(amount: str, values: Sequence[_StudentValue], evidence: RunEvide
     amounts = [getattr(value, amount) for value in values]
     log = min(amounts) > 0 and max(amounts) > _WIDE * min(amounts)
     title = "$ per 1,000 answers" if amount == "usd" else "median seconds per answer"
-    return value_plot("quality-cost", amount, title, evidence.models, log_scale=log)
+    return score_by_amount_plot("quality-cost", amount, title, evidence.models, log_scale=log)
 
 
 def _best_value_sentences(

@@ -325,7 +325,7 @@ _SECONDS = "Median time from request to answer, if recorded; not for files and b
 
 def front_table(evidence: RunEvidence) -> ReportTable | None:
     """Make the first screen's table of students with score, ranks, cost and time; None without scores."""
-    figures = _front_figures(evidence)
+    figures = _choose_front_figures(evidence)
     if not figures.by_student:
         return None
     costs = evidence.costs
@@ -359,7 +359,7 @@ class _FrontFigures(NamedTuple):
     by_student: Mapping[str, tuple[Measured, tuple[int, int] | None]]
 
 
-def _front_figures(evidence: RunEvidence) -> _FrontFigures:
+def _choose_front_figures(evidence: RunEvidence) -> _FrontFigures:
     """Choose what students are ranked by: scores, strengths from comparisons, or the first label."""
     measures = evidence.measured.measures
     ranking = measures.ranking

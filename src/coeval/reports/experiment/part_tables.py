@@ -102,7 +102,7 @@ def _pair_tables(pairs: PairMeasures) -> Iterator[TableOrSentence]:
 
 
 def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
-    yield _further_figures_table(measures)
+    yield _student_details_table(measures)
     yield leader_table(measures.ranking.leader_differences)
     if measures.without_own.applicable:
         yield score_ranking_table(
@@ -119,7 +119,7 @@ def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
     yield ReportTable("checks", "Checks", (*make_columns("Check", "Student"), *figures), tuple(rows), names=2)
 
 
-def _further_figures_table(measures: RunMeasures) -> ReportTable:
+def _student_details_table(measures: RunMeasures) -> ReportTable:
     """Make a table of what is known of students besides their scores; empty if nobody has a score or lacks
     one."""
     students, ranking = measures.students, measures.ranking

@@ -188,7 +188,7 @@ class _Throttle:
         self._files_stamp: object = None
         self._next = 0.0
 
-    def run(self, stamp: object, action: Callable[[], None]) -> bool:
+    def run_if_due(self, stamp: object, action: Callable[[], None]) -> bool:
         """Run the action unless it ran for this stamp, or a moment ago; return whether it ran."""
         began = time.monotonic()
         if stamp == self._files_stamp or began < self._next:
@@ -250,7 +250,7 @@ class ViewedFolder:
         with self._keep_error():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
-            self._status_throttle.run(
+            self._status_throttle.run_if_due(
                 (find_writer_pid(self.path), self._files_stamp(records_alone=False)), self._read_status
             )
 
@@ -258,18 +258,18 @@ class ViewedFolder:
         """Read the records again, if somebody has opened the folder."""
         with self._keep_error():
             if self.needed and self.path.is_dir():
-                self._records_throttle.run(self._files_stamp(records_alone=True), self._read_records)
+                self._records_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_records)
 
     def write_changed_report(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
         is_wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
-        return bool(is_wanted) and self._report_throttle.run(self._generation, self._write_report)
+        return bool(is_wanted) and self._report_throttle.run_if_due(self._generation, self._write_report)
 
     def read_changed_summary(self) -> None:
         """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
             with self._keep_error():
-                self._summary_throttle.run(self._files_stamp(records_alone=True), self._read_summary)
+                self._summary_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_summary)
 
     def _describe(self, **more: object) -> dict[str, Any]:
         return {

@@ -73,8 +73,8 @@ class SweepView(Progress):
         self._last_line = ""
 
     def __enter__(self) -> Self:
-        self.draw(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
-        self.keep(self._keep_printing)
+        self.animate(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
+        self.start_thread(self._keep_printing)
         return self
 
     def __exit__(

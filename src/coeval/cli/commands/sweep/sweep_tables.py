@@ -14,7 +14,7 @@ from coeval.cli.views.table_view import pair_columns, pair_headings, show_tables
 from coeval.core.errors import GAPS
 from coeval.core.text import join_names, pluralize
 from coeval.reports.content import ReportTable, make_columns
-from coeval.reports.measure_table import SAMPLE_COLUMNS, metric_as_share, metric_gap_as_share, sample_cells
+from coeval.reports.measure_table import SAMPLE_COLUMNS, difference_as_share, metric_as_share, sample_cells
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
@@ -136,7 +136,7 @@ def _print_task_judges(task: TaskJudges, console: Console) -> None:
             "all" if step.step is None else str(step.step),
             metric_as_share(step.mean_a, None, task.unit),
             metric_as_share(step.mean_b, None, task.unit),
-            metric_gap_as_share(step.difference, step.ci95_adjusted, task.unit),
+            difference_as_share(step.difference, step.ci95_adjusted, task.unit),
             step.p_adjusted,
             step.n,
         )

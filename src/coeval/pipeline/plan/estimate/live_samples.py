@@ -107,7 +107,7 @@ def list_sampled_models(preview: Preview) -> set[str]:
     }
 
 
-def _describe_low_ceilings(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
+def _describe_low_quotas(config: Config, preview: Preview, ledger: Ledger) -> Iterator[str]:
     """Describe each ceiling that leaves fewer requests than the run needs: samples count towards it."""
     owed: Counter[str] = Counter()
     for (phase, _, name), counts in preview.plan_count.by_model.items():
@@ -139,7 +139,7 @@ async def add_live_samples(
         session.context.interrupt,
         "stopped while sampling; nothing was run",
     )
-    for sentence in _describe_low_ceilings(config, preview, session.ledger):
+    for sentence in _describe_low_quotas(config, preview, session.ledger):
         watcher.warn(sentence)
 
 
@@ -174,7 +174,7 @@ class _LiveSamples:
     # --- what is asked -----------------------------------------------------------------------
 
     def _make_item_works(self, asking: Asking) -> Iterator[ItemWork]:
-        for setup, teacher, number in self._take_turns("data_generation", self._setups):
+        for setup, teacher, number in self._share_out_samples("data_generation", self._setups):
             task = setup.task
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
             key = item_id(task.name, teacher.name, number + 1)
@@ -183,7 +183,7 @@ class _LiveSamples:
 
     def _make_answer_works(self, asking: Asking) -> Iterator[ResponseWork]:
         possible = [setup for setup in self._setups if self._items[setup.task.name]]
-        for setup, student, number in self._take_turns("response_collection", possible):
+        for setup, student, number in self._share_out_samples("response_collection", possible):
             items = self._items[setup.task.name]
             prepared = items[number % len(items)]
             key = response_id(prepared.item.id, student.name)
@@ -197,7 +197,7 @@ class _LiveSamples:
             for setup in self._setups
         }
         possible = [setup for setup in self._setups if answers[setup.task.name]]
-        for setup, judge, number in self._take_turns("evaluation", possible):
+        for setup, judge, number in self._share_out_samples("evaluation", possible):
             prepared, response = answers[setup.task.name][number % len(answers[setup.task.name])]
             factors = tuple(setup.criteria)
             if setup.task.evaluation_mode == "per_factor":
@@ -208,7 +208,7 @@ class _LiveSamples:
                 continue
             yield EvaluationWork(asking, judge, key, NOT_TRIED, judged, factors)
 
-    def _take_turns(
+    def _share_out_samples(
         self, phase: Phase, possible: Iterable[TaskSetup]
     ) -> Iterator[tuple[TaskSetup, RoleModel, int]]:
         """Yield task, model and number of each sample of a phase, as many as records do not replace.
@@ -239,10 +239,10 @@ class _LiveSamples:
     def _count_samples_for(self, phase: Phase, name: str) -> int:
         """Return how many samples a model has for a phase: as many as for each of its later roles, but at
         least one, since answers need an item and judgments an answer."""
-        later = sum(self._has_work_in(other, name) for other in FLOWING[FLOWING.index(phase) + 1 :])
+        later = sum(self._has_calls_in(other, name) for other in FLOWING[FLOWING.index(phase) + 1 :])
         return min(self._remaining[name], max(1, self._remaining[name] // (1 + later)))
 
-    def _has_work_in(self, phase: Phase, name: str) -> bool:
+    def _has_calls_in(self, phase: Phase, name: str) -> bool:
         casts = ((setup, model) for setup in self._setups for model in list_makers(setup, phase))
         return any(
             self._count_calls(phase, setup, model.name) for setup, model in casts if model.called_name == name

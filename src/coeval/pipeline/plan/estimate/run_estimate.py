@@ -32,9 +32,9 @@ from coeval.pricing.lengths import (
     PROMPT_FACTOR,
     RULE_OF_THUMB,
     Cell,
-    Factor,
     Lengths,
     PromptSize,
+    RangeShares,
     Span,
     exact,
     map_spans,
@@ -54,10 +54,10 @@ _JSON_OF_ITEM = 34
 # Characters of a factor that teachers are yet to propose: in a judge's prompt, and in its verdict.
 _FACTOR_LINE, _NEW_LEVEL = 95, 26
 # Characters of a judge's reason for one level: a sentence of at most 25 words, which may be one of ten.
-_REASON = Factor(0.45, 1.4).span_around(130.0)
+_REASON = RangeShares(0.45, 1.4).span_around(130.0)
 # Factors that one teacher proposes; so many teachers propose as many times this power of their number, since
 # most of what one proposes has been proposed before: two a third more, five twice as many.
-_NEW_FACTORS, _MORE_TEACHERS = Factor(0.7, 1.4).span_around(4.5), 0.4
+_NEW_FACTORS, _MORE_TEACHERS = RangeShares(0.7, 1.4).span_around(4.5), 0.4
 # Items whose attributes are drawn to know how long they are in the mean.
 _DRAWN = 12
 # Placeholders for unknown texts: private-use characters, which no text of a task holds.
@@ -208,7 +208,9 @@ class _TaskShapes:
         seen = self.lengths.mean_item_texts(requested.role, shape.cell)
         return shape._replace(seen=size.prompt_tokens({**self.shown, **seen}) if seen else None)
 
-    def _build_judging_shape(self, judge: RoleModel, known: Sequence[str], factors: Span) -> CallShape:
+    def _build_judging_shape(
+        self, judge: RoleModel, known_factors: Sequence[str], factor_count: Span
+    ) -> CallShape:
         """Build the calls of a judge: one per answer, or one per factor of it."""
         setup, alone = self.setup, self.setup.task.evaluation_mode == "per_factor"
         if setup.pairs is not None:
@@ -221,39 +223,39 @@ class _TaskShapes:
                 _measure_prompts(judge, [judge.prompt(variables, setup.pairs.schema)]),
                 made,
             )
-        size = _measure_prompts(judge, self._build_judge_prompts(judge, known or (_STAND_IN,)))
-        new = map_spans(lambda n: max(0.0, n - len(known)), factors)
-        verdict = _expect_verdict_length(("score",) if alone else known, setup.form.rationale)
+        size = _measure_prompts(judge, self._build_judge_prompts(judge, known_factors or (_STAND_IN,)))
+        new = map_spans(lambda n: max(0.0, n - len(known_factors)), factor_count)
+        verdict = _expect_verdict_length(("score",) if alone else known_factors, setup.form.rationale)
         if not alone:
             more = (_REASON if setup.form.rationale else exact(0)) + exact(_NEW_LEVEL)
             verdict += map_spans(operator.mul, new, more)
         shape = self._build_shape("evaluation", judge, size, verdict)
         if alone:
-            shape = shape._replace(head=size.head_tokens(self.shown), together=factors.central)
+            shape = shape._replace(head=size.head_tokens(self.shown), together=factor_count.central)
         else:
             more = new * (_FACTOR_LINE * size.per_character)
             seen = None if shape.seen is None else shape.seen + more
             shape = shape._replace(prompt=shape.prompt + more, seen=seen)
         low, high, most = shape.counted.low, shape.counted.high, len(setup.criteria)
-        if factors == exact(len(known)) or factors.low == most:
+        if factor_count == exact(len(known_factors)) or factor_count.low == most:
             return shape
 
         def calls(number: float) -> float:
-            share = (number - max(1, len(known))) / (most - max(1, len(known)))
-            return low + (high - low) * (share if alone else number > len(known))
+            share = (number - max(1, len(known_factors))) / (most - max(1, len(known_factors)))
+            return low + (high - low) * (share if alone else number > len(known_factors))
 
-        paid = map_spans(calls, factors)
+        paid = map_spans(calls, factor_count)
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
 
-    def _expect_factors(self, proposing: int) -> tuple[tuple[str, ...], Span]:
+    def _expect_factors(self, proposing_teachers: int) -> tuple[tuple[str, ...], Span]:
         """Return the known factors, and how many there will be once this many teachers have proposed
         theirs."""
         setup, task = self.setup, self.setup.task
-        if task.name not in self.preview.unsettled or not proposing:
+        if task.name not in self.preview.unsettled or not proposing_teachers:
             return tuple(setup.criteria), exact(len(setup.criteria))
         rubric_so_far = self.preview.blueprint.read_rubric_so_far(task)
         known_factors = tuple(factor for factor in setup.criteria if factor in rubric_so_far)
-        new = expect_new_factors(proposing)
+        new = expect_new_factors(proposing_teachers)
         if known_factors:  # it may be that nothing is added
             new = msgspec.structs.replace(new, low=0.0)
         number = len(known_factors)
@@ -310,9 +312,9 @@ def _expect_verdict_length(factors: Sequence[str], rationale: bool) -> Span:
     return levels + (_REASON * len(factors) if rationale else exact(0))
 
 
-def expect_new_factors(teachers: int) -> Span:
+def expect_new_factors(teacher_count: int) -> Span:
     """Return how many factors this many teachers propose together."""
-    return _NEW_FACTORS * float(teachers**_MORE_TEACHERS)
+    return _NEW_FACTORS * float(teacher_count**_MORE_TEACHERS)
 
 
 # --- An estimate in words
