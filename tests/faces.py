@@ -258,8 +258,8 @@ OF_PAIRS = {
     "n": "n of pair",
 }
 SIDES = (
-    {"row": "student", "column": "less", "of": "task"},
-    {"of": "student", "baseline": "less", "by": "task"},
+    {"row": "student", "column": "less", "task": "task"},
+    {"comparison": "student", "baseline": "less", "level": "task"},
     {"student": "student", "against": "less", "difference": "difference"},
 )
 """What tables of a comparison call two sides and the place."""
@@ -425,7 +425,7 @@ def _pairs(table: FaceTable, heads: list[str], names: FolderNames) -> Iterator[t
         first, second = names.whole(cells["student"]), names.whole(cells["less"])
         if first and second:
             yield from _of_pair(first, second, where := _where(cells), cells)
-            for model, heading in ((first, "score, shared"), (second, "baseline's, shared")):
+            for model, heading in ((first, "score, shared"), (second, "baseline score, shared")):
                 shared = _of_shared("", first, second)
                 yield from _named("score of shared", (model, *shared, where), cells.get(heading))
 

@@ -460,6 +460,7 @@ def test_results_as_plain_data(run: coeval.Run) -> None:
             "pairs",
             "checks_alone",
             "leads",
+            "gaps",
             "people",
             "served",
         )

@@ -192,7 +192,7 @@ async def test_a_sweep_over_servers_that_run(host: str, prompts: Path, tmp_path:
     assert all(row.ci95 is not None for row in rows)
     assert (tmp_path / "out" / "plots" / "curves.html").exists()
     assert [type(board) for board in witness.boards] == [SweepBoard]
-    assert "4 jobs owed of 2 checkpoints" in witness.reported
+    assert "4 jobs to do for 2 checkpoints" in witness.reported
     with pytest.raises(coeval.UsageError, match="no server has step 20"):
         coeval.sweep(
             checkpoints=[{"step": 20, "path": "ann/twenty"}], external=f"10={host}", out="o", tasks="ifeval"

@@ -98,7 +98,7 @@ def test_the_education_example_runs_on_items_of_ones_own(
     assert ended.code == 0, ended.err
     for student in ("gpt-4o-mini", "gpt-4o"):
         _, table = ended.out.split("\nScores", 1)  # above it a sentence says who leads
-        [row] = [line.split() for line in table.splitlines() if line.split()[:1] == [student]]
+        row = next(line.split() for line in table.splitlines() if line.split()[:1] == [student])
         assert row[4:6] == ["60", "0"]  # n and failed, after the score and its interval
     lines = (tmp_path / "eval_runs" / "education-benchmark-v1" / "phase4_responses").glob("arc_*.jsonl")
     assert [len(path.read_text().splitlines()) for path in lines] == [30, 30]

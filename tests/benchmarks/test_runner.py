@@ -273,11 +273,11 @@ async def test_a_judge_that_cannot_be_met_is_only_told_where_that_is_wanted(
 
     monkeypatch.setattr(Invented, "detect_judge_abilities", meet)
     async with fake(reply=said, models=["tested"]) as server:
-        with pytest.raises(ModelUnavailable, match=r"the judge judge-1 cannot be asked for invented: .*404"):
+        with pytest.raises(ModelUnavailable, match=r"the judge judge-1 cannot be used for invented: .*404"):
             await bench.run(server.url, probing=Probing("disable"))
         outcome = await bench.run(server.url, probing=Probing("disable", "warn"))
         assert outcome.exit_code == 3
-        assert [note for note in bench.onlooker.notes if "judge-1 cannot be asked for invented" in note]
+        assert [note for note in bench.onlooker.notes if "judge-1 cannot be used for invented" in note]
         assert len(lines(bench.output / "invented" / "responses.jsonl")) == 3
 
 

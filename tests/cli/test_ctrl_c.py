@@ -221,8 +221,8 @@ class Module:
     @staticmethod
     def main():
         from coeval.cli.ending import run_to_exit
-        from coeval.core.options import Face
-        run_to_exit(breaks, Face.COEVAL)
+        from coeval.core.options import Frontend
+        run_to_exit(breaks, Frontend.COEVAL)
 importlib.import_module = breaks if {where == "coeval.cli.main"} else lambda _: Module
 entry.coeval()
 """

@@ -55,7 +55,7 @@ def test_the_judge_with_a_planted_bias_is_the_one_that_is_named(here: Path, coev
     assert "kin scores answers of its own family" not in reported
     assert "Eρ² = 0." in reported
     shown = coeval("analyze", "judges", "--run", lab.path).out
-    assert all(words in shown for words in ("students × judges", "What each judge adds to Eρ²"))
+    assert all(words in shown for words in ("students × judges", "Contribution of each judge to Eρ²"))
 
 
 # A judge of the leader's own family that makes the winner is told right after the leader's sentence.

@@ -188,7 +188,7 @@ def test_samples_are_asked_as_the_run_asks_and_counted(
         width(guessed)
     )
     no_run = coeval("status", "--run", lab.path).err.replace("\n", " ")
-    assert f"before a run (samples, probes) is counted in {lab.path / 'usage.json'}" in no_run
+    assert f"before a run (samples, probes) are counted in {lab.path / 'usage.json'}" in no_run
     assert lab.run().exit_code == 0
 
 

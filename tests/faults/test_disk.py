@@ -329,6 +329,6 @@ async def test_what_stands_without_being_a_run_is_never_overwritten(tmp_path: Pa
     await run(file)
     folder_of(file).meta.unlink()
     before = content(folder_of(file))
-    with pytest.raises(UsageError, match="another id, or overwrite=True to move it"):
+    with pytest.raises(UsageError, match="overwrite=True moves it to replaced/"):
         await run(file)
     assert content(folder_of(file)) == before

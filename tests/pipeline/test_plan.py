@@ -175,7 +175,7 @@ def test_what_stands_whole_is_counted_as_item_by_item(
         return plan.plan_count, find_gaps(RunDir(lab.path), config, plan.plan.recorded)
 
     quickly = counted()
-    monkeypatch.setattr(walk, "rows_that_stand", lambda *_: set())
+    monkeypatch.setattr(walk, "find_current_rows", lambda *_: set())
     assert counted() == quickly
 
 

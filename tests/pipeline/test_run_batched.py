@@ -421,7 +421,7 @@ async def test_what_jobs_have_brought_is_not_too_dear_to_be_recorded(
         host.says = lambda _: Answer(VERDICT, usage=(3500, 200))
         exp = lab(tmp_path, host, budget_usd=0.002)
         with monkeypatch.context() as patched:
-            patched.setattr(Session, "another_round", ends_when_it_is_collected)
+            patched.setattr(Session, "await_next_round", ends_when_it_is_collected)
             await exp.arun()
         assert account(exp)["cost_usd"] > 0.0019
         assert exp.counts() == (6, 6, 0)

@@ -502,7 +502,9 @@ async def test_a_resumed_sweep_counts_what_was_left(tmp_path: Path) -> None:
     ended = await sweeping.run("--no-plot")
     left = 6 - before
     assert f"{left} of {left} jobs done; {before} were already done" in ended.out
-    assert f"{left} jobs owed of {len({step for step, *_ in sweeping.concluded()[before:]})} ch" in ended.err
+    assert (
+        f"{left} jobs to do for {len({step for step, *_ in sweeping.concluded()[before:]})} ch" in ended.err
+    )
 
 
 def test_a_job_with_gaps_is_not_done_and_one_cause_is_told_once(tmp_path: Path) -> None:

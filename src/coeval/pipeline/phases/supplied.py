@@ -233,9 +233,7 @@ class ShortSupply(NamedTuple):
     @property
     def remedy(self) -> str:
         if self.gone:
-            return (
-                f"their file {self.path} is missing, and coeval run --continue writes it again, with no call"
-            )
+            return f"their file {self.path} is missing; resuming the run writes it again, without a call"
         if self.student:
             return f"add {pluralize(self.missing, 'answer')} of {self.student} to {self.path}"
         lines = pluralize(self.missing, "line")
