@@ -113,7 +113,7 @@ def test_who_looks_while_a_move_ends_sees_it_ended(tmp_path: Path, monkeypatch: 
     def ends(self: RunDir) -> None:
         self.replacing.unlink(missing_ok=True)
 
-    monkeypatch.setattr(RunDir, "writer", ends)
+    monkeypatch.setattr(RunDir, "writer_pid", ends)
     assert folder.describe_half_replaced() == ""
 
 
