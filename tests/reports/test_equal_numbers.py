@@ -128,7 +128,7 @@ def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command
     found.compared("agreement", "Judges pairwise", 2, "κ", agreement, (1, 1))
     teachers = {(name,): pair(each, "v1") for name, each in measures["teachers"].items()}
     found.compared(
-        "teachers", "Teachers by the discrimination of their items", 1, "Variance", teachers, (1, 1)
+        "teachers", "Teachers by item discrimination", 1, "Variance", teachers, (1, 1)
     )
     for (name,), numbers in students.items():
         assert found.of_line(rf"{name} +\d") == in_points(numbers)

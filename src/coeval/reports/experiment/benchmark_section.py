@@ -88,7 +88,7 @@ def task_table(coverage: Mapping[str, TaskCoverage]) -> ReportTable:
 
 
 def teacher_table(teachers: Mapping[str, TeacherMeasures]) -> ReportTable:
-    named = TableHeading("teachers", "Teachers by the discrimination of their items", ("Teacher",), "teacher")
+    named = TableHeading("teachers", "Teachers by item discrimination", ("Teacher",), "teacher")
     return measure_table(named, TeacherMeasures, teachers)
 
 
