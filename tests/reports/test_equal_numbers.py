@@ -127,9 +127,7 @@ def test_one_run_has_the_same_numbers_everywhere(tmp_path: Path, coeval: Command
     agreement = {tuple(who.split("|")): pair(each, "kappa") for who, each in measures["agreement"].items()}
     found.compared("agreement", "Judges pairwise", 2, "κ", agreement, (1, 1))
     teachers = {(name,): pair(each, "v1") for name, each in measures["teachers"].items()}
-    found.compared(
-        "teachers", "Teachers by item discrimination", 1, "Variance", teachers, (1, 1)
-    )
+    found.compared("teachers", "Teachers by item discrimination", 1, "Variance", teachers, (1, 1))
     for (name,), numbers in students.items():
         assert found.of_line(rf"{name} +\d") == in_points(numbers)
     for finding in measures["findings"]:
