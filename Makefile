@@ -65,7 +65,7 @@ check: $(MADE)/dev  ## Format, lint, types, layering, stale generated files
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
-	$(BIN)/python -m pytest tests/test_layering.py
+	$(BIN)/python -m pytest tests/test_layering.py tests/test_naming.py
 	$(BIN)/python -m coeval.pipeline.config.json_schema --check
 	$(BIN)/python tools/docs/write_reference.py --check
 	@$(BIN)/python -m perf.house --trace

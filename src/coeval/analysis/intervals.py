@@ -54,9 +54,9 @@ class Scale(NamedTuple):
         """Convert scores to shares of the scale, 0 at its least and 1 at its most."""
         return (scores - self.least) / self.width
 
-    def to_scores(self, to_shares: _Sums) -> _Sums:
+    def to_scores(self, shares: _Sums) -> _Sums:
         """Convert shares of the scale to scores."""
-        return self.least + self.width * to_shares
+        return self.least + self.width * shares
 
 
 SHARE = Scale(0.0, 1.0)

@@ -32,24 +32,19 @@ _FIELDS: Mapping[str, _ColumnReader] = {
         lambda pair, unit: share_of_scale(pair.mean_a, unit),
     ),
     "difference": (
-        msgspec.structs.replace(column_of_field(PairDifference, "difference"), terminal="difference"),
+        column_of_field(PairDifference, "difference"),
         lambda pair, unit: difference_as_share(pair.difference, pair.ci95_adjusted, unit, pair.n),
     ),
     "over_judges": (
-        msgspec.structs.replace(
-            column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
-            terminal="other judges",
-        ),
+        column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
         _over_judges_cell,
     ),
     "p": (
-        msgspec.structs.replace(column_of_field(PairDifference, "p_adjusted", "p"), terminal="p"),
+        column_of_field(PairDifference, "p_adjusted", "p"),
         lambda pair, _: pair.p_adjusted,
     ),
     "p_over_judges": (
-        msgspec.structs.replace(
-            column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"), terminal="p"
-        ),
+        column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
         lambda pair, _: pair.p_over_judges_adjusted,
     ),
     "sure": (

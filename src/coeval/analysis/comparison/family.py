@@ -151,13 +151,15 @@ class PairDifference(Entity, frozen=True, kw_only=True):
     ] = None
     ci95_over_judges_adjusted: Annotated[
         Ends | None,
-        ShownAs("With judges as a sample too; empty: not known", "Over items and judges", kind="gap"),
+        ShownAs(
+            "With judges as a sample too; empty: not known", "Over items and judges", "other judges", "gap"
+        ),
     ] = None
     p_over_judges: Annotated[
         float | None, ShownAs("Of this pair alone", kind="probability", elsewhere=FILES)
     ] = None
     p_over_judges_adjusted: Annotated[
-        float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", kind="probability")
+        float | None, ShownAs("Over items and judges, adjusted", "p (Holm), judges too", "p", "probability")
     ] = None
     judges: Annotated[int | None, ShownAs("Judges who scored both", elsewhere="leads")] = None
     agreeing: Annotated[

@@ -61,6 +61,14 @@ class StudentMean(NamedTuple):
     units: int
 
 
+class RankedPair(NamedTuple):
+    """Two students in the order of their ranks, and by how much the first is ahead."""
+
+    ahead: str
+    behind: str
+    difference: PairDifference
+
+
 class Ranking(Record, frozen=True):
     """Ranks of students, with the pairwise differences that they follow from."""
 
@@ -91,14 +99,18 @@ class Ranking(Record, frozen=True):
     @property
     def leader_differences(self) -> dict[str, PairDifference]:
         """Return by how much the first leads each of the others, in their order: first − other."""
-        first, *others = self.order or ("",)
-        gaps = {}
-        for name in others:
-            if (first, name) in self.differences:
-                gaps[name] = self.differences[first, name].swapped
-            elif (name, first) in self.differences:
-                gaps[name] = self.differences[name, first]
-        return gaps
+        return {pair.behind: pair.difference for pair in self.order_pairs() if pair.ahead == self.order[0]}
+
+    def order_pairs(self) -> list[RankedPair]:
+        """Return each pair with the better-ranked student first, in the order of the ranking."""
+        rank = {name: at for at, name in enumerate(self.order)}
+        pairs = [
+            RankedPair(first, second, difference.swapped)
+            if rank[first] < rank[second]
+            else RankedPair(second, first, difference)
+            for (first, second), difference in self.differences.items()
+        ]
+        return sorted(pairs, key=lambda pair: (rank[pair.ahead], rank[pair.behind]))
 
     def verdict(self, better: str, worse: str) -> LeadVerdict:
         gap = self.difference(better, worse)

@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 
 import msgspec
 
-from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.run_measures import RunMeasures
@@ -271,7 +270,7 @@ def score_ranking_table(title: str, students: Mapping[str, StudentScores], ranki
 def _difference_table(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTable:
     """Make a table of pairwise differences. ``rankings``: of scores, under the key (), or of labels, by task
     and label."""
-    pairs = [(label, pair) for label, ranking in rankings.items() for pair in _order_pairs(ranking)]
+    pairs = [(label, pair) for label, ranking in rankings.items() for pair in ranking.order_pairs()]
     of_labels = () not in rankings
     names = ReportTable(
         "differences",
@@ -290,26 +289,6 @@ def _difference_table(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTabl
     )
     fields = ("difference", "p", "sure", "over_judges", "p_over_judges", "agreeing", "n", "could_be_seen")
     return add_difference_columns(names, [pair.difference for _, pair in pairs], fields)
-
-
-class _RankedPair(NamedTuple):
-    """Two students in the order of their ranks, and by how much the first is ahead."""
-
-    ahead: str
-    behind: str
-    difference: PairDifference
-
-
-def _order_pairs(ranking: Ranking) -> list[_RankedPair]:
-    """Return each pair with the better-ranked student first, in the order of the ranking."""
-    rank = {name: at for at, name in enumerate(ranking.order)}
-    pairs = [
-        _RankedPair(first, second, difference.swapped)
-        if rank[first] < rank[second]
-        else _RankedPair(second, first, difference)
-        for (first, second), difference in ranking.differences.items()
-    ]
-    return sorted(pairs, key=lambda pair: (rank[pair.ahead], rank[pair.behind]))
 
 
 # --- The first screen
