@@ -175,8 +175,8 @@ def _find_key_files(path: Path | None, env: Mapping[str, str], cwd: Path, home: 
             continue
         resolved = home.joinpath(*file.parts[1:]) if file.parts[:1] == ("~",) else cwd / file
         if not resolved.exists():
-            shown = _describe_missing_file(file, resolved)
-            raise UsageError(f"{shown}, the key file that {origin} names, is not there.")
+            described = _describe_missing_file(file, resolved)
+            raise UsageError(f"{described}, the key file that {origin} names, is not there.")
         files.append(resolved)
     usual = (cwd / "keys.yaml", home / ".coeval" / "keys.yaml")
     return list(dict.fromkeys([*files, *(file for file in usual if file.exists())]))

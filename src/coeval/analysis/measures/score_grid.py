@@ -349,7 +349,7 @@ def count_levels_by_student(grid: ScoreGrid) -> list[LevelCounts]:
     return [names.count_levels(column[column >= 0]) for column in columns]
 
 
-_SPARSE = 8  # places for each code: with more, sorting the codes costs less than counting
+_SPARSE = 4  # places for each code: counting a million takes as long as np.unique at 5 (timeit)
 
 
 def unique_codes(codes: Codes) -> tuple[Codes, Codes]:

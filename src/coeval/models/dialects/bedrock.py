@@ -384,10 +384,10 @@ def _encode_other_parameters(request: Request, model: str, family: BedrockFamily
                 "parameters.extra_body, within additionalModelRequestFields",
                 field="reasoning_effort",
             )
-        said = nest_value(family.effort, sampling.reasoning_effort)
+        effort = nest_value(family.effort, sampling.reasoning_effort)
         if family.beside_effort:
-            said[family.effort[0]] |= dict(family.beside_effort)
-        parameters |= said
+            effort[family.effort[0]] |= dict(family.beside_effort)
+        parameters |= effort
     return parameters
 
 
