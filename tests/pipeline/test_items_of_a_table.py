@@ -109,7 +109,7 @@ def test_a_lost_file_of_items_is_told_and_written_again_by_continue(
     assert missing.gaps is not None
     [lost] = missing.gaps.short
     assert (lost.missing, missing.gaps.owed, lost.gone) == (4, 4, True)
-    assert f"their file {items} is missing, and coeval run --continue writes it again" in lost.remedy
+    assert f"their file {items} is missing; resuming the run writes it again, without a call" in lost.remedy
     assert [sentence.partition("; ")[0] for sentence in missing.sentences] == [
         "missing from the plan: 4 items"
     ]
