@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, clustered_standard_error, mean_over_strata
-from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, read_grid_with_removed
 from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.run_reader import RunReader
@@ -130,7 +130,7 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     def mean(values: Floats, enough: NDArray[np.bool_]) -> Measured:
         """Average over items that have enough answers."""
         items_clusters = None if clusters is None else [clusters[enough]]
-        return measured_from_interval(mean_over_strata([values[enough]], clusters=items_clusters), None)
+        return Measured.from_interval(mean_over_strata([values[enough]], clusters=items_clusters))
 
     samples, pass_rates, all_rates = grid.samples[student], dict[str, Measured](), dict[str, Measured]()
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))

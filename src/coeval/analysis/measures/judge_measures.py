@@ -31,14 +31,7 @@ from coeval.analysis.measures.agreement import (
     unseen_share_of_agreement,
     weight_of_end_items,
 )
-from coeval.analysis.measures.measure_tree import (
-    FILES,
-    NOT_MEASURED,
-    Entity,
-    Measured,
-    ShownAs,
-    measured_with_bounds,
-)
+from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
 from coeval.analysis.panel.bias_ledger import JudgeBiases
 
@@ -254,12 +247,12 @@ def _mean_over_pairs(pairs: Sequence[JudgePair], weigh: PairWeights) -> tuple[Me
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     missing = sum(pair.missing for pair in pairs)
     strict, linear = (
-        measured_with_bounds(*_mean_agreement(pairs, weigh(pairs), sums), items, missing)
+        Measured.with_bounds(*_mean_agreement(pairs, weigh(pairs), sums), items, missing)
         for sums in ([pair.same for pair in pairs], [pair.near for pair in pairs])
     )
     defined = [pair for pair in pairs if np.isfinite(pair.agreement.kappa)]
     if not defined:
-        return strict, linear, measured_with_bounds(math.nan, None, items, missing)
+        return strict, linear, Measured.with_bounds(math.nan, None, items, missing)
     weights = weigh(defined)
     value = float(weights @ [float(pair.agreement.kappa) for pair in defined])
     drawn = BootstrapDraws(
@@ -268,7 +261,7 @@ def _mean_over_pairs(pairs: Sequence[JudgePair], weigh: PairWeights) -> tuple[Me
     return (
         strict,
         linear,
-        measured_with_bounds(value, bootstrap_interval(drawn, value, items), items, missing),
+        Measured.with_bounds(value, bootstrap_interval(drawn, value, items), items, missing),
     )
 
 
@@ -312,7 +305,7 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     items = len(np.unique(grid.item[is_complete]))
     missing = int((levels < 0).sum())
     count = int(is_complete.sum())
-    measured = [measured_with_bounds(math.nan, None, items, missing)] * 3
+    measured = [Measured.with_bounds(math.nan, None, items, missing)] * 3
     if len(judges) >= 2 and count >= FEWEST_COMMON:
         block = reweighting.block[grid.item[is_complete]]
         flat = _sum_by_block(levels[is_complete], grid.scale, block, reweighting.blocks)
@@ -320,7 +313,7 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
         drawn = _bootstrap_alpha_and_correlations(flat, grid.scale, ends, items, reweighting)
         values = _panel_values_from_sums(flat.sum(axis=0), len(grid.scale))
         measured = [
-            measured_with_bounds(
+            Measured.with_bounds(
                 float(value), bootstrap_interval(of_draws, float(value), items), items, missing
             )
             for value, of_draws in zip(values, drawn, strict=True)

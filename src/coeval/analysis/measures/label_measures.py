@@ -19,14 +19,7 @@ from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_with_missing_scores, share_with_interval
 from coeval.analysis.measures.agreement import DRAWS, percentile_interval, smooth_level_shares
-from coeval.analysis.measures.measure_tree import (
-    Entity,
-    Measured,
-    Record,
-    ShownAs,
-    measured_from_interval,
-    measured_with_bounds,
-)
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.ranking import (
     Ranking,
     StudentMean,
@@ -273,12 +266,12 @@ def _measure_student(compared: _ComparedLabels, student: int, failed: int) -> La
     }
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
-        macro_f1=measured_with_bounds(f1, bounds, n, missing),
+        macro_f1=Measured.with_bounds(f1, bounds, n, missing),
         bounds=bounds_with_missing_scores(float(correct), float(n), float(n + missing)) if n else None,
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),
-        recall={value: measured_from_interval(share, None) for value, share in recall.items()},
+        recall={value: Measured.from_interval(share) for value, share in recall.items()},
         confusion={
             value: dict(zip(compared.values, row, strict=True))
             for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)

@@ -32,20 +32,20 @@ class Measured(NamedTuple):
     n: int | None
     missing: int | None
 
+    @classmethod
+    def with_bounds(cls, value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
+        """Return a measure with its interval, if any; a NaN value becomes None."""
+        if not math.isfinite(value):
+            return cls(None, None, None, n, missing)
+        low, high = bounds or (None, None)
+        return cls(value, low, high, n, missing)
+
+    @classmethod
+    def from_interval(cls, interval: Interval, missing: int | None = None) -> Measured:
+        return cls(interval.mean, interval.low, interval.high, interval.n, missing)
+
 
 NOT_MEASURED = Measured(None, None, None, 0, 0)
-
-
-def measured_with_bounds(value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
-    """Return a measure with its interval, if any; a NaN value becomes None."""
-    if not math.isfinite(value):
-        return Measured(None, None, None, n, missing)
-    low, high = bounds or (None, None)
-    return Measured(value, low, high, n, missing)
-
-
-def measured_from_interval(interval: Interval, missing: int | None) -> Measured:
-    return Measured(interval.mean, interval.low, interval.high, interval.n, missing)
 
 
 # --- What is declared of a measure

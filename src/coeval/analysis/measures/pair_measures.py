@@ -13,14 +13,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.family import lead_verdict, rank_range
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
-from coeval.analysis.measures.measure_tree import (
-    FILES,
-    Entity,
-    Measured,
-    Record,
-    ShownAs,
-    measured_from_interval,
-)
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.pairwise.rates import PairedSums, fit_bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import format_points, score_text
@@ -279,7 +272,7 @@ def compute_pair_measures(comparisons: Comparisons | None) -> PairMeasures | Non
             students[name] = PairStudent(
                 strength=group.strengths[name],
                 ranks=rank_range(name, group.strengths, ahead),
-                win_rate=measured_from_interval(clustered_mean(won[mine], comparisons.cluster[mine]), None),
+                win_rate=Measured.from_interval(clustered_mean(won[mine], comparisons.cluster[mine])),
                 ties=int((comparisons.won[mine] == _WIN_SHARE["tie"]).sum()),
                 comparisons=int(mine.sum()),
                 by_task={task: strengths[name] for task, strengths in by_task.items() if name in strengths},
@@ -350,7 +343,7 @@ def _win_rates(
             won = np.where(
                 comparisons.who[rows, 0] == first, comparisons.won[rows], 1 - comparisons.won[rows]
             )
-            wins = measured_from_interval(clustered_mean(won, comparisons.cluster[rows]), None)
+            wins = Measured.from_interval(clustered_mean(won, comparisons.cluster[rows]))
             yield pair, PairRate(wins, p_values[pair], int(rows.sum()))
 
 
@@ -358,10 +351,10 @@ def _measure_judge(comparisons: Comparisons, judge: int) -> PairJudge:
     own = comparisons.select(comparisons.judge == judge)
     others = comparisons.select(comparisons.judge != judge)
     return PairJudge(
-        first_place=measured_from_interval(clustered_mean(own.won, own.cluster), None),
+        first_place=Measured.from_interval(clustered_mean(own.won, own.cluster)),
         consistency=_same_winner_rate(own, own, lambda key: (key[0], key[2], key[1]), flipped=True),
         agreement=_same_winner_rate(own, others, lambda key: key),
-        ties=measured_from_interval(clustered_mean(own.won == _WIN_SHARE["tie"], own.cluster), None),
+        ties=Measured.from_interval(clustered_mean(own.won == _WIN_SHARE["tie"], own.cluster)),
         comparisons=len(own.won),
     )
 
@@ -385,7 +378,7 @@ def _same_winner_rate(
             equal.append(float(won == other))
             clusters.append(cluster)
     interval = clustered_mean(equal, clusters) if equal else Interval(None, None, None, 0)
-    return measured_from_interval(interval, None)
+    return Measured.from_interval(interval)
 
 
 def _comparison_keys(comparisons: Comparisons) -> Iterator[_Key]:

@@ -25,15 +25,7 @@ from coeval.analysis.intervals import (
     interval_of_clusters,
     mean_over_strata,
 )
-from coeval.analysis.measures.measure_tree import (
-    FILES,
-    NOT_MEASURED,
-    Entity,
-    Measured,
-    Record,
-    ShownAs,
-    measured_from_interval,
-)
+from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import (
     Codes,
     GridItems,
@@ -381,7 +373,7 @@ def _student_group_means(
     possible = np.asarray(needed.any(axis=0), bool)
     return [
         {
-            name: measured_from_interval(means[student * groups + at], int(missing[student, at]))
+            name: Measured.from_interval(means[student * groups + at], int(missing[student, at]))
             for at, name in enumerate(names)
             if possible[at]
         }
@@ -451,11 +443,11 @@ def unadjusted_scores(grid: ScoreGrid, scores: RowSums) -> dict[str, StudentScor
     scores_by_student = {}
     for student, name in enumerate(grid.students):
         by_task = {
-            task: measured_from_interval(_mean_of_task(grid, means[student], at), int(missing[student, at]))
+            task: Measured.from_interval(_mean_of_task(grid, means[student], at), int(missing[student, at]))
             for at, task in enumerate(grid.tasks)
             if needed[:, at].any()
         }
-        score = measured_from_interval(mean_over_tasks(grid, means[student]), int(missing[student].sum()))
+        score = Measured.from_interval(mean_over_tasks(grid, means[student]), int(missing[student].sum()))
         scores_by_student[name] = StudentScores(score, by_task, score, by_task)
     return scores_by_student
 
@@ -476,7 +468,7 @@ def adjust_student_score(
     shifts : by task, and overall under "": by how much scores and their intervals move
     """
     by_task = {
-        task: measured_from_interval(
+        task: Measured.from_interval(
             _mean_of_task(grid, means, grid.tasks.index(task), shift), measured.missing
         )
         if (shift := shifts.get(task, 0.0))
@@ -485,7 +477,7 @@ def adjust_student_score(
     }
     score = recorded.score
     if shift := shifts.get("", 0.0):
-        score = measured_from_interval(mean_over_tasks(grid, means, shift), score.missing)
+        score = Measured.from_interval(mean_over_tasks(grid, means, shift), score.missing)
     return msgspec.structs.replace(recorded, score=score, score_by_task=by_task)
 
 
