@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 import numpy as np
@@ -14,17 +14,14 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
 from coeval.analysis.measures.agreement import (
-    Agreement,
     BootstrapDraws,
     Ends,
     LevelScale,
     PanelSums,
+    PanelValues,
     Reweighting,
     bootstrap_interval,
-    compute_agreement,
-    intraclass_correlations,
-    krippendorff_alpha,
-    linear_weights,
+    measure_reliability,
     smooth_level_shares,
     sum_by_unit,
     tabulate_pair_levels,
@@ -107,7 +104,7 @@ PairWeights: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
 class JudgePair:
     """Two judges, named in order, and what both scored. ``units``, ``same`` and ``near`` are (blocks,): their
     units, those with equal levels, and the sum of their weighted agreement. ``shared`` (I,) marks the
-    items; ``kappas`` are draws of κ; ``missing`` counts the units that one of them lacks."""
+    items; ``kappas`` are draws of ``kappa``; ``missing`` counts the units that one of them lacks."""
 
     first: str
     second: str
@@ -115,7 +112,7 @@ class JudgePair:
     same: Floats
     near: Floats
     shared: NDArray[np.bool_]
-    agreement: Agreement
+    kappa: float
     kappas: BootstrapDraws
     missing: int
 
@@ -141,33 +138,29 @@ def compare_judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[Judge
         # Units that both were to score: those of the answers that anybody scored.
         both = np.array([design.judges >= set(judges) for design in grid.designs], bool)
         missing = int(both[grid.task].sum()) - int(tables.sum())
-        pairs.append(compare_two_judges(judges, PairTables(tables, shared, missing), scale, reweighting))
+        pairs.append(compare_two_judges(judges, tables, shared, missing, scale, reweighting))
     return pairs
 
 
-class PairTables(NamedTuple):
-    """What two judges both scored: ``tables`` (blocks, K, K) of units by their levels; the rest as in
-    `JudgePair`."""
-
-    tables: Floats
-    shared: NDArray[np.bool_]
-    missing: int
-
-
 def compare_two_judges(
-    judges: tuple[str, str], shared_tables: PairTables, scale: LevelScale, reweighting: Reweighting
+    judges: tuple[str, str],
+    tables: Floats,
+    shared: NDArray[np.bool_],
+    missing: int,
+    scale: LevelScale,
+    reweighting: Reweighting,
 ) -> JudgePair:
-    """Compare two judges, or one with itself."""
-    tables = shared_tables.tables
+    """Compare two judges, or one with itself. ``tables`` (blocks, K, K): the units that both scored by their
+    levels; ``shared`` and ``missing`` as in `JudgePair`."""
     return JudgePair(
         *judges,
         tables.sum(axis=(1, 2)),
         np.trace(tables, axis1=1, axis2=2),
         (tables * scale.linear).sum(axis=(1, 2)),
-        shared_tables.shared,
-        compute_agreement(tables.sum(axis=0), scale),
-        _bootstrap_kappa(tables, int(shared_tables.shared.sum()), scale, reweighting),
-        shared_tables.missing,
+        shared,
+        float(scale.kappa(tables.sum(axis=0))),
+        _bootstrap_kappa(tables, int(shared.sum()), scale, reweighting),
+        missing,
     )
 
 
@@ -250,11 +243,11 @@ def _mean_over_pairs(pairs: Sequence[JudgePair], weigh: PairWeights) -> tuple[Me
         Measured.with_bounds(*_mean_agreement(pairs, weigh(pairs), sums), items, missing)
         for sums in ([pair.same for pair in pairs], [pair.near for pair in pairs])
     )
-    defined = [pair for pair in pairs if np.isfinite(pair.agreement.kappa)]
+    defined = [pair for pair in pairs if math.isfinite(pair.kappa)]
     if not defined:
         return strict, linear, Measured.with_bounds(math.nan, None, items, missing)
     weights = weigh(defined)
-    value = float(weights @ [float(pair.agreement.kappa) for pair in defined])
+    value = float(weights @ [pair.kappa for pair in defined])
     drawn = BootstrapDraws(
         *(weights @ np.stack(kappas) for kappas in zip(*(pair.kappas for pair in defined), strict=True))
     )
@@ -279,7 +272,7 @@ def _mean_agreement(
         value += float(weight * share)
         distances += weight * (sums - share * sizes) / sizes.sum()
     scatter = Scatter(items, float(distances @ distances) * items**2)
-    return value, mean_bounds(min(max(value, 0.0), 1.0), [scatter])
+    return value, mean_bounds(value, [scatter])
 
 
 def _equal_weights(pairs: Sequence[JudgePair]) -> Floats:
@@ -323,12 +316,6 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     return PanelMeasures(alpha, single, average, names, count, None if grid.has_default_scale else "linear")
 
 
-class _PanelValues(NamedTuple):
-    alpha: Floats
-    single: Floats
-    average: Floats
-
-
 def _flatten_sums(sums: PanelSums) -> Floats:
     """Return panel sums as one row of numbers, (…, K² + 3 + k)."""
     tables = sums.coincidences.reshape(*sums.coincidences.shape[:-2], -1)
@@ -336,11 +323,10 @@ def _flatten_sums(sums: PanelSums) -> Floats:
     return np.concatenate([tables, others, sums.columns], axis=-1)
 
 
-def _panel_values_from_sums(flat_sums: Floats, levels: int) -> _PanelValues:
+def _panel_values_from_sums(flat_sums: Floats, levels: int) -> PanelValues:
     tables = flat_sums[..., : levels**2].reshape(*flat_sums.shape[:-1], levels, levels)
     units, squares, rows = (flat_sums[..., levels**2 + at] for at in range(3))
-    sums = PanelSums(tables, units, squares, rows, flat_sums[..., levels**2 + 3 :])
-    return _PanelValues(krippendorff_alpha(tables), *intraclass_correlations(sums))
+    return measure_reliability(PanelSums(tables, units, squares, rows, flat_sums[..., levels**2 + 3 :]))
 
 
 def _bootstrap_alpha_and_correlations(
@@ -354,7 +340,7 @@ def _bootstrap_alpha_and_correlations(
     """
     levels = len(scale)
     tables = flat_sums[:, : levels**2].reshape(-1, levels, levels)
-    unseen = unseen_share_of_agreement(tables, items, linear_weights(scale))
+    unseen = unseen_share_of_agreement(tables, items, LevelScale(scale).linear)
     weight, seen = weight_of_end_items(unseen), 1 - unseen
     drawn = reweighting.draw_sums(flat_sums)
     plain, both, worse, better = (

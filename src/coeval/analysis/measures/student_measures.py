@@ -22,7 +22,7 @@ from coeval.analysis.intervals import (
     Interval,
     Scatter,
     bounds_with_missing_scores,
-    interval_of_clusters,
+    mean_bounds,
     mean_over_strata,
 )
 from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, Record, ShownAs
@@ -133,13 +133,8 @@ class CheckMeasures(Entity, frozen=True):
 def compute_group_means(
     group: Codes, item: Codes, groups: int, cluster: Codes, sums: RowSums
 ) -> list[Interval]:
-    """Compute the mean of each group, 0 to 1, with an interval clustered by item.
-
-    Parameters
-    ----------
-    group, item : (R,) of each row; a group below 0 is none
-    cluster : (I,) of each item
-    """
+    """Compute the mean of each group, 0 to 1, with an interval clustered by item. ``group`` (below 0: none)
+    and ``item`` are (R,), ``cluster`` (I,)."""
     counts = (group >= 0) & (sums.units > 0)
     most = max(len(cluster), int(cluster.max(initial=0)) + 1)
     own = group[counts].astype(np.int64) * most
@@ -159,13 +154,10 @@ def compute_group_means(
             sum_by_group(total**2) - 2 * mean * sum_by_group(total * count) + mean**2 * sum_by_group(count**2)
         )
         squares = np.maximum(squares, 0.0) * (cluster_counts / units) ** 2
+    scatters = map(Scatter, cluster_counts.tolist(), squares.tolist())
     return [
-        interval_of_clusters(
-            float(mean[at]), Scatter(int(cluster_counts[at]), float(squares[at])), int(items[at])
-        )
-        if units[at]
-        else NO_INTERVAL
-        for at in range(groups)
+        Interval(value, *mean_bounds(value, [scatter]), count) if np.isfinite(value) else NO_INTERVAL
+        for value, scatter, count in zip(mean.tolist(), scatters, items.tolist(), strict=True)
     ]
 
 

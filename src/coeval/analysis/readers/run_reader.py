@@ -38,8 +38,7 @@ from coeval.analysis.readers.reader import (
 )
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, discarded_draft_notes
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
-from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import make_decoder
+from coeval.core.errors import UsageError
 from coeval.core.records import (
     CHECK,
     EXACT_MATCH,
@@ -58,7 +57,7 @@ from coeval.core.records import (
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import pluralize
-from coeval.store.jsonl import read_json_if_whole, read_whole_lines
+from coeval.store.jsonl import read_decodable_lines, read_json_if_whole
 from coeval.store.legacy import is_legacy, read_declared_attributes, read_legacy
 from coeval.store.record_index import index_good_records
 from coeval.store.rundir import PAIRS, RunDir
@@ -398,13 +397,8 @@ class RunReader(Reader):
 
     def _read_texts(self, chosen: Set[str]) -> Iterator[ItemText]:
         """Read every good line of these items, in the order of the files."""
-        read = make_decoder(ItemText)
         for path in self.run.files("data_generation"):
-            for line in read_whole_lines(path):
-                try:
-                    text = read(line.text)
-                except Undecodable:
-                    continue
+            for text in read_decodable_lines(path, ItemText):
                 if text.id in chosen and text.status == "ok" and text.prompt is not None:
                     yield text
 
