@@ -108,17 +108,13 @@ def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, .
 
 def sum_costs(costs: Sequence[ModelCost]) -> Bill:
     """Sum the costs of all models."""
-    priced = [cost for cost in costs if cost.cost_usd]
-    sources = (cost.priced_by.partition(":")[0] for cost in priced if cost.priced_by is not None)
+    sources = (cost.priced_by.partition(":")[0] for cost in costs if cost.cost_usd and cost.priced_by)
+    partial = [cost for cost in costs if cost.unpriced]
     return Bill(
-        cost_usd=sum(cost.cost_usd or 0.0 for cost in priced),
-        unknown=tuple(
-            dict.fromkeys(cost.model for cost in costs if cost.unpriced and cost.priced_by is None)
-        ),
+        cost_usd=sum(cost.cost_usd or 0.0 for cost in costs),
+        unknown=tuple(dict.fromkeys(cost.model for cost in partial if cost.priced_by is None)),
         sources=tuple(dict.fromkeys(sources)),
-        untold=tuple(
-            dict.fromkeys(cost.model for cost in costs if cost.unpriced and cost.priced_by is not None)
-        ),
+        untold=tuple(dict.fromkeys(cost.model for cost in partial if cost.priced_by is not None)),
     )
 
 
@@ -162,16 +158,13 @@ def answer_warning_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     yield from missing_score_sentences(scores)
     overall = [score for score in scores if score.task is None]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
-    for sentence in (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")):
-        if sentence:
-            yield sentence
+    yield from filter(None, (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")))
 
 
 def answer_note_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Say which students lack tasks, and how many answers are cut off."""
-    for sentence in (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of")):
-        if sentence:
-            yield sentence
+    sentences = (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of"))
+    yield from filter(None, sentences)
 
 
 def _count_cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.family import lead_verdict, rank_range
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
-from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
+from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.pairwise.rates import PairedSums, fit_bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
@@ -192,26 +192,26 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
         return None
     pairs = read_planned_pairs(reader)
     good = [pair.part for pair in pairs if pair.good]
-    names = sorted({name for part in good for name in (part.first_model_id, part.second_model_id)})
-    tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
-    items = sorted({part.datapoint_id for part in good})
-    clusters = reader.item_clusters(items)
-    item = _index_names(items, [part.datapoint_id for part in good])
-    cluster_by_item = (
-        np.arange(len(items)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    (tasks, task), (items, item), (judges, judge), (students, who) = (
+        np.unique(np.array(names, np.str_), return_inverse=True)
+        for names in (
+            [part.task_id for part in good],
+            [part.datapoint_id for part in good],
+            [part.judge_model_id for part in good],
+            [(part.first_model_id, part.second_model_id) for part in good],
+        )
     )
-    first = _index_names(names, [part.first_model_id for part in good])
-    second = _index_names(names, [part.second_model_id for part in good])
+    clusters = reader.item_clusters(items.tolist())
     return Comparisons(
-        tasks,
-        names,
-        judges,
-        items,
-        _index_names(tasks, [part.task_id for part in good]),
+        tasks.tolist(),
+        students.tolist(),
+        judges.tolist(),
+        items.tolist(),
+        task,
         item,
-        cluster_by_item[item],
-        np.column_stack([first, second]),
-        _index_names(judges, [part.judge_model_id for part in good]),
+        item if clusters is None else np.unique(clusters, return_inverse=True)[1][item],
+        who.reshape(-1, 2),
+        judge,
         np.array([_WIN_SHARE[part.winner or "tie"] for part in good]),
         len(pairs) - len(good),
     )
@@ -240,11 +240,6 @@ def _is_planned(reader: RunReader, pair: PlannedPair, answers: set[tuple[str, st
     return planned.is_counted(part.task_id, "judge", part.judge_model_id) and all(
         planned.is_counted(part.task_id, "student", student) for student in students
     )
-
-
-def _index_names(names: Sequence[str], occurrences: Sequence[str]) -> NDArray[np.int64]:
-    code_by_name = {name: at for at, name in enumerate(names)}
-    return np.array([code_by_name[name] for name in occurrences], np.int64)
 
 
 def compute_pair_measures(comparisons: Comparisons | None) -> PairMeasures | None:
@@ -377,8 +372,7 @@ def _same_winner_rate(
         for other in partners.get(partner(key), ()):
             equal.append(float(won == other))
             clusters.append(cluster)
-    interval = clustered_mean(equal, clusters) if equal else Interval(None, None, None, 0)
-    return Measured.from_interval(interval)
+    return Measured.from_interval(clustered_mean(equal, clusters))
 
 
 def _comparison_keys(comparisons: Comparisons) -> Iterator[_Key]:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats, Looks
 from coeval.analysis.planned_names import Planned, PlannedTask
+from coeval.analysis.readers.reader import quote_text
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
@@ -583,7 +584,7 @@ def _grid_sql(judges: Sequence[str], levels: int, *, has_samples: bool) -> str:
     sample = ", sample" if has_samples else ""
     kind = "TINYINT" if levels <= _MOST_CODES else "INTEGER"
     columns = "".join(
-        f", coalesce(max(CASE WHEN judge = {_quote_sql(judge)} THEN level END), {UNSCORED})::{kind} "
+        f", coalesce(max(CASE WHEN judge = {quote_text(judge)} THEN level END), {UNSCORED})::{kind} "
         f"AS judge_{column}"
         for column, judge in enumerate(judges)
     )
@@ -594,7 +595,3 @@ def _grid_sql(judges: Sequence[str], levels: int, *, has_samples: bool) -> str:
         FROM (SELECT *, list_position(?::DOUBLE[], value) - 1 AS level FROM coded) one
         WHERE value IS NOT NULL GROUP BY item, one.student, one.factor{sample}
     """  # noqa: S608
-
-
-def _quote_sql(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"

@@ -190,7 +190,7 @@ class Reader:
                 "SELECT DISTINCT unnest(map_keys(attributes)) AS name FROM items ORDER BY name"
             ).fetchall()
             values = "".join(
-                f", attributes[{_quote_text(key)}] AS {_quote_identifier(f'attributes.{key}')}"
+                f", attributes[{quote_text(key)}] AS {_quote_identifier(f'attributes.{key}')}"
                 for (key,) in keys
             )
             selected = f"* EXCLUDE (attributes){values}"
@@ -419,7 +419,7 @@ def _longest_line_bytes(path: Path) -> int:
 _RECORDS = {"datapoints": "items", "responses": "answers", "evaluations": "judgments"}
 
 
-def _quote_text(value: str) -> str:
+def quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 

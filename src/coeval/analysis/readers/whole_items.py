@@ -364,9 +364,9 @@ class OutputTaskFolder(NamedTuple):
 
     def read_instructions(self) -> dict[str, list[FollowedInstruction]]:
         """Read which instructions each answer followed, by item; empty where a benchmark has none."""
+        files = (self.folder / f"eval_results_{reading}.jsonl" for reading in ("strict", "loose"))
         strict, loose = (
-            _read_instruction_lines(self.folder / f"eval_results_{reading}.jsonl")
-            for reading in ("strict", "loose")
+            {str(line.key): line for line in read_decodable_lines(file, _InstructionLine)} for file in files
         )
         instructions = {}
         for item, verdicts in strict.items():
@@ -481,7 +481,3 @@ def _build_shown_judgment(judgment: _JudgmentLine) -> ShownJudgment:
         what=judgment.id.removeprefix(f"{judgment.item}__"),
         verdict={name: value for name, value in (judgment.value or {}).items() if name != "top_logprobs"},
     )
-
-
-def _read_instruction_lines(file: Path) -> dict[str, _InstructionLine]:
-    return {str(line.key): line for line in read_decodable_lines(file, _InstructionLine)}
