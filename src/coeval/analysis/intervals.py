@@ -335,8 +335,7 @@ class Looks(NamedTuple):
 
 
 def combine_looks(looks: Iterable[Looks | None]) -> Looks | None:
-    """Combine the looks at runs that are compared: as many as at the run looked at most, as early as in the
-    one with the least. None: neither was looked at repeatedly."""
+    """Combine the looks at compared runs: the most, the least share. None: each was looked at once."""
     repeated = [look for look in looks if look is not None and look.is_repeated]
     if not repeated:
         return None
@@ -359,8 +358,7 @@ def p_value_at_any_look(p: float, looks: Looks | None) -> float:
 
 
 def alpha_at_any_look(alpha: float, looks: Looks | None) -> float:
-    """Return the one-sided level of a single test that holds at any look at ``alpha``: `p_value_at_any_look`
-    inverted."""
+    """Return the one-sided level that makes a single test hold at any look, at ``alpha`` in all."""
     if looks is None or not looks.is_repeated:
         return alpha
     return float(ndtr(-_mixture_quantile(2 * alpha, looks.share)))
@@ -384,9 +382,9 @@ def _mixture_quantile(alpha: float, share: float) -> float:
 def bounds_at_level(
     difference: float, bounds: Bounds, degrees: float, alpha: float, looks: Looks | None = None
 ) -> Bounds:
-    """Return the interval of a difference at confidence 1 − ``alpha``, from its 95% interval with these
-    ``degrees`` of freedom: both arms scaled by the ratio of quantiles, within −1 and 1. ``looks``: so that
-    it holds at all looks at a growing run."""
+    """Return the interval of a difference at confidence 1 − ``alpha`` (or at all ``looks``), from its 95%
+    interval with these ``degrees`` of freedom: both arms scaled by the ratio of quantiles, within −1 and
+    1."""
     ratio = _two_sided_quantile(degrees, alpha, looks) / _two_sided_quantile(degrees, ALPHA)
     low, high = (
         difference + (bound - difference) * ratio if bound != difference else bound for bound in bounds

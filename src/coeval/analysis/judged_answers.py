@@ -20,12 +20,9 @@ Order: TypeAlias = Literal["id", "worst", "disagreement"]
 
 
 class AnswerChoice(NamedTuple):
-    """Which answers, and in which order.
-
-    ``id`` is that of an item, an answer or a judgment, or an item's id in the user's own file. ``worst``:
-    by score, unscored ones last. ``disagreement``: those that judges differ most about first, and only
-    those.
-    """
+    """Which answers, and in which order. ``id`` is that of an item (also in the user's own file), an answer
+    or a judgment. ``worst``: by score, unscored ones last. ``disagreement``: only those on which judges
+    differ, most first."""
 
     students: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -35,13 +32,10 @@ class AnswerChoice(NamedTuple):
 
 
 class JudgedAnswer(msgspec.Struct, frozen=True):
-    """One answer to an item; ``answer`` is None while it is missing.
-
-    ``score`` is the mean of its judges' scores, 0 to 1, or where there are none the share of its labels
-    that are right. ``disagreement``: the mean over its factors of the highest minus the lowest score that
-    judges gave, 0 to 1; None with fewer than two judges. ``comparisons``: those with other answers in
-    which it was shown first.
-    """
+    """One answer to an item; ``answer`` is None while it is missing. ``score``: the mean of its judges'
+    scores, 0 to 1, or where there are none the share of its labels that are right. ``disagreement``: the
+    mean over its factors of the highest minus the lowest score, 0 to 1; None with fewer than two judges.
+    ``comparisons``: those with other answers in which it was shown first."""
 
     item: Datapoint
     answer: Response | None

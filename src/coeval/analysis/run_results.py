@@ -27,12 +27,9 @@ from coeval.models.metering.account_file import read_accounts
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """A model over the life of a folder: requests sent, tokens, and US dollars.
-
-    ``cost_usd`` covers the answers with a known price, None if there are none; ``unpriced`` counts the
-    others. ``priced_by`` is the source of the price. ``perhaps_usd`` is what requests may have cost in
-    addition, where nobody can know whether they were billed.
-    """
+    """A model over the life of a folder. ``cost_usd`` covers the answers with a known price, None if there
+    are none; ``unpriced`` counts the others. ``priced_by`` is the source of the price. ``perhaps_usd`` is
+    what requests may have cost in addition, where nobody can know whether they were billed."""
 
     model: str
     requests: int
@@ -45,9 +42,9 @@ class ModelCost:
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The known cost of all models of a folder. ``unknown``: the models without a price; ``untold``: those
-    with a price that have answers of unknown cost, because the host reported no tokens or the price came
-    later. ``sources``: where the prices come from."""
+    """The known cost of a folder's models. ``unknown``: models without a price; ``untold``: those with a
+    price but answers of unknown cost (no reported tokens, or a later price); ``sources``: where the prices
+    come from."""
 
     cost_usd: float
     unknown: tuple[str, ...]
@@ -84,11 +81,8 @@ def uncertain_cost_sentences(costs: Iterable[ModelCost]) -> Iterator[str]:
 
 
 def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
-    """Read the costs of the models that a ``usage.json`` names, dearest first, ties by name; none where there
-    is no file. Unless a process is ``at_work``, money reserved for requests may have been billed.
-
-    Raises StoreError: it cannot be read.
-    """
+    """Read the costs of the models in a ``usage.json``, if any, dearest first, ties by name. Unless a process
+    is ``at_work``, money reserved for requests may have been billed. Raises StoreError: it cannot be read."""
     costs = [
         ModelCost(
             model=name,
@@ -131,11 +125,9 @@ NO_LABEL = "no label"
 @dataclass(frozen=True, slots=True)
 class MetricScore:
     """A metric of a task over the ``samples`` that count, in its ``unit`` (``share``, ``percent`` or
-    ``points``), with its 95% interval and standard error over n prompts.
-
-    ``expected`` prompts, judgments or scores (``counted`` says which) make up the task's score; ``failed``
-    of them gave no result. ``not_measured`` counts the failures that left no value, by reason.
-    """
+    ``points``), with its 95% interval and standard error over n prompts. ``expected`` prompts, judgments
+    or scores (``counted`` says which) make up the task's score; ``failed`` of them gave no result.
+    ``not_measured`` counts the failures that left no value, by reason."""
 
     model: str
     task: str
@@ -206,16 +198,14 @@ def missing_score_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
 
 
 def missing_label_sentences(place: str, students: Iterable[BoundedScore]) -> Iterator[str]:
-    """Say whose order depends on missing answers to a label of a task, as ``quiz (colour)``; ``students``:
-    best first."""
+    """Say whose order depends on missing answers to a label, ``quiz (colour)``; students: best first."""
     return order_change_sentences(list(students), f"who leads in {place}", "answers", "wrong or right")
 
 
 def order_change_sentences(
     best_first: Sequence[BoundedScore], leader_phrase: str, missing_noun: str, ends_phrase: str
 ) -> Iterator[str]:
-    """Say what intervals do not cover: who might lead, and whose ranks might change, if missing scores were
-    known."""
+    """Say who might lead, and whose ranks might change, if missing scores were known; intervals do not."""
     if not best_first:
         return
     leader, *others = best_first
@@ -243,8 +233,7 @@ def _format_bounds(students: Sequence[BoundedScore]) -> str:
 
 
 def unequally_covered_sentence(scores: Sequence[MeasureRow]) -> str | None:
-    """Name the students without a score in a task where another has one, ignoring removed ones; None if there
-    are none."""
+    """Name the students (not removed) without a score in a task where another has one; None if none."""
     scores = [score for score in scores if not score.removed]
     scored = {(score.student, score.task) for score in scores if score.task and score.score is not None}
     tasks = {task for _, task in scored}

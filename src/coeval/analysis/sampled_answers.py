@@ -56,8 +56,7 @@ class FactorSamples(Entity, frozen=True):
 
 
 def measure_samples(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
-    """Measure repeated answers by student, task and factor, whole answers first; None without several
-    answers."""
+    """Measure repeated answers by student, task and factor, whole answers first; None if there are none."""
     if not reader.has_samples:
         return None
     grid = read_grid_with_removed(reader)
@@ -171,8 +170,7 @@ def estimate_pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Float
 
 
 def estimate_pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
-    """Estimate (unbiased) how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves`` as
-    in `estimate_pass_at`."""
+    """Estimate (unbiased) how often all of k pass, ``C(c, k) / C(n, k)``; arguments as `estimate_pass_at`."""
     drawn, total = np.arange(k)[:, None], np.zeros(len(n))
     for heads in range(int(halves.max(initial=0)) + 1):  # one by one: together they take gigabytes
         # in logarithms, and factor by factor: binomials of 1,000 are beyond floats

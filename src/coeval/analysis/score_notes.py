@@ -30,8 +30,7 @@ def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str
 
 
 def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
-    """Say that everything failed, or which factors all answers of a student lack, so that it has no score in
-    a task."""
+    """Say that everything failed, or which factors no answer of a student has a score of in a task."""
     if not grid.scored.any() and not reader.run.files(PAIRS):
         [(scored_count, *failed)] = reader.rows(_FAILURES)
         lost = [pluralize(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]

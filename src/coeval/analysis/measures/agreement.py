@@ -86,8 +86,7 @@ class PanelValues(NamedTuple):
 
 
 def sum_by_unit(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
-    """Return the sums of each unit by itself. ``levels`` is (N, k), complete; ``values`` (K,) are those of
-    the levels."""
+    """Return each unit's own sums. ``levels`` (N, k): of all k judges; ``values`` (K,): of the levels."""
     judges = levels.shape[1]
     counts = (levels[:, :, None] == np.arange(len(values))).sum(axis=1)  # (N, K)
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values), dtype=np.int64)
@@ -172,8 +171,8 @@ class Ends(NamedTuple):
 
 
 class BootstrapDraws(NamedTuple):
-    """Bootstrap draws of one measure, (B,) each: ``plain``, and with items at the ends added for the ``low``
-    and for the ``high`` bound."""
+    """Draws (B,) of a measure: ``plain``, and with items at the ends added for the ``low`` and ``high``
+    bound."""
 
     plain: Floats
     low: Floats
@@ -196,17 +195,15 @@ def unseen_share_of_agreement(tables: Floats, items: int, linear: Floats) -> flo
 
 
 def weight_of_end_items(unseen_share: float) -> float:
-    """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2``. The root was found by
-    simulation (``python -m evidence.measure_coverage``)."""
+    """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2`` (the root was found by
+    ``python -m evidence.measure_coverage``)."""
     return float(_AT_EACH_END * unseen_share ** (1 / 3))
 
 
 class Reweighting:
-    """Bootstrap weights for (I,) items. Items of one ``cluster``, (I,), share a weight.
-
-    Beyond `MOST_BLOCKS` clusters, they are put into that many random blocks, and each block is drawn as
-    one. The draws are the same in every process. ``block`` (I,) is each item's, of ``blocks``.
-    """
+    """Bootstrap weights for (I,) items, the same in every process. Items of one ``cluster``, (I,), share a
+    weight. Beyond `MOST_BLOCKS` clusters they are put into that many random blocks, and each block is
+    drawn as one. ``block`` (I,) is each item's, of ``blocks``."""
 
     def __init__(self, items: int, seed: int = 0, cluster: Codes | None = None) -> None:
         random = np.random.default_rng(seed)
@@ -238,8 +235,7 @@ class Reweighting:
 
     def add_ends(self, drawn: Floats, ends: Ends, best: float, worst: float) -> Floats:
         """Add ``best`` and ``worst`` parts of an item at either end to draws of sums, as gamma variables like
-        the weights. They are the same for all measures, so that means over pairs of judges keep what these
-        share."""
+        the weights; the same for all measures, so that means over pairs of judges keep what these share."""
         for sums, weight, chance in zip(ends, (best, worst), self._ends, strict=True):
             parts = min(round(weight * _PARTS), _MOST_PARTS)
             if parts:
@@ -250,8 +246,7 @@ class Reweighting:
 def bootstrap_interval(
     drawn: BootstrapDraws, value: float, items: int, level: float = LEVEL
 ) -> Bounds | None:
-    """Return the bias-corrected interval of a measure's ``value`` over some items; None where too few draws
-    are finite."""
+    """Return the bias-corrected interval of a measure over items; None where too few draws are finite."""
     plain, low, high = (draws[np.isfinite(draws)] for draws in drawn)
     if items < 2 or min(len(low), len(high)) < len(drawn.low) / 2 or not np.isfinite(value):
         return None

@@ -103,12 +103,10 @@ Stratum: TypeAlias = tuple[str, ...]
 
 
 class Coverage(NamedTuple):
-    """How much of the declared attribute space occurs, over strata, that is ``attribute=value``.
-
-    ``acr`` = declared strata that occur / all declared; ``rar`` = those that occur once or twice / those
-    that occur at most twice (None without any). The same over pairs of values of two attributes. None
-    where nothing is declared. ``absent``: the strata that do not occur.
-    """
+    """How much of the declared attribute space occurs, over strata, that is ``attribute=value``; None where
+    nothing is declared. ``acr`` = declared strata that occur / all declared; ``rar`` = those that occur
+    once or twice / those that occur at most twice. The same over pairs of two attributes' values.
+    ``absent``: the strata that do not occur."""
 
     acr: float | None
     rar: float | None
@@ -160,9 +158,9 @@ FEWEST_STUDENTS = 3
 
 
 class ItemQuality(NamedTuple):
-    """Measures of each item of a task, (I,): ``difficulty`` = 1 − the mean over students; ``discrimination``,
-    the item–rest correlation; the number of ``students`` with a score; whether all have full marks, or
-    none. NaN where undefined."""
+    """Measures of a task's items, (I,), NaN where undefined: ``difficulty`` = 1 − the mean over students;
+    ``discrimination``, the item–rest correlation; how many ``students`` have a score; whether all pass, or
+    fail."""
 
     difficulty: Floats
     discrimination: Floats
@@ -313,9 +311,9 @@ class ExportedFile(msgspec.Struct, frozen=True):
 
 
 class ExportedBenchmark(msgspec.Struct, frozen=True):
-    """An exported data set, as ``provenance.json`` has it. ``sources`` are those of the run's
-    ``sources.json``: where items that no model wrote came from, and under which licence. ``simulated``:
-    simulated models took part; ``simulated_teachers`` wrote items."""
+    """An exported data set, as ``provenance.json`` has it. ``sources`` is the run's ``sources.json``: where
+    items that no model wrote come from. ``simulated``: simulated models took part; ``simulated_teachers``
+    wrote items."""
 
     experiment: str
     created_at: str
@@ -328,11 +326,8 @@ class ExportedBenchmark(msgspec.Struct, frozen=True):
 
 
 def export_benchmark(reader: RunReader, measures: Mapping[str, ItemMeasures], out: Path) -> ExportedBenchmark:
-    """Write the good items that count in a run into a new folder, with their ``measures``.
-
-    Raises UsageError: the folder is not empty, or there is no item; StoreError: a file cannot be read or
-    written.
-    """
+    """Write the good items that count in a run into a new folder, with their ``measures``. Raises UsageError:
+    the folder is not empty, or there is no item; StoreError: a file cannot be read or written."""
     if not measures:
         raise UsageError(f"{reader.run.path} holds no datapoints; there is nothing to export")
     try:

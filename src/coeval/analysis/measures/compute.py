@@ -136,8 +136,7 @@ def position_bias_both_orders(first: Sequence[Floats], second: Sequence[Floats])
 
 
 def position_bias_one_order(first: Floats, second: Floats) -> Bias:
-    """Estimate position bias from the win shares of the items whose answer was shown first, (n,), and of the
-    others, (m,)."""
+    """Estimate position bias from win shares of (n,) items with the answer shown first, and (m,) others."""
     if min(len(first), len(second)) < _FEWEST_ITEMS:
         return UNKNOWN
     when_first, when_second = (clustered_mean(shares, np.arange(len(shares))) for shares in (first, second))
@@ -217,8 +216,7 @@ FROM compared WHERE stands AND judge = ? GROUP BY ALL ORDER BY task, item
 
 
 def _position_bias(reader: OutputReader, judge: str) -> Bias:
-    """Estimate one judge's position bias: from the prompts it saw in both orders if there are any, else from
-    the others. The samples of a prompt count as one."""
+    """Estimate a judge's position bias from the prompts it saw in both orders, or else from the others."""
     columns: dict[str, Any] = reader.columns(_SHARES_BY_ORDER, [judge])
     first, second = (_nulls_to_nan(columns[name]) for name in ("first", "second"))
     tasks, task = np.unique(columns["task"].astype(str), return_inverse=True)
@@ -331,8 +329,7 @@ def _missing_scores_sentences(students: Mapping[str, StudentMeasures], *, adjust
 def task_leader_sentences(
     grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking
 ) -> Iterator[str]:
-    """Say who has the highest score in each task; the verdict is that of the family of tests
-    (`task_verdict`)."""
+    """Say who has the highest score in each task; verdicts are those of the family of tests."""
     if len(ranks.order) < 2:
         return
     leader, elsewhere = ranks.order[0], []

@@ -219,8 +219,7 @@ def _bootstrap_kappa(
 
 
 def _pair_ends(table: Floats, items: int) -> Ends:
-    """Return what an item of average size would add at either end: all units scored alike, or each by its
-    judge's habit."""
+    """Return what an average item would add at either end: units scored alike, or by each judge's habit."""
     units = table.sum()
     first, second = (
         smooth_level_shares(table.sum(axis=1) / units),
@@ -332,12 +331,10 @@ def _panel_values_from_sums(flat_sums: Floats, levels: int) -> PanelValues:
 def _bootstrap_alpha_and_correlations(
     flat_sums: Floats, scale: Floats, ends: Ends, items: int, reweighting: Reweighting
 ) -> tuple[BootstrapDraws, BootstrapDraws, BootstrapDraws]:
-    """Draw α and both correlations.
-
-    α takes its distances between levels from how often these occur, so an item at one end would hide what
-    one at the other might do. The less has been seen, the more its lower bound uses the worse end alone
-    (and up to a quarter as much again, found by simulation), its upper bound the better.
-    """
+    """Draw α and both correlations. α takes its distances between levels from how often these occur, so an
+    item at one end would hide what one at the other might do. The less has been seen, the more its lower
+    bound uses the worse end alone (and up to a quarter as much again, found by simulation), its upper
+    bound the better."""
     levels = len(scale)
     tables = flat_sums[:, : levels**2].reshape(-1, levels, levels)
     unseen = unseen_share_of_agreement(tables, items, LevelScale(scale).linear)
@@ -366,8 +363,7 @@ def _sum_by_block(levels: NDArray[np.int8], scale: Floats, block: NDArray[np.int
 
 
 def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
-    """Return what an item of so many units would add: all judges give the same level, or each its own by
-    chance."""
+    """Return what an item of so many ``units`` would add: all judges alike, or each its own by chance."""
     judges = levels.shape[1]
     shares = smooth_level_shares(
         np.stack([(levels == level).mean(axis=0) for level in range(len(scale))], axis=-1)

@@ -17,8 +17,7 @@ BY_TASK = "_by_task"
 
 
 class _Field(NamedTuple):
-    """A field of a record, and the columns that it fills: a measure several, a record within those of its
-    own."""
+    """A field of a record, and the columns that it fills: a measure several, a record those of its own."""
 
     name: str
     columns: tuple[str, ...]

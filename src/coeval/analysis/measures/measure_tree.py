@@ -69,11 +69,9 @@ FILES = "JSON and CSV alone"
 
 
 class ShownAs(NamedTuple):
-    """What a field of a record is, and where it is shown.
-
-    ``column`` heads its column on the page and in the workbook, ``terminal`` in the terminal. A field with
-    neither is shown ``elsewhere``: in a table or section of that name, or in `FILES`.
-    """
+    """What a field of a record is, and where it is shown. ``column`` heads its column on the page and in the
+    workbook, ``terminal`` in the terminal. A field with neither is shown ``elsewhere``: in a table or
+    section of that name, or in `FILES`."""
 
     meaning: str
     column: str = ""
@@ -87,8 +85,7 @@ class ShownAs(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a part of all measures is, and which analyses show it. The analysis ``all`` shows every part but
-    ``items``."""
+    """What a part of all measures is, and which analyses show it; ``all`` shows every part but ``items``."""
 
     meaning: str
     analyses: tuple[Analysis, ...] = ()
@@ -140,8 +137,7 @@ class Leaf(NamedTuple):
 
 
 def named_entries(node: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a record as files name them, or the keys of a mapping; a pair of names is joined by
-    ``|``."""
+    """Yield a record's fields as files name them, or a mapping's keys; a pair of names is joined by ``|``."""
     if isinstance(node, msgspec.Struct):
         for field in _fields(type(node)):
             if (value := getattr(node, field.name)) is not None or field.default is not None:

@@ -146,9 +146,8 @@ def _share_in_points(share: Measured) -> str:
 
 
 class Comparisons(NamedTuple):
-    """Good comparisons as columns: codes of names, with ``item``, ``cluster`` and ``who``, (n, 2), the
-    students shown first and second. ``won``: 1 where the first won, ½ for a tie. ``failed``: how many more
-    comparisons failed."""
+    """Good comparisons as columns: codes of names; ``item``, ``cluster`` and ``who``, (n, 2), the students
+    shown first and second. ``won``: 1 where the first won, ½ for a tie. ``failed``: how many more failed."""
 
     tasks: list[str]
     students: list[str]
@@ -186,8 +185,8 @@ _WIN_SHARE = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
-    """Read the planned comparisons of existing answers; None if the run has none. Raises StoreError: a file
-    cannot be read."""
+    """Read the planned comparisons of existing answers, None if there are none. Raises as
+    `read_planned_pairs`."""
     if not reader.run.files(PAIRS):
         return None
     pairs = read_planned_pairs(reader)
@@ -218,8 +217,8 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
 
 
 def read_planned_pairs(reader: RunReader) -> list[PlannedPair]:
-    """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: a file cannot be
-    read."""
+    """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: a file is
+    unreadable."""
     index: Index[PlannedPair] = Index()
     index.read(reader.run.files(PAIRS), PreferencePart, lambda part: PlannedPair(is_good(part), part))
     answers = {
@@ -286,8 +285,7 @@ _Pairs = Mapping[tuple[str, str], float]
 
 
 class _Group(NamedTuple):
-    """Students linked by a chain of comparisons, strongest first; ``p_values`` of all their pairs, the
-    stronger first."""
+    """Students linked by a chain of comparisons, strongest first; ``p_values`` of pairs, stronger first."""
 
     strengths: dict[str, Measured]
     p_values: _Pairs

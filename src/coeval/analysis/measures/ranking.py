@@ -217,8 +217,8 @@ def _name_factor_of_lead(grid: ScoreGrid, ranks: Ranking) -> Ranking:
 def weigh_factor_parts(
     grid: ScoreGrid, differences: Mapping[tuple[str, str], Difference]
 ) -> list[FactorPart]:
-    """Return the share of the overall difference that each factor has; ``differences`` are two students', by
-    task and factor."""
+    """Return each factor's share of the overall difference of two students; ``differences``: by task and
+    factor."""
     tasks = {task: [factor for at, factor in differences if at == task] for task, _ in differences}
     parts = []
     for (task, factor), difference in differences.items():
@@ -261,8 +261,7 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
 
 
 def compare_two_students(grid: ScoreGrid, first: str, second: str) -> PairDifference | None:
-    """Test how the second student differs from the first by the judges of the grid, as this pair alone; None
-    where they share no score."""
+    """Test how the second student differs from the first, as this pair alone; None if they share no score."""
     shared, pair = SharedScores(grid), (first, second)
     strata = shared.pair_means(*pair)
     members = family_members({pair: strata}, {pair: shared.differences_by_judge(*pair, strata)}, grid.looks)
@@ -279,13 +278,10 @@ def rank_by_shared_scores(
     judge_values: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
 ) -> Ranking:
-    """Rank students by the scores that pairs share.
-
-    ``means``: of the students who have a score; ``shared_by_pair``: what two of them share, by task;
-    ``partial_students``: assigned some of the tasks only, listed last and without a rank;
-    ``judge_values``: second minus first student by judge, task by task; ``looks``: of a run that grows,
-    so that p-values hold at any look.
-    """
+    """Rank students by the scores that pairs share. ``means``: of the students who have a score;
+    ``shared_by_pair``: what two of them share, by task; ``partial_students``: assigned some of the tasks
+    only, listed last and without a rank; ``judge_values``: second minus first student by judge, task by
+    task; ``looks``: of a run that grows, so that p-values hold at any look."""
     members = family_members(shared_by_pair, judge_values, looks)
     gaps = dict(zip(members, adjust_family([*members.values()]), strict=True))
     return rank_by_differences(means, gaps, partial_students)

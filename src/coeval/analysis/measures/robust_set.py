@@ -145,8 +145,7 @@ def find_consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np
 
 
 def _choose_best_teachers(grid: ScoreGrid, formula: Formula) -> list[str]:
-    """Choose T*, best first: the better half, rounded up; teachers whose items separate no students come
-    last."""
+    """Choose T*, best first: the better half, rounded up; whose items separate no students comes last."""
     formula_index = FORMULAS.index(formula)
     values: dict[str, Any] = {}
     for teacher, differentiation in differentiation_by_teacher(grid).items():

@@ -54,8 +54,7 @@ _Panel: TypeAlias = Annotated[
 
 
 class RemovedMeasures(Record, frozen=True):
-    """Measures of the recorded students, tasks and labels that the configuration no longer names; no other
-    part has them."""
+    """Measures of recorded students, tasks and labels that the configuration lost; no other part has them."""
 
     students: Annotated[
         Mapping[str, StudentMeasures],

@@ -69,8 +69,7 @@ class StudentScores(Entity, frozen=True):
 
 
 class StudentAnswers(Record, frozen=True):
-    """Counts of a student's answers. ``failed`` includes failed judgments, and factors that a judge or check
-    did not score."""
+    """Counts of a student's answers. ``failed`` includes failed judgments, and factors left unscored."""
 
     answers: Annotated[int, ShownAs("Answers that did not fail", kind="count", elsewhere=FILES)] = 0
     failed: Annotated[
@@ -116,8 +115,7 @@ class StudentMeasures(StudentScores, frozen=True, kw_only=True):
 
 
 class CheckMeasures(Entity, frozen=True):
-    """What students reached in a factor that a check scores: for checks that pass or fail, how often they
-    passed."""
+    """What students reached in a factor that a check scores: if it passes or fails, how often they passed."""
 
     mean: Annotated[Named, ShownAs("Mean over items, by student", elsewhere="checks")]
 
@@ -183,8 +181,7 @@ def _sum_recorded_scores(grid: ScoreGrid, scores: RowSums) -> RowSums:
 def measure_students(
     grid: ScoreGrid, ranked_scores: Mapping[str, StudentScores], counts: StudentCounts | None = None
 ) -> dict[str, StudentMeasures]:
-    """Compute all measures of each student. ``ranked_scores``: as `ranking` computes them; ``counts``: of
-    their answers."""
+    """Compute all measures of each student. ``ranked_scores``: of `rank_students`; ``counts``: of answers."""
     scores = sum_item_scores(grid)
     recorded = _sum_recorded_scores(grid, scores)
     everything = np.zeros(len(grid.items.ids), np.int32)
@@ -230,8 +227,7 @@ def measure_students(
 
 
 def _attribute_groups(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
-    """Yield groups of attribute values that exclude each other: which of them each item sampled (below 0:
-    none), and their names."""
+    """Yield groups of exclusive attribute values: which each item sampled (below 0: none), and names."""
     group, names = np.full(len(items.ids), -1), list[str]()
     for value, sampled in items.attributes.items():
         if (group[sampled] >= 0).any():
@@ -282,8 +278,7 @@ _Name = TypeVar("_Name", str, tuple[str, str])
 
 
 def _count_due_scores(grid: ScoreGrid, group: Codes, groups: int, due_by_item: Counts) -> Counts:
-    """Count the scores that each student might have, (students, groups): ``due_by_item``, (I,), summed over
-    groups."""
+    """Count the scores each student might have, (students, groups): ``due_by_item`` summed over groups."""
     in_group, tasks = group >= 0, len(grid.tasks)
     cells = grid.items.task[in_group].astype(np.int64) * groups + group[in_group]
     due = np.bincount(cells, due_by_item[in_group], tasks * groups).astype(np.int64)
@@ -302,11 +297,8 @@ _NO_BOUNDS = _Bounds(None, {})
 
 def bound_student_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
     """Bound each student's score over the tasks in which anybody has a score, with missing scores at 0, and
-    at 1.
-
-    Every item might have a score by each judge and factor that anybody has one of; where factors are
-    weighted, by each factor that anybody has a score of.
-    """
+    at 1. Every item might have a score by each judge and factor that anybody has one of; where factors are
+    weighted, by each factor that anybody has a score of."""
     valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
     possible = np.zeros(len(tasks))
     for task, design in enumerate(grid.designs):
@@ -342,8 +334,8 @@ def bound_student_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
 
 
 class _ScoredRows(NamedTuple):
-    """Student, item and group of each row, (R,), below 0 where a row is in no group; the sums of its scores,
-    and their number, including answers that lack a factor."""
+    """Student, item and group of each row, (R,), below 0 where it is in no group; the sums of its scores, and
+    their number, with answers that lack a factor."""
 
     student: Codes
     item: Codes
@@ -451,14 +443,8 @@ def _mean_of_task(grid: ScoreGrid, means: Floats, task: int, shift: float = 0.0)
 def adjust_student_score(
     grid: ScoreGrid, means: Floats, recorded: StudentScores, shifts: Mapping[str, float]
 ) -> StudentScores:
-    """Shift one student's recorded scores.
-
-    Parameters
-    ----------
-    means : (I,), of its items, NaN where there is none
-    recorded : its scores before adjustment
-    shifts : by task, and overall under "": by how much scores and their intervals move
-    """
+    """Shift one student's recorded scores and their intervals by ``shifts``: by task, and overall under "".
+    ``means`` (I,) are those of its items, NaN where there is none."""
     by_task = {
         task: Measured.from_interval(
             _mean_of_task(grid, means, grid.tasks.index(task), shift), measured.missing

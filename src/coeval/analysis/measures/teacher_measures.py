@@ -17,8 +17,8 @@ FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
 
 
 class TeacherMeasures(Entity, frozen=True):
-    """How far a teacher's items separate students, from μ: the mean over its items of the mean over judges,
-    or of a check's score."""
+    """How far a teacher's items separate students, from μ: the mean over items of judges' means, or of a
+    check."""
 
     v1: Annotated[
         Measured,

@@ -245,10 +245,8 @@ SummaryT = TypeVar("SummaryT")
 
 
 def read_task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
-    """Read a task's ``summary.json`` as a record of this kind.
-
-    Raises FileNotFoundError: the task has not been scored yet; StoreError: the file cannot be read.
-    """
+    """Read a task's ``summary.json`` as a record of this kind. Raises FileNotFoundError: the task has not
+    been scored yet; StoreError: the file cannot be read."""
     return read_json(task / SUMMARY, kind)
 
 
@@ -257,8 +255,7 @@ def has_scores(task: Path) -> bool:
 
 
 class TaskCounts(NamedTuple):
-    """Counts of a task's answers or judgments: planned, good and failed. ``planned`` is None until the task
-    has been summed up."""
+    """Counts of a task's answers or judgments; ``planned`` is None until the task has been summed up."""
 
     planned: int | None
     good: int
@@ -271,10 +268,8 @@ SELECT task, sample, count(*) FILTER (NOT failed), count(*) FILTER (failed) FROM
 
 
 class OutputReader(Reader):
-    """The records of an output folder, or of one task's folder in it.
-
-    Raises UsageError: the folder is neither; StoreError: a file cannot be read at all.
-    """
+    """The records of an output folder, or of one task's folder in it. Raises UsageError: it is neither;
+    StoreError: a file cannot be read at all."""
 
     views: ClassVar = ("items", "answers", "judgments", "scores")
     stages: ClassVar = STAGES

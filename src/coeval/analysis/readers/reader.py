@@ -48,8 +48,7 @@ SERVED_SQL = "nullif(served_by, '') AS served_by, coalesce(served_as, '') AS ser
 
 
 class Damage(msgspec.Struct, frozen=True):
-    """Lines of a file that hold no record: ``torn`` counts a last line cut off by a crash, ``damaged`` the
-    others."""
+    """Lines of a file that hold no record: ``torn``, a last one that a crash cut off, or ``damaged``."""
 
     file: str
     torn: int
@@ -71,12 +70,10 @@ GROUP BY ALL ORDER BY ALL
 
 
 class Stage(NamedTuple):
-    """How files of a kind become a table.
-
-    ``columns`` are those read from a line; ``required`` holds of every record (its id contains the other
-    names, so no name can be damaged unseen); ``select`` gives the table's columns. ``terms`` are those of
-    them that hold names of models, tasks and factors: a ``term`` (an ENUM) each, or a ``term[]``.
-    """
+    """How files of a kind become a table. ``columns`` are those read from a line; ``required`` holds of every
+    record (its id contains the other names, so no name can be damaged unseen); ``select`` gives the
+    table's columns, ``terms`` those of them that hold names of models, tasks and factors: a ``term`` (an
+    ENUM) each, or a ``term[]``."""
 
     files: str
     table: str
@@ -87,8 +84,8 @@ class Stage(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """An item's near duplicates: the earlier item of its task that its prompt nearly repeats (``of``), and
-    the ``first`` of the group."""
+    """An item's near duplicates: the earlier item that its prompt nearly repeats (``of``), and the group's
+    ``first``."""
 
     of: str
     first: str
@@ -153,10 +150,8 @@ class Reader:
         self._db.close()
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query over the views and files (``?`` stands for a parameter).
-
-        Raises StoreError: a file of the folder is gone or cannot be read.
-        """
+        """Return the rows of a query over the views and files (``?`` stands for a parameter). Raises
+        StoreError: a file of the folder is gone or cannot be read."""
         with self._translate_errors(duckdb.IOException):
             return self._db.execute(sql, list(parameters)).fetchall()
 
@@ -203,8 +198,7 @@ class Reader:
 
     @property
     def metrics(self) -> tuple[SampleMetricFigure, ...]:
-        """Return a benchmark's own figures by task and sample, its headline first; none where scores are
-        levels."""
+        """Return a benchmark's own figures by task and sample, headline first; none if scores are levels."""
         return ()
 
     @property
@@ -213,8 +207,7 @@ class Reader:
         return {}
 
     def rubrics(self) -> dict[str, dict[str, str]]:
-        """Return each task's factors with their descriptions; empty where no rubric is kept, or none can be
-        read."""
+        """Return each task's factors with their descriptions; empty where no readable rubric is kept."""
         return {}
 
     @property
@@ -251,8 +244,7 @@ class Reader:
         return self._files.get(kind, [])
 
     def query_lines(self, kind: str, columns: Mapping[str, str], sql: str) -> list[tuple[Any, ...]]:
-        """Query ``{lines}``, the lines of a kind's files as columns of these types; no rows where there is no
-        file."""
+        """Query ``{lines}``, those of a kind's files as columns of these types; no rows without a file."""
         stage = Stage(kind, "", dict(columns), "", "", {})
         files = [escape_glob_pattern(path) for path in self.files(kind)]
         return self.rows(sql.format(lines=self._lines_sql(stage, files)), [files]) if files else []
@@ -270,8 +262,7 @@ class Reader:
         self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_rowids_sql(stage.table)})")  # noqa: S608
 
     def add_item_texts(self) -> None:
-        """Add the texts of all items to ``item_text`` (no, text), by their numbers in ``viewed``. Raises as
-        DuckDB does."""
+        """Add items' texts to ``item_text`` (no, text), by number in ``viewed``. Raises as DuckDB does."""
         for stage in self.searched:
             self._insert_item_texts(stage, self.files(stage.files))
 
@@ -286,8 +277,7 @@ class Reader:
         self.rows(f"DROP TABLE {stage.table}")
 
     def stand_in_models(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
-        """Return the students and judges that were served by other models, or by several; over all tasks
-        together unless ``by_task``."""
+        """Return whom other models, or several, served; over all tasks together unless ``by_task``."""
         requested = self.planned.requested if self.planned is not None else {}
         return tuple(sum_served_models(self._served_counts, requested, by_task=by_task))
 
@@ -387,11 +377,8 @@ class Reader:
             yield Damage(self._display_name(Path(file)), torn, count - torn)
 
     def _lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
-        """Build a table expression of a phase's lines, with one parameter (the files) if there are any.
-
-        With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader
-        counts.
-        """
+        """Build a table expression of a phase's lines, with one parameter (the files) if there are any. A
+        line that is no JSON object becomes a row of NULLs (``ignore_errors``), which the reader counts."""
         if not files:
             columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
             return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"

@@ -329,10 +329,8 @@ class Orphans(msgspec.Struct, frozen=True):
 
 
 class RunReader(Reader):
-    """A run's records. Without ``planned`` all that is on record counts.
-
-    Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
-    """
+    """A run's records. Without ``planned`` all that is on record counts. Raises UsageError: the folder is no
+    run; StoreError: a file cannot be read at all."""
 
     views: ClassVar = ("items", "answers", "judgments", "scores", "labels")
     stages: ClassVar = STAGES
@@ -391,8 +389,7 @@ class RunReader(Reader):
         return twins
 
     def read_texts(self, items: Collection[str]) -> dict[str, ItemText]:
-        """Read the texts of some good items, by id; damaged lines are skipped. Raises StoreError: a file
-        cannot be read."""
+        """Read good items' texts, by id, skipping damaged lines. Raises StoreError: a file cannot be read."""
         return {text.id: text for text in self._read_texts(frozenset(items))}
 
     def _read_texts(self, chosen: Set[str]) -> Iterator[ItemText]:
@@ -498,8 +495,7 @@ class RunReader(Reader):
         return Orphans(*counts)
 
     def _drop_items_beyond_total(self) -> tuple[ItemsBeyondTotal, ...]:
-        """Drop the items beyond a task's total, and everything made from them, from all views; count them by
-        task."""
+        """Drop items beyond a task's total, and all made from them, from all views; count them by task."""
         cut = self.rows(
             "SELECT task, count(*) FROM beyond WHERE NOT failed GROUP BY task ORDER BY task::VARCHAR"
         )
@@ -507,8 +503,7 @@ class RunReader(Reader):
         return tuple(ItemsBeyondTotal(task, items) for task, items in cut)
 
     def _drop_samples_beyond_plan(self) -> dict[str, int]:
-        """Drop the answers beyond a student's planned ``samples``, and everything made from them, from all
-        views; count them by student."""
+        """Drop answers beyond a student's ``samples``, and all made from them; count them by student."""
         planned = self.planned.samples if self.planned is not None else {}
         cut: Counter[str] = Counter()
         for student, samples in sorted(planned.items()):

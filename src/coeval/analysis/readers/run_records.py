@@ -22,10 +22,8 @@ RECORD_KINDS: dict[str, type[Any]] = {
 
 
 class Records(Generic[R]):
-    """The records of one phase: iterating reads each from disk, one of each id.
-
-    A failed record is included only where there is no good one (``record.status == "failed"``).
-    """
+    """The records of one phase: iterating reads each from disk, one of each id; a failed one only where there
+    is no good one (``record.status == "failed"``)."""
 
     def __init__(self, folder: RunDir, phase: str) -> None:
         self._kind: type[R] = RECORD_KINDS[phase]

@@ -139,10 +139,8 @@ class ItemLines:
         self._keys, self._positions = item_hashes[order], np.frombuffer(positions, np.uint64)[order]
 
     def read_records(self, item: str, kind: type[KeptT], is_needed: Callable[[KeptT], bool]) -> list[KeptT]:
-        """Read an item's records of a kind that count and are needed, in the order of the files.
-
-        Lines that are no records are skipped; files that were replaced meanwhile may hold another item's.
-        """
+        """Read an item's records of a kind that count and are needed, in file order; skip lines that are
+        none. Files that were replaced meanwhile may hold another item's."""
         read, records = make_decoder(kind), list[KeptT]()
         begin, end = (np.searchsorted(self._keys, hash(item), side) for side in ("left", "right"))
         for position in self._positions[begin:end].tolist():
@@ -186,11 +184,8 @@ class RunItems:
     def read_item(
         self, item: str, task: str, scores: Mapping[str, float | None] = _NO_SCORES
     ) -> ItemDetail | None:
-        """Read an item with everything made from it; None where it does not exist. ``scores`` are those of
-        students, unless one gave several answers: then each answer has its own.
-
-        Raises StoreError: a file cannot be read.
-        """
+        """Read an item with everything made from it, None if there is none. ``scores``: of students; where
+        one gave several answers, each has its own instead. Raises StoreError: a file cannot be read."""
         datapoints = self._read_records(item, Datapoint)
         if not datapoints:
             return None
