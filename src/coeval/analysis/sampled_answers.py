@@ -39,18 +39,17 @@ class FactorSamples(Entity, frozen=True):
     ]
     samples: Annotated[int, ShownAs("Answers to an item", "Answers to an item (N)", "N", "count")]
     item_se: Annotated[
-        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.", "points")
+        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.")
     ]
     sample_sd: Annotated[
-        float | None,
-        ShownAs("Standard deviation over answers to one item", "Sd in item", "sd in item", "points"),
+        float | None, ShownAs("Standard deviation over answers to one item", "Sd in item", "sd in item")
     ]
     pass_at: Annotated[
-        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N", "points")
+        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N")
     ] = None
-    pass_all: Annotated[
-        Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N", "points")
-    ] = None
+    pass_all: Annotated[Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N")] = (
+        None
+    )
     pass_at_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass@k by k", elsewhere=FILES)] = None
     pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
 

@@ -51,7 +51,7 @@ class TaskCoverage(Entity, frozen=True):
         ShownAs("Mean Jaccard similarity of two prompts' 3-grams", "Prompts alike", "likeness", "share"),
     ]
     pairs: Annotated[int, ShownAs("Pairs of prompts that were held against each other", elsewhere=FILES)]
-    difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "points")]
+    difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty")]
     discrimination: Annotated[
         Measured, ShownAs("Mean item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
@@ -69,7 +69,7 @@ class ItemMeasures(Entity, frozen=True):
 
     task: Annotated[str, ShownAs("Its task", "Task", kind="text")]
     teacher: Annotated[str, ShownAs("Who wrote it", "Teacher", kind="text")]
-    difficulty: Annotated[float | None, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "points")]
+    difficulty: Annotated[float | None, ShownAs(_DIFFICULTY, "Difficulty", "difficulty")]
     discrimination: Annotated[
         float | None, ShownAs("Item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]

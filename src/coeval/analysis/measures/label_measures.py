@@ -40,7 +40,7 @@ class LabelStudent(Entity, frozen=True):
     """How often a student's answers state the right label, and which labels they confuse."""
 
     accuracy: Annotated[
-        Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "points")
+        Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy")
     ]
     macro_f1: Annotated[Measured, ShownAs("Mean over the labels of F1", "Macro-F1", "macro-F1")]
     bounds: Annotated[

@@ -33,7 +33,6 @@ class PairStudent(Entity, frozen=True):
             "(Bradley–Terry; a tie is half a win). The interval is over items",
             "Strength",
             "strength",
-            "points",
         ),
     ]
     ranks: Annotated[
@@ -47,7 +46,7 @@ class PairStudent(Entity, frozen=True):
         ),
     ]
     win_rate: Annotated[
-        Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate", "points")
+        Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate")
     ]
     ties: Annotated[int, ShownAs("Comparisons that no answer won", "Ties", "ties", "count")]
     comparisons: Annotated[int, ShownAs("In which it was compared", "Comparisons", "comparisons", "count")]
@@ -57,7 +56,7 @@ class PairStudent(Entity, frozen=True):
 class PairRate(Entity, frozen=True):
     """How often the first of two students wins against the second."""
 
-    wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins", "points")]
+    wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins")]
     p: Annotated[
         float,
         ShownAs(
@@ -76,18 +75,15 @@ class PairJudge(Entity, frozen=True):
             "How often the answer shown first wins, ties half; 0.5 of a judge without a leaning",
             "The first wins",
             "first wins",
-            "points",
         ),
     ]
     consistency: Annotated[
-        Measured,
-        ShownAs("How often both orders have the same winner", "Same in both orders", "consistent", "points"),
+        Measured, ShownAs("How often both orders have the same winner", "Same in both orders", "consistent")
     ]
     agreement: Annotated[
-        Measured,
-        ShownAs("How often another judge names the same winner", "Same as others", "agreement", "points"),
+        Measured, ShownAs("How often another judge names the same winner", "Same as others", "agreement")
     ]
-    ties: Annotated[Measured, ShownAs("Share of ties", "Share of ties", "ties", "points")]
+    ties: Annotated[Measured, ShownAs("Share of ties", "Share of ties", "ties")]
     comparisons: Annotated[int, ShownAs("That it made", "Comparisons", "comparisons", "count")]
 
 

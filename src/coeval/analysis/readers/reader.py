@@ -42,9 +42,14 @@ EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 """Of an answer: it has no text, or only blanks."""
 
 
-SERVED_COLUMNS = {"served_by": "VARCHAR", "served_as": "VARCHAR"}
+SERVED_COLUMNS = "served_by served_as"
 SERVED_SQL = "nullif(served_by, '') AS served_by, coalesce(served_as, '') AS served_as"
 """Of an answer or judgment: see `Kept`."""
+
+
+def text_columns(names: str) -> dict[str, str]:
+    """Return columns of a `Stage` that hold texts; blanks separate their names."""
+    return dict.fromkeys(names.split(), "VARCHAR")
 
 
 class Damage(msgspec.Struct, frozen=True):
@@ -285,8 +290,8 @@ class Reader:
     def _served_counts(self) -> list[tuple[Any, ...]]:
         """Count, once for all who show it, the good answers and judgments by the model that served them,
         including comparisons of planned judges."""
-        kinds = dict.fromkeys(("id", "task_id", "judge_model_id", "winner", "status"), "VARCHAR")
-        pairs, planned = self.query_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
+        columns = text_columns(f"id task_id judge_model_id winner status {SERVED_COLUMNS}")
+        pairs, planned = self.query_lines(PAIRS, columns, _SERVED_PAIRS), self.planned
         counted = (row for row in pairs if planned is None or planned.is_counted(row[1], "judge", row[2]))
         return [*self.rows(_SERVED), *counted]
 

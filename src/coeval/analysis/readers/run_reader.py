@@ -35,6 +35,7 @@ from coeval.analysis.readers.reader import (
     Reader,
     Stage,
     Twin,
+    text_columns,
 )
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, discarded_draft_notes
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
@@ -81,16 +82,8 @@ STAGES = (
     Stage(
         "data_generation",
         "datapoint",
-        {
-            "id": "VARCHAR",
-            "task_id": "VARCHAR",
-            "teacher_model_id": "VARCHAR",
-            "sampled_target_attributes": "MAP(VARCHAR, VARCHAR)",
-            "prompt": "VARCHAR",
-            "reference_response": "VARCHAR",
-            "status": "VARCHAR",
-            "passage_filtered": "MAP(VARCHAR, BIGINT)",
-        },
+        text_columns("id task_id teacher_model_id prompt reference_response status")
+        | {"sampled_target_attributes": "MAP(VARCHAR, VARCHAR)", "passage_filtered": "MAP(VARCHAR, BIGINT)"},
         "starts_with(id, task_id || '__' || teacher_model_id || '__')",
         f"""md5_number(id) AS key, id, task_id AS task, teacher_model_id AS teacher,
             sampled_target_attributes AS attributes, passage_filtered, hash(prompt) AS content,
@@ -101,18 +94,10 @@ STAGES = (
     Stage(
         "response_collection",
         "response",
-        {
-            "id": "VARCHAR",
-            "datapoint_id": "VARCHAR",
-            "student_model_id": "VARCHAR",
-            "sample": "INTEGER",
-            "truncated": "BOOLEAN",
-            "finish_reason": "VARCHAR",
-            "response": "VARCHAR",
-            "reply_id": "VARCHAR",
-            **SERVED_COLUMNS,
-            "status": "VARCHAR",
-        },
+        text_columns(
+            f"id datapoint_id student_model_id finish_reason response reply_id status {SERVED_COLUMNS}"
+        )
+        | {"sample": "INTEGER", "truncated": "BOOLEAN"},
         "id = datapoint_id || '__' || student_model_id || "
         f"CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample::BIGINT + 1) ELSE '' END",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
@@ -124,19 +109,12 @@ STAGES = (
     Stage(
         "evaluation",
         "evaluation",
-        {
-            "id": "VARCHAR",
-            "response_id": "VARCHAR",
-            "judge_model_id": "VARCHAR",
+        text_columns(f"id response_id judge_model_id recipe input_hash criteria status {SERVED_COLUMNS}")
+        | {
             "scores": "MAP(VARCHAR, VARCHAR)",
             "values": "MAP(VARCHAR, DOUBLE)",
             "label_scores": "MAP(VARCHAR, STRUCT(expected VARCHAR, predicted VARCHAR, match BOOLEAN))",
             "missing": "VARCHAR[]",
-            "recipe": "VARCHAR",
-            "input_hash": "VARCHAR",
-            "criteria": "VARCHAR",
-            **SERVED_COLUMNS,
-            "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
         "(label_scores IS NULL OR "
@@ -154,7 +132,7 @@ SEARCHED = (
     Stage(
         "data_generation",
         "item_words",
-        {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
+        text_columns("id prompt reference_response status"),
         "id IS NOT NULL",
         f"md5_number(id) AS key, id AS item, NOT {is_good_sql(PROMPT_SQL)} AS failed, "
         "lower(concat_ws(chr(10), id, prompt, reference_response)) AS text",
@@ -163,7 +141,7 @@ SEARCHED = (
     Stage(
         "response_collection",
         "answer_words",
-        {"id": "VARCHAR", "datapoint_id": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
+        text_columns("id datapoint_id response status"),
         "id IS NOT NULL",
         f"md5_number(id) AS key, datapoint_id AS item, "
         f"NOT {is_good_sql(RESPONSE_SQL)} AS failed, lower(response) AS text",
@@ -258,13 +236,7 @@ CREATE VIEW methods AS
 _CHECKED = Stage(
     "evaluation",
     "checked",
-    {
-        "id": "VARCHAR",
-        "task_id": "VARCHAR",
-        "judge_model_id": "VARCHAR",
-        "criteria": "MAP(VARCHAR, VARCHAR)",
-        "status": "VARCHAR",
-    },
+    text_columns("id task_id judge_model_id status") | {"criteria": "MAP(VARCHAR, VARCHAR)"},
     f"judge_model_id = '{CHECK}'",
     f"md5_number(id) AS key, task_id AS task, criteria, NOT {is_good_sql('true')} AS failed",
     {},
