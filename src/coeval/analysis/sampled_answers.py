@@ -94,11 +94,10 @@ def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
         for factor in np.unique(own.factor).tolist():
             rows = own.select_rows(own.factor == factor)
             sums, name = rows.sum_scores(equal_weights=True), grid.factors[factor]
-            is_binary = bool(np.isin(rows.values[rows.levels[rows.valid]], (0.0, 1.0)).all())
+            scores = rows.values[rows.levels[rows.valid]]
             if rows.checked is not None:
-                is_binary = is_binary and bool(
-                    np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all()
-                )
+                scores = np.append(scores, rows.checked[np.isfinite(rows.checked)])
+            is_binary = bool(np.isin(scores, (0.0, 1.0)).all())
             passes = is_binary and _is_passed_or_failed(grid, task_code, name)
             yield _Answers(task_code, name, rows.item, sums.total / sums.units, passes)
 

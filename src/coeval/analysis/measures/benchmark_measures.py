@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -127,14 +127,12 @@ def measure_attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]
     for strata_of in sampled:
         single.update((stratum,) for stratum in strata_of)
         double.update(combinations(sorted(strata_of), 2))
-    strata: list[Stratum] = [
-        (f"{name}={value}",) for name, values in declared.items() for value in dict.fromkeys(values)
-    ]
-    pairs: list[Stratum] = [
+    by_name = {name: [f"{name}={value}" for value in dict.fromkeys(declared[name])] for name in declared}
+    strata = [(stratum,) for own in by_name.values() for stratum in own]
+    pairs = [
         (min(a, b), max(a, b))
         for first, second in combinations(sorted(declared), 2)
-        for a in (f"{first}={value}" for value in dict.fromkeys(declared[first]))
-        for b in (f"{second}={value}" for value in dict.fromkeys(declared[second]))
+        for a, b in product(by_name[first], by_name[second])
     ]
     absent = tuple(stratum[0] for stratum in strata if not single[stratum])
     return Coverage(*_coverage_ratios(strata, single), *_coverage_ratios(pairs, double), absent)
@@ -406,14 +404,8 @@ def _describe_export(
     reader: RunReader, rows: Mapping[str, Sequence[Mapping[str, Any]]], files: Sequence[ExportedFile]
 ) -> ExportedBenchmark:
     """Describe the exported data set: where its items come from, and the hashes of its files."""
-    meta: dict[str, Any] = {}
-    sources: Any = None
-    try:
-        meta = read_json(reader.run.meta, dict[str, Any])
-    except FileNotFoundError:
-        meta = {"experiment_id": reader.run.path.resolve().name}
-    if reader.run.sources.exists():
-        sources = _strip_folders(read_json(reader.run.sources))
+    unnamed = {"experiment_id": reader.run.path.resolve().name}
+    meta = read_json(reader.run.meta, dict[str, Any], missing=unnamed)
     teachers = tuple(sorted({row["teacher"] for of_task in rows.values() for row in of_task}))
     planned = reader.planned
     return ExportedBenchmark(
@@ -426,7 +418,7 @@ def _describe_export(
             name for name in teachers if reader.simulated and (planned is None or name in planned.simulated)
         ),
         files=tuple(files),
-        sources=sources,
+        sources=_strip_folders(read_json(reader.run.sources)) if reader.run.sources.exists() else None,
     )
 
 

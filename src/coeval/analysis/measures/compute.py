@@ -56,7 +56,6 @@ from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
     TaskDesign,
-    count_levels_by_judge,
     read_score_grid,
     unscored_levels,
 )
@@ -422,8 +421,8 @@ def compute_run_measures(
         judges=measure(
             "judges",
             lambda: combine_judge_measures(
+                judge_scores,
                 agreement(),
-                count_levels_by_judge(judge_scores),
                 read_judge_biases(reader, judge_scores),
                 read_judge_consistency(reader, judge_scores, reweighting),
             ),
@@ -487,8 +486,8 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
         for judge, severity in estimate_severities(grid).items()
     }
     judges = combine_judge_measures(
+        grid,
         agreement_by_judge(grid, pairs),
-        count_levels_by_judge(grid),
         adjust_bias_ledger(ledger),
         measure_consistency(grid.judges, requested, reweighting),
     )

@@ -29,7 +29,7 @@ from coeval.analysis.measures.agreement import (
     weight_of_end_items,
 )
 from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, ShownAs
-from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
+from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid, count_levels_by_judge
 from coeval.analysis.panel.bias_ledger import JudgeBiases
 
 # Units that a judge must have in common with others to be ranked.
@@ -187,12 +187,13 @@ def agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str,
 
 
 def combine_judge_measures(
+    grid: ScoreGrid,
     agreement: Mapping[str, JudgeAgreement],
-    levels: Mapping[str, LevelCounts],
     biases: Mapping[str, JudgeBiases],
     consistency: Mapping[str, PairAgreement | None],
 ) -> dict[str, JudgeMeasures]:
-    """Combine the parts of each judge's measures; the arguments are by judge."""
+    """Combine the parts of each judge's measures, by judge, with its scores at each level of the grid."""
+    levels = count_levels_by_judge(grid)
     return {
         name: JudgeMeasures(
             **msgspec.structs.asdict(own),
