@@ -323,8 +323,8 @@ class SampleCopies:
             rows("DELETE FROM response WHERE key IN (SELECT key FROM copied)", ())
 
     def notes(self, *, sampled: bool) -> Iterator[str]:
-        """Yield a sentence on each student with copies, or (if ``sampled``) with answers that repeat each
-        other."""
+        """Yield a sentence on each student with copies, or (if ``sampled``) with answers that repeat
+        themselves."""
         for student, copies in self.by_student.items():
             yield (
                 f"not counted as samples: {pluralize(copies, 'answer')} of {student} from a cache, by the "

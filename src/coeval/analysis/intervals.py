@@ -383,8 +383,7 @@ def bounds_at_level(
     difference: float, bounds: Bounds, degrees: float, alpha: float, looks: Looks | None = None
 ) -> Bounds:
     """Return the interval of a difference at confidence 1 − ``alpha`` (or at all ``looks``), from its 95%
-    interval with these ``degrees`` of freedom: both arms scaled by the ratio of quantiles, within −1 and
-    1."""
+    interval with these ``degrees`` of freedom: both arms scaled by the ratio of quantiles, within −1 … 1."""
     ratio = _two_sided_quantile(degrees, alpha, looks) / _two_sided_quantile(degrees, ALPHA)
     low, high = (
         difference + (bound - difference) * ratio if bound != difference else bound for bound in bounds

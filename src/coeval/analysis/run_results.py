@@ -42,9 +42,8 @@ class ModelCost:
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The known cost of a folder's models. ``unknown``: models without a price; ``untold``: those with a
-    price but answers of unknown cost (no reported tokens, or a later price); ``sources``: where the prices
-    come from."""
+    """The known cost of a folder's models. ``unknown``: models without a price; ``untold``: priced ones with
+    answers of unknown cost (no reported tokens, or a later price); ``sources``: where prices come from."""
 
     cost_usd: float
     unknown: tuple[str, ...]

@@ -13,8 +13,7 @@ from coeval.store.rundir import PAIRS
 
 
 def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str]:
-    """Say how many items have no score because their tasks have labels alone; say nothing where all have.
-    ``labelled``: the tasks with labels."""
+    """Say how many items have no score, as their tasks have labels alone; ``labelled``: tasks with labels."""
     counts = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
     items = dict(zip(grid.tasks, counts, strict=True))
     scored = {grid.tasks[task] for task in np.unique(grid.task[grid.scored])}

@@ -29,8 +29,7 @@ class LevelScale(NamedTuple):
 
     @property
     def linear(self) -> Floats:
-        """Return how far two levels agree, (K, K): 1 minus the distance of their values (linear weights;
-        Cicchetti and Allison 1971)."""
+        """Return 1 minus the distance of two levels, (K, K) (linear weights; Cicchetti and Allison 1971)."""
         return np.asarray(1 - np.abs(np.subtract.outer(self.values, self.values)), np.float64)
 
     def kappa(self, tables: Floats) -> Floats:
@@ -171,8 +170,7 @@ class Ends(NamedTuple):
 
 
 class BootstrapDraws(NamedTuple):
-    """Draws (B,) of a measure: ``plain``, and with items at the ends added for the ``low`` and ``high``
-    bound."""
+    """Draws (B,) of a measure: ``plain``, and with items at the ends for the ``low`` and ``high`` bound."""
 
     plain: Floats
     low: Floats
@@ -272,7 +270,7 @@ def percentile_interval(draws: Floats, value: float, items: int) -> Bounds | Non
 
 def dispersion_interval(draws: Floats, value: float, items: int) -> Bounds | None:
     """Return the interval of a measure of spread, from 0 up, that chance inflates: in the sample by as much
-    as in the draws once more. So the draws' excess over ``value`` is subtracted twice from the lower
+    as in the draws once more, so the draws' excess over ``value`` is subtracted twice from the lower
     bound."""
     bounds = percentile_interval(draws, value, items)
     if bounds is None:

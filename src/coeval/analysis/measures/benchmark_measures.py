@@ -103,10 +103,10 @@ Stratum: TypeAlias = tuple[str, ...]
 
 
 class Coverage(NamedTuple):
-    """How much of the declared attribute space occurs, over strata, that is ``attribute=value``; None where
-    nothing is declared. ``acr`` = declared strata that occur / all declared; ``rar`` = those that occur
-    once or twice / those that occur at most twice. The same over pairs of two attributes' values.
-    ``absent``: the strata that do not occur."""
+    """How much of the declared space occurs, over strata (``attribute=value``); None where nothing is
+    declared. ``acr`` = declared strata that occur / all; ``rar`` = those that occur once or twice / those
+    that occur at most twice. The same over pairs of two attributes' values. ``absent``: strata that do not
+    occur."""
 
     acr: float | None
     rar: float | None
@@ -156,8 +156,8 @@ FEWEST_STUDENTS = 3
 
 
 class ItemQuality(NamedTuple):
-    """Measures of a task's items, (I,), NaN where undefined: ``difficulty`` = 1 − the mean over students;
-    ``discrimination``, the item–rest correlation; how many ``students`` have a score; whether all pass, or
+    """Measures of a task's items, (I,), NaN if undefined: ``difficulty`` = 1 − the mean over students; the
+    item–rest correlation (``discrimination``); how many ``students`` have a score; whether all pass, or
     fail."""
 
     difficulty: Floats
@@ -309,9 +309,8 @@ class ExportedFile(msgspec.Struct, frozen=True):
 
 
 class ExportedBenchmark(msgspec.Struct, frozen=True):
-    """An exported data set, as ``provenance.json`` has it. ``sources`` is the run's ``sources.json``: where
-    items that no model wrote come from. ``simulated``: simulated models took part; ``simulated_teachers``
-    wrote items."""
+    """An exported data set, as ``provenance.json`` has it. ``sources``: the run's ``sources.json``.
+    ``simulated``: simulated models took part; ``simulated_teachers`` wrote items."""
 
     experiment: str
     created_at: str

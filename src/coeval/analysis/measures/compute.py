@@ -121,8 +121,8 @@ _FEWEST_ITEMS = 2
 
 
 def position_bias_both_orders(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
-    """Estimate position bias from T tasks' win shares, (n_t,) each, of the same items with the model's answer
-    shown ``first``, then ``second``."""
+    """Estimate position bias from T tasks' win shares, (n_t,) each, of items shown ``first``, then
+    ``second``."""
     strata = [
         PairedScores(when_second, when_first, np.ones(len(when_first)))
         for when_first, when_second in zip(first, second, strict=True)

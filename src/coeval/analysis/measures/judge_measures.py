@@ -79,8 +79,8 @@ class JudgeMeasures(JudgeAgreement, frozen=True):
 
 
 class PanelMeasures(Entity, frozen=True):
-    """Reliability of all ``judges`` who scored anything, over the ``count`` of units that each of them
-    scored; undefined below `FEWEST_COMMON` of these."""
+    """Reliability of all ``judges`` who scored anything, over the ``count`` of units (`FEWEST_COMMON` or
+    more, or else undefined) that each of them scored."""
 
     krippendorff_alpha: Annotated[
         Measured, ShownAs("Of ordinal levels (Krippendorff 2011)", kind="coefficient", elsewhere=FILES)
@@ -333,9 +333,8 @@ def _bootstrap_alpha_and_correlations(
     flat_sums: Floats, scale: Floats, ends: Ends, items: int, reweighting: Reweighting
 ) -> tuple[BootstrapDraws, BootstrapDraws, BootstrapDraws]:
     """Draw α and both correlations. α takes its distances between levels from how often these occur, so an
-    item at one end would hide what one at the other might do. The less has been seen, the more its lower
-    bound uses the worse end alone (and up to a quarter as much again, found by simulation), its upper
-    bound the better."""
+    item at one end would hide what one at the other might do. The less is seen, the more its lower bound
+    uses the worse end alone (and up to a quarter more, found by simulation), its upper bound the better."""
     levels = len(scale)
     tables = flat_sums[:, : levels**2].reshape(-1, levels, levels)
     unseen = unseen_share_of_agreement(tables, items, LevelScale(scale).linear)

@@ -85,8 +85,7 @@ Labels: TypeAlias = Mapping[str, Mapping[str, LabelMeasures]]
 class _ComparedLabels(NamedTuple):
     """The labels of a task by one attribute, (R,): ``item`` numbers items; ``stated`` is −1 where an answer
     states none of the ``values``, or several; ``items`` have a value of the attribute. ``cluster``: of
-    each item, None where all are independent. ``samples``: by student, how many answers it gave to an
-    item."""
+    each item, None where all are independent. ``samples``: by student, how many answers an item got."""
 
     values: tuple[str, ...]
     item: NDArray[np.int64]

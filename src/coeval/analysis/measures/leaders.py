@@ -36,8 +36,8 @@ _MOST_LABELS = 3
 def leader_sentences(
     students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
 ) -> Iterator[str]:
-    """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those that
-    the ranking's p-values allow for."""
+    """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those
+    that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.is_repeated)
     if (gap := leading_difference(ranks)) is not None:
         yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
@@ -197,8 +197,7 @@ def significance_sentences(ranks: Ranking) -> Iterator[str]:
 
 
 def _count_over_judges_text(ranks: Ranking, significant: int, pairs: int) -> str:
-    """Say how many significant differences stay so with judges as a sample; '' where that is unknown, or
-    none."""
+    """Say how many significant differences stay so with judges as a sample; '' if unknown, or if none is."""
     if not significant or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
         return ""
     both = sum(gap.verdict == "leads" for gap in ranks.differences.values())

@@ -126,8 +126,7 @@ _CONTAINERS = ("students", "ranking", "differences")
 
 
 class Leaf(NamedTuple):
-    """A measure and its address: the ``measure`` of the entity ``name`` in ``part``, further down at the keys
-    ``of``, such as a task or label."""
+    """A measure and its address: the ``measure`` of the entity ``name`` in ``part``, at the keys ``of``."""
 
     part: str
     name: str

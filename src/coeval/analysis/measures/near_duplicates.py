@@ -47,8 +47,8 @@ def jaccard_similarity(first: frozenset[tuple[str, ...]], second: frozenset[tupl
 
 
 def mean_prompt_similarity(prompts: Sequence[str], seed: int = 0) -> Resemblance:
-    """Average the Jaccard similarity of the word 3-grams of two prompts, over all pairs or a seeded random
-    sample of `MOST_PAIRS` of them."""
+    """Average the Jaccard similarity of two prompts' word 3-grams, over all pairs or `MOST_PAIRS` random
+    ones."""
     pairs = _sample_pairs(len(prompts), random.Random(seed))
     if not pairs:
         return Resemblance(None, 0)

@@ -181,8 +181,7 @@ _WIN_SHARE = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
-    """Read the planned comparisons of existing answers, None if there are none. Raises as
-    `read_planned_pairs`."""
+    """Read the planned comparisons of existing answers, if any. Raises StoreError: a file is unreadable."""
     if not reader.run.files(PAIRS):
         return None
     pairs = read_planned_pairs(reader)
@@ -213,8 +212,7 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
 
 
 def read_planned_pairs(reader: RunReader) -> list[PlannedPair]:
-    """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: a file is
-    unreadable."""
+    """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: unreadable."""
     index: Index[PlannedPair] = Index()
     index.read(reader.run.files(PAIRS), PreferencePart, lambda part: PlannedPair(is_good(part), part))
     answers = {

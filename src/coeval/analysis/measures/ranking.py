@@ -211,8 +211,7 @@ def _name_factor_of_lead(grid: ScoreGrid, ranks: Ranking) -> Ranking:
 def weigh_factor_parts(
     grid: ScoreGrid, differences: Mapping[tuple[str, str], Difference]
 ) -> list[FactorPart]:
-    """Return each factor's share of the overall difference of two students; ``differences``: by task and
-    factor."""
+    """Return each factor's share of the overall difference of two students, from those by task and factor."""
     tasks = {task: [factor for at, factor in differences if at == task] for task, _ in differences}
     parts = []
     for (task, factor), difference in differences.items():

@@ -221,8 +221,7 @@ class ScoreGrid(NamedTuple):
         return RowSums(total * share * (units > 0), np.asarray(units * share, np.float64), units)
 
     def _is_complete(self, has_score: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Check for each row, (C,), whether its answer is scored in all factors; ``has_score``: which rows
-        are."""
+        """Check for each row, (C,), if its answer is scored in all factors; ``has_score``: which rows are."""
         answer, required = self.answer, np.array([len(design.factors) for design in self.designs])
         scored_factors = np.bincount(answer[has_score], minlength=int(answer.max(initial=0)) + 1)
         return np.asarray(scored_factors[answer] == required[self.task], bool)
@@ -234,8 +233,7 @@ class ScoreGrid(NamedTuple):
 
     @property
     def _weights(self) -> Floats | None:
-        """Return (tasks, factors) weights, NaN in tasks where all scores count equally; None if they do in
-        all."""
+        """Return (tasks, factors) weights, NaN for a task where scores count equally; None for such a run."""
         if not self.is_weighted:
             return None
         return np.array(
@@ -573,8 +571,7 @@ WHERE attribute IS NOT NULL GROUP BY attribute
 
 
 def _grid_sql(judges: Sequence[str], levels: int, *, has_samples: bool) -> str:
-    """Build the query of the grid. Its parameter: the values of all ``levels``; ``has_samples``: items have
-    several answers."""
+    """Build the query of the grid. Its parameter: all ``levels``' values; ``has_samples``: of each item."""
     sample = ", sample" if has_samples else ""
     kind = "TINYINT" if levels <= _MOST_CODES else "INTEGER"
     columns = "".join(

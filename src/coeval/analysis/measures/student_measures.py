@@ -493,8 +493,7 @@ def score_over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured
 
 
 def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
-    """Average over tasks the mean over items. ``means`` (I,) is NaN where there is none; ``shift`` moves the
-    result, within the scale."""
+    """Average over tasks the mean over items, moved by ``shift``. ``means`` (I,): NaN if there is none."""
     has_score = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
     clusters = [grid.items.cluster[rows] for rows in has_score] if grid.items.alike is not None else None
     interval = mean_over_strata([means[rows] for rows in has_score], clusters=clusters)

@@ -17,8 +17,7 @@ FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
 
 
 class TeacherMeasures(Entity, frozen=True):
-    """How far a teacher's items separate students, from μ: the mean over items of judges' means, or of a
-    check."""
+    """How far a teacher's items separate students, by μ: the mean over items of judges' means or checks."""
 
     v1: Annotated[
         Measured,

@@ -77,8 +77,8 @@ GROUP BY ALL ORDER BY ALL
 class Stage(NamedTuple):
     """How files of a kind become a table. ``columns`` are those read from a line; ``required`` holds of every
     record (its id contains the other names, so no name can be damaged unseen); ``select`` gives the
-    table's columns, ``terms`` those of them that hold names of models, tasks and factors: a ``term`` (an
-    ENUM) each, or a ``term[]``."""
+    table's columns, ``terms`` those that hold names of models, tasks and factors: a ``term`` (an ENUM), or
+    a ``term[]``."""
 
     files: str
     table: str
@@ -89,8 +89,7 @@ class Stage(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """An item's near duplicates: the earlier item that its prompt nearly repeats (``of``), and the group's
-    ``first``."""
+    """The earlier item ``of`` its task that an item nearly repeats, and the ``first`` of all such."""
 
     of: str
     first: str
@@ -288,8 +287,7 @@ class Reader:
 
     @cached_property
     def _served_counts(self) -> list[tuple[Any, ...]]:
-        """Count, once for all who show it, the good answers and judgments by the model that served them,
-        including comparisons of planned judges."""
+        """Count good answers, judgments and planned comparisons by the model that served them, once."""
         columns = text_columns(f"id task_id judge_model_id winner status {SERVED_COLUMNS}")
         pairs, planned = self.query_lines(PAIRS, columns, _SERVED_PAIRS), self.planned
         counted = (row for row in pairs if planned is None or planned.is_counted(row[1], "judge", row[2]))

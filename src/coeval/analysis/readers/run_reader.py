@@ -151,8 +151,7 @@ SEARCHED = (
 
 
 def score_views_sql(*, checked: bool) -> str:
-    """Build the views ``scores`` and ``coded``. ``checked``: checks score some factors, and judges' scores of
-    these do not count."""
+    """Build the views ``scores`` and ``coded``; if ``checked``, without judges' scores of checked factors."""
     join, counts = "", f"a.judge <> '{CHECK}'"
     if checked:
         join = "LEFT JOIN checks c ON c.task = a.term AND c.factor = a.factor"
@@ -426,8 +425,7 @@ class RunReader(Reader):
         return "list(item ORDER BY item)" if self.twins or self.has_samples else "any_value(NULL)"
 
     def item_clusters(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
-        """Return a number for each item, (items,), shared by those that nearly repeat each other, and by
-        answers to one item; None: none are."""
+        """Return a number for each item, (items,), shared by near duplicates or by its answers; None: none is."""
         if items is None or not (self.twins or len({*items}) < len(items)):
             return None
         numbers = {item: number for number, item in enumerate(items)}
