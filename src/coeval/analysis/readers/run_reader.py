@@ -425,7 +425,7 @@ class RunReader(Reader):
         return "list(item ORDER BY item)" if self.twins or self.has_samples else "any_value(NULL)"
 
     def item_clusters(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
-        """Return a number for each item, (items,), shared by near duplicates or by its answers; None: none is."""
+        """Return a number for each item, shared by near duplicates or by its answers; None: none is."""
         if items is None or not (self.twins or len({*items}) < len(items)):
             return None
         numbers = {item: number for number, item in enumerate(items)}
