@@ -17,7 +17,7 @@ import numpy as np
 from scipy.special import expit
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.compute import position_bias_both_orders, position_bias_one_order
+from coeval.analysis.measures.compute import position_bias_between_items, position_bias_within_items
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import (
     FamilyBias,
@@ -274,10 +274,12 @@ def places_named(planted: float, items: int, repeats: int, *, both: bool) -> flo
         gap = random.normal(0.1, 0.2, items)
         first, second = (gap + sign * planted + random.normal(0, 0.14, items) for sign in (1, -1))
         if both:
-            bias = position_bias_both_orders([_verdicts(first)], [_verdicts(second)])
+            bias = position_bias_within_items([_verdicts(first)], [_verdicts(second)])
         else:
             is_first = random.random(items) < 0.5
-            bias = position_bias_one_order(expit(STEEP * first[is_first]), expit(STEEP * second[~is_first]))
+            bias = position_bias_between_items(
+                expit(STEEP * first[is_first]), expit(STEEP * second[~is_first])
+            )
         found.append(adjust_bias_ledger({"judge": {"position": bias}})["judge"].position.is_significant)
     return float(np.mean(found))
 

@@ -20,7 +20,11 @@ from coeval.analysis.measures.compute import compute_measures
 from coeval.analysis.measures.robust_set import RobustOptions
 from coeval.analysis.measures.run_measures import measures_to_json
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
-from coeval.analysis.measures.student_measures import measure_students, sum_item_scores, unadjusted_scores
+from coeval.analysis.measures.student_measures import (
+    measure_students,
+    sum_student_item_scores,
+    unadjusted_scores,
+)
 from coeval.analysis.panel.bias_ledger import (
     AdjustedBias,
     Bias,
@@ -210,7 +214,7 @@ def test_a_student_that_fails_its_hardest_fifth_is_never_first_without_a_word() 
     first = reported = leads = 0
     for seed in range(200):
         grid = simulated(np.random.default_rng(seed))
-        found = measure_students(grid, unadjusted_scores(grid, sum_item_scores(grid)))
+        found = measure_students(grid, unadjusted_scores(grid, sum_student_item_scores(grid)))
         means = {name: one.mean_recorded.value or 0.0 for name, one in found.items()}
         ends = {name: one.bounds or (0.0, 0.0) for name, one in found.items()}
         order = sorted(means, key=lambda name: -means[name])

@@ -19,9 +19,10 @@ from coeval.analysis.comparison.pairing import pair_sides
 from coeval.analysis.comparison.side import read_sides
 from coeval.analysis.judged_answers import AnswerChoice, read_chosen_answers
 from coeval.analysis.measures.compute import compute_run_measures
-from coeval.analysis.measures.student_measures import sum_item_scores
+from coeval.analysis.measures.student_measures import sum_student_item_scores
 from coeval.analysis.planned_names import Planned, PlannedTask
 from coeval.analysis.readers.run_reader import RunReader
+from coeval.analysis.sampled_answers import WHOLE, SampledPart
 from coeval.core.records import answer_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, parse_scale
 from coeval.reports.items.item_browser import ItemBrowser
@@ -142,7 +143,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
                 for answer in detail.answers
             }
     expected = answer_scores(known, weights)
-    means_of_items = sum_item_scores(run.grid).mean
+    means_of_items = sum_student_item_scores(run.grid).mean
     items = {
         (task, n, student): float(means_of_items[run.grid.students.index(student), place])
         for place, item in enumerate(run.grid.items.ids)
@@ -170,7 +171,7 @@ def test_whoever_shows_an_items_score_shows_the_grids(
                 for (at, n, who, _), score in expected.items():
                     if (at, who) == (task, student):
                         of_items[n].append(score)
-                whole = run.measures.samples[student, task, "(whole answer)"].mean
+                whole = run.measures.samples[SampledPart(student, task, WHOLE)].mean
                 assert whole.value == pytest.approx(fmean(map(fmean, of_items.values())), abs=1e-12)
     for (task, n, student), score in items.items():
         assert rows[f"{task}__t.1__{n:05d}", student] == pytest.approx(score, abs=1e-12)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from coeval.analysis.load import open_reader
-from coeval.analysis.measures.compute import compute_measures, position_bias_one_order
+from coeval.analysis.measures.compute import compute_measures, position_bias_between_items
 from coeval.analysis.measures.run_measures import measures_to_json
 
 
@@ -107,13 +107,13 @@ def test_the_halves_of_a_judge_that_minds_no_order_are_rarely_told_apart() -> No
     wrong = 0
     for _ in range(400):
         shares, first = draws.choice([0.0, 1.0], 80), draws.random(80) < 0.5
-        found = position_bias_one_order(shares[first], shares[~first])
+        found = position_bias_between_items(shares[first], shares[~first])
         assert found.low is not None
         assert found.high is not None
         assert -1 <= found.low <= (found.value or 0) <= found.high <= 1
         wrong += found.low > 0 or found.high < 0
     assert wrong <= 32
-    assert position_bias_one_order(np.ones(1), np.zeros(9)).value is None
+    assert position_bias_between_items(np.ones(1), np.zeros(9)).value is None
 
 
 def test_judges_who_saw_the_same_words_agree_or_not(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from scipy.stats import t, ttest_rel
 from statsmodels.stats.multitest import multipletests
 
 from coeval.analysis.comparison.comparison_report import interval_over_judges_text
-from coeval.analysis.measures.leaders import leader_sentences, significance_sentences
+from coeval.analysis.measures.leaders import leader_sentences, significant_pair_count_sentences
 from coeval.analysis.measures.ranking import Ranking, rank_excluding_self_judgments, rank_students
 from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.mean_squares import judge_score_array, mean_squares
@@ -57,7 +57,7 @@ def ranked(grid: ScoreGrid) -> Ranking:
 
 def said(grid: ScoreGrid) -> str:
     ranks, students = rank_students(grid)
-    return " ".join([*leader_sentences(students, ranks), *significance_sentences(ranks)])
+    return " ".join([*leader_sentences(students, ranks), *significant_pair_count_sentences(ranks)])
 
 
 def careful(squared: float, spent: float, of_judges: float, f: int) -> float:

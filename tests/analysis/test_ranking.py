@@ -17,10 +17,14 @@ import coeval as api
 from coeval.analysis.comparison.comparison_report import format_difference
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import PairedScores
-from coeval.analysis.measures.leaders import items_needed_sentence, leader_sentences, significance_sentences
+from coeval.analysis.measures.leaders import (
+    items_needed_sentence,
+    leader_sentences,
+    significant_pair_count_sentences,
+)
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import StudentMean, rank_by_shared_scores, rank_students
-from coeval.analysis.measures.student_measures import StudentScores, sum_item_scores
+from coeval.analysis.measures.student_measures import StudentScores, sum_student_item_scores
 from coeval.core.figures import format_points
 from evidence.measure_coverage import World, drawn_grid
 from evidence.planted import judge_missing, judging_themselves
@@ -32,7 +36,7 @@ NEAR = World("two alike, one behind", (0.5, 0.5, 0.35, -0.6))
 def test_ranges_come_of_all_paired_differences_after_holm() -> None:
     grid = drawn_grid(NEAR, 300, np.random.default_rng(7))
     found = rank_students(grid).ranking
-    scores = sum_item_scores(grid).mean
+    scores = sum_student_item_scores(grid).mean
     names = list(grid.students)
     pairs = sorted(found.differences)
     p = [ttest_rel(scores[names.index(b)], scores[names.index(a)]).pvalue for a, b in pairs]
@@ -250,7 +254,7 @@ def test_students_who_share_no_score_are_not_called_apart() -> None:
     levels = {"a": StudentMean(1.0, 20), "b": StudentMean(1.0, 20), "c": StudentMean(0.05, 40)}
     ranks = rank_by_shared_scores(levels, common)
     assert all(reported.significant for reported in ranks.differences.values())
-    assert list(significance_sentences(ranks)) == [
+    assert list(significant_pair_count_sentences(ranks)) == [
         "2 of 3 pairwise differences between students are significant."
     ]
 

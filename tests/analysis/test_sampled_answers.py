@@ -19,7 +19,7 @@ from rich.console import Console
 
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.sampled_answers import estimate_pass_all, estimate_pass_at
+from coeval.analysis.sampled_answers import SampledPart, estimate_pass_all, estimate_pass_at
 from coeval.cli.views.results_view import print_results
 from coeval.core.html_table import MeasureRow
 from coeval.pipeline.plan.what_counts import read_planned_names
@@ -114,7 +114,7 @@ def test_the_mean_and_its_errors_are_those_of_the_items(lab: Lab) -> None:
 def test_what_passes_is_counted_by_k(lab: Lab, name: str, factor: str) -> None:
     lab.run(continue_run=True)
     with RunReader(lab.path, read_planned_names(RunDir(lab.path))) as reader:
-        score = (compute_run_measures(reader).measures.samples or {})["ann", name, factor]
+        score = (compute_run_measures(reader).measures.samples or {})[SampledPart("ann", name, factor)]
     at, every = score.pass_at_k or {}, score.pass_all_k or {}
     assert list(at) == list(every) == ["1", "2", "4", "5"]
     assert (score.pass_at, score.pass_all) == (at["5"], every["5"])

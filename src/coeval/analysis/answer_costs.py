@@ -36,9 +36,9 @@ class AnswerFigures(NamedTuple):
     seconds: Floats
     students: Sequence[str]
 
-    def costs_by_student(self, is_chosen: NDArray[np.bool_]) -> dict[str, AnswerCost]:
+    def costs_by_student(self, is_item_chosen: NDArray[np.bool_]) -> dict[str, AnswerCost]:
         """Summarise the answers to some of the items, (I,), by student."""
-        selected, costs = is_chosen[self.item], {}
+        selected, costs = is_item_chosen[self.item], {}
         for code, student in enumerate(self.students):
             if not (own := selected & (self.student == code)).any():
                 continue
@@ -86,10 +86,10 @@ def costs_by_model(reader: Reader) -> dict[str, AnswerCost]:
 @costs_by_model.register
 def _(reader: RunReader) -> dict[str, AnswerCost]:
     items = [item for (item,) in reader.rows("SELECT id FROM planned WHERE NOT failed")]
-    return read_answer_figures(reader, items, reader.models()).costs_by_student(np.ones(len(items), bool))
+    return read_costs_and_seconds(reader, items, reader.models()).costs_by_student(np.ones(len(items), bool))
 
 
-def read_answer_figures(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
+def read_costs_and_seconds(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
     """Read the cost and seconds of some students' answers to some items. Raises as `costs_by_model`."""
     item_codes = {item: code for code, item in enumerate(items)}
     student_codes = {student: code for code, student in enumerate(students)}

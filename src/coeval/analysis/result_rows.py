@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from coeval.analysis.measures.label_measures import Labels
 from coeval.analysis.measures.measure_rows import measure_row
@@ -11,7 +11,7 @@ from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.student_measures import StudentMeasures
 from coeval.analysis.people.people_measures import PeopleMeasures
 from coeval.analysis.planned_names import Planned, find_removed_names
-from coeval.analysis.sampled_answers import WHOLE, FactorSamples
+from coeval.analysis.sampled_answers import WHOLE, SamplesByPart
 from coeval.core.html_table import MeasureRow
 
 
@@ -37,8 +37,8 @@ def student_rows(measures: RunMeasures, planned: Planned | None) -> tuple[Measur
 def _student_row(
     planned: Planned | None, name: str, measures: StudentMeasures, task: str | None
 ) -> MeasureRow:
-    names = {"student": name, "task": task, "removed": find_removed_names(planned, name, task)}
-    row = measure_row(names, measures, task)
+    removed = find_removed_names(planned, name, task)
+    row = measure_row(measures, task, student=name, task=task, removed=removed)
     return row if task is None else MeasureRow(row, samples=measures.samples, partial=False)
 
 
@@ -52,16 +52,16 @@ def label_rows(measures: RunMeasures, planned: Planned | None) -> tuple[MeasureR
                 for student in label_measures.order:
                     label_student = label_measures.students[student]
                     if label_student.accuracy.n or label_student.failed:
+                        names = {"task": task, "attribute": attribute, "student": student}
                         gone = find_removed_names(planned, student, task, attribute)
-                        names = {"task": task, "attribute": attribute, "student": student, "removed": gone}
-                        rows.append(measure_row(names, label_student))
+                        rows.append(measure_row(label_student, **names, removed=gone))
     return tuple(sorted(rows, key=lambda row: (bool(row.removed), row.task, row.attribute)))
 
 
 def pair_rows(pairs: PairMeasures | None) -> tuple[MeasureRow, ...]:
     """Return students by comparisons of pairs, the strongest first."""
     students = pairs.students.items() if pairs is not None else ()
-    return tuple(measure_row({"student": name}, student) for name, student in students)
+    return tuple(measure_row(student, student=name) for name, student in students)
 
 
 def people_rows(people: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
@@ -70,17 +70,16 @@ def people_rows(people: PeopleMeasures | None) -> tuple[MeasureRow, ...]:
     if people is None or scale is None:
         return ()
     rows = [
-        measure_row({"student": name, "scale": people.whole_scale_name}, one)
-        for name, one in scale.students.items()
+        measure_row(student, student=name, scale=people.whole_scale_name)
+        for name, student in scale.students.items()
     ]
     return tuple(sorted(rows, key=lambda row: (row.people is None, -(row.people or 0.0), row.student)))
 
 
-def sample_rows(samples: Mapping[tuple[str, str, str], FactorSamples] | None) -> Iterator[MeasureRow]:
+def sample_rows(samples: SamplesByPart | None) -> Iterator[MeasureRow]:
     """Yield results of repeated answers by task, factor and student; ``factor`` None: of whole answers."""
     for (student, task, factor), measures in (samples or {}).items():
-        whole = factor == WHOLE
-        yield measure_row({"student": student, "task": task, "factor": None if whole else factor}, measures)
+        yield measure_row(measures, student=student, task=task, factor=None if factor == WHOLE else factor)
 
 
 def _student_sort_key(row: MeasureRow) -> tuple[bool, bool, str, bool, bool, bool, float, str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,20 +54,31 @@ class FactorSamples(Entity, frozen=True):
     pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
 
 
-def measure_samples(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
+class SampledPart(NamedTuple):
+    """Whose repeated answers are measured: a student's in a task, by one factor or label, or `WHOLE`."""
+
+    student: str
+    task: str
+    factor: str
+
+
+SamplesByPart: TypeAlias = Mapping[SampledPart, FactorSamples]
+
+
+def measure_samples(reader: RunReader) -> SamplesByPart | None:
     """Measure repeated answers by student, task and factor, whole answers first; None if there are none."""
     if not reader.has_samples:
         return None
     grid = read_grid_with_removed(reader)
     labels = read_label_grid(reader, grid)
     by_key = {
-        (student, grid.tasks[rows.task], rows.factor or WHOLE): measured
+        SampledPart(student, grid.tasks[rows.task], rows.factor or WHOLE): measured
         for student_code, student in enumerate(grid.students)
         if student in grid.samples
         for rows in (*_read_scored_answers(grid, student_code), *_read_labelled_answers(labels, student_code))
         if (measured := _measure_answers(rows, student, grid)) is not None
     }
-    order = sorted(by_key, key=lambda key: (key[1], key[2] != WHOLE, key[2], key[0]))
+    order = sorted(by_key, key=lambda part: (part.task, part.factor != WHOLE, part.factor, part.student))
     return {key: by_key[key] for key in order} or None
 
 

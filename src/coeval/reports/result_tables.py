@@ -34,7 +34,7 @@ from coeval.analysis.run_results import (
     read_model_costs,
     sum_costs,
 )
-from coeval.analysis.sampled_answers import WHOLE, FactorSamples
+from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart, SamplesByPart
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
@@ -182,7 +182,9 @@ class Results(msgspec.Struct, frozen=True):
         if self.sampled:
             yield sample_table(
                 {
-                    (row.student, row.task, row.factor or WHOLE): record_from_row(row, FactorSamples)
+                    SampledPart(row.student, row.task, row.factor or WHOLE): record_from_row(
+                        row, FactorSamples
+                    )
                     for row in self.sampled
                     if row.factor is None or row.pass_at is not None
                 }
@@ -306,7 +308,7 @@ def people_table(students: Mapping[tuple[str, str], CalibratedStudent]) -> Repor
     return measure_table(named, CalibratedStudent, students, "Answers")
 
 
-def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> ReportTable:
+def sample_table(samples: SamplesByPart) -> ReportTable:
     """Make a table of several answers to an item: their mean, and how often one or all of them pass."""
     named = TableHeading("samples", "Several answers to an item", ("Student", "Task", "Factor"))
     return measure_table(named, FactorSamples, samples)

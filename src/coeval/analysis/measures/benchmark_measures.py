@@ -18,7 +18,7 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.near_duplicates import Resemblance, mean_prompt_similarity
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.measures.student_measures import sum_item_scores
+from coeval.analysis.measures.student_measures import sum_student_item_scores
 from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.reader import Twin
 from coeval.analysis.readers.run_reader import RunReader
@@ -206,7 +206,7 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
     """Measure the items of a run: coverage, difficulty, discrimination and near duplicates."""
     texts = reader.read_texts(grid.items.ids)
     prompts = [texts[item].prompt or "" if item in texts else "" for item in grid.items.ids]
-    scores = _fill_label_tasks(reader, grid, sum_item_scores(grid).mean)
+    scores = _fill_label_tasks(reader, grid, sum_student_item_scores(grid).mean)
     strata = _attribute_values_by_item(grid)
     coverage: dict[str, TaskCoverage] = {}
     items: dict[str, ItemMeasures] = {}
@@ -226,7 +226,7 @@ def measure_benchmark(reader: RunReader, grid: ScoreGrid) -> BenchmarkMeasures:
 def _fill_label_tasks(reader: RunReader, grid: ScoreGrid, judged_scores: Floats) -> Floats:
     """Return the scores, (S, I), replaced by the share of right labels in tasks that have labels alone."""
     scored = np.unique(grid.items.task[np.isfinite(judged_scores).any(axis=0)])
-    right = sum_item_scores(read_label_grid(reader, grid)).mean
+    right = sum_student_item_scores(read_label_grid(reader, grid)).mean
     return np.where(np.isin(grid.items.task, scored), judged_scores, right)
 
 

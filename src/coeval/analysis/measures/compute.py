@@ -28,7 +28,7 @@ from coeval.analysis.measures.leaders import (
     label_sentences,
     leader_sentences,
     partial_student_sentences,
-    significance_sentences,
+    significant_pair_count_sentences,
 )
 from coeval.analysis.measures.measure_tree import NOT_MEASURED, Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import (
@@ -120,7 +120,7 @@ from coeval.core.text import join_names, pluralize
 _FEWEST_ITEMS = 2
 
 
-def position_bias_both_orders(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
+def position_bias_within_items(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
     """Estimate position bias from T tasks' win shares, (n_t,) each, of items shown ``first``, then
     ``second``."""
     strata = [
@@ -134,22 +134,19 @@ def position_bias_both_orders(first: Sequence[Floats], second: Sequence[Floats])
     return Bias(result.difference, result.low, result.high, result.p)
 
 
-def position_bias_one_order(first: Floats, second: Floats) -> Bias:
+def position_bias_between_items(shares_shown_first: Floats, shares_shown_second: Floats) -> Bias:
     """Estimate position bias from win shares of (n,) items with the answer shown first, and (m,) others."""
-    if min(len(first), len(second)) < _FEWEST_ITEMS:
+    if min(len(shares_shown_first), len(shares_shown_second)) < _FEWEST_ITEMS:
         return UNKNOWN
-    when_first, when_second = (clustered_mean(shares, np.arange(len(shares))) for shares in (first, second))
-    value = float(first.mean() - second.mean())
-    down = _mover_half_width(when_first.mean, when_first.low, when_second.mean, when_second.high)
-    up = _mover_half_width(when_first.mean, when_first.high, when_second.mean, when_second.low)
-    return Bias(value, max(value - down, -1.0), min(value + up, 1.0), _welch_p_value(first, second, value))
-
-
-def _mover_half_width(
-    mean: float | None, bound: float | None, other_mean: float | None, other_bound: float | None
-) -> float:
-    """Return the distance of a MOVER bound from the difference of two means, given a bound of each."""
-    return float(np.hypot((mean or 0.0) - (bound or 0.0), (other_mean or 0.0) - (other_bound or 0.0)))
+    (mean, low, high, _), (other_mean, other_low, other_high, _) = (
+        msgspec.structs.astuple(clustered_mean(shares, np.arange(len(shares))))
+        for shares in (shares_shown_first, shares_shown_second)
+    )
+    value = float(shares_shown_first.mean() - shares_shown_second.mean())
+    down = float(np.hypot(mean - low, other_mean - other_high))
+    up = float(np.hypot(mean - high, other_mean - other_low))
+    p = _welch_p_value(shares_shown_first, shares_shown_second, value)
+    return Bias(value, max(value - down, -1.0), min(value + up, 1.0), p)
 
 
 def _welch_p_value(first: Floats, second: Floats, difference: float) -> float:
@@ -222,10 +219,10 @@ def _position_bias(reader: OutputReader, judge: str) -> Bias:
     both = np.isfinite(first) & np.isfinite(second)
     if both.any():
         rows_by_task = [both & (task == code) for code in range(len(tasks))]
-        return position_bias_both_orders(
+        return position_bias_within_items(
             [first[rows] for rows in rows_by_task], [second[rows] for rows in rows_by_task]
         )
-    return position_bias_one_order(first[np.isfinite(first)], second[np.isfinite(second)])
+    return position_bias_between_items(first[np.isfinite(first)], second[np.isfinite(second)])
 
 
 def _nulls_to_nan(column: Any) -> Floats:
@@ -270,7 +267,7 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("leads", unscored_notes(reader, grid)),
         ("leads", label_sentences(labels)),
         ("leads", leader_judges_sentence(grid, ranks, families)),
-        ("leads", significance_sentences(ranks)),
+        ("leads", significant_pair_count_sentences(ranks)),
         ("leads", partial_student_sentences(ranks)),
         ("where", task_leader_sentences(grid, students, ranks)),
         ("where", leader_teachers_sentence(grid, ranks, families)),

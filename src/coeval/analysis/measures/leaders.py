@@ -173,7 +173,7 @@ def partial_student_sentences(ranks: Ranking) -> Iterator[str]:
         )
 
 
-def significance_sentences(ranks: Ranking) -> Iterator[str]:
+def significant_pair_count_sentences(ranks: Ranking) -> Iterator[str]:
     """Count significant pairwise differences, and name who may lead as well."""
     order = ranks.order
     pairs = len(order) * (len(order) - 1) // 2  # those that share no score too: nothing is sure of them

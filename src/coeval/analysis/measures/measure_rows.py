@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from typing import Annotated, Any, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -24,9 +24,9 @@ class _Field(NamedTuple):
     within: type[Record] | None = None
 
 
-def measure_row(names: Mapping[str, Any], record: Record, task: str | None = None) -> MeasureRow:
-    """Build the row of a record: ``names`` come first. ``task``: use the values of one task."""
-    return MeasureRow(**names, **dict(_row_cells(record, type(record), task)))
+def measure_row(record: Record, of_task: str | None = None, /, **names: object) -> MeasureRow:
+    """Build the row of a record: ``names`` come first. ``of_task``: use the values of one task."""
+    return MeasureRow(**names, **dict(_row_cells(record, type(record), of_task)))
 
 
 def record_from_row(row: MeasureRow, record_type: type[_Kind]) -> _Kind:

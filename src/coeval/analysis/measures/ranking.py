@@ -40,7 +40,7 @@ from coeval.analysis.measures.student_measures import (
     adjust_student_score,
     estimate_judge_scatters,
     score_over_judges,
-    sum_item_scores,
+    sum_student_item_scores,
     unadjusted_scores,
 )
 from coeval.analysis.panel.mean_squares import JudgeValues
@@ -145,7 +145,7 @@ EMPTY_RANKING = Ranking((), {}, False, {})
 def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None) -> RankedStudents:
     """Score and rank the students of a grid: their means, adjusted where judges or items are unequally
     covered. A pair is compared on all scores that both have, except those of its ``excluded_judges``."""
-    shared, item_sums = SharedScores(grid), sum_item_scores(grid)
+    shared, item_sums = SharedScores(grid), sum_student_item_scores(grid)
     recorded = unadjusted_scores(grid, item_sums)
     codes = {name: at for at, name in enumerate(grid.students)}
     means = {name: score.score.value for name, score in recorded.items() if score.score.value is not None}

@@ -16,7 +16,7 @@ from coeval.analysis.measures.student_measures import (
     StudentCounts,
     StudentMeasures,
     measure_students,
-    sum_item_scores,
+    sum_student_item_scores,
     unadjusted_scores,
 )
 from coeval.analysis.readers.run_reader import RunReader
@@ -58,7 +58,7 @@ def _measure_removed_students(
 
 
 def _unadjusted_measures(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
-    return measure_students(grid, unadjusted_scores(grid, sum_item_scores(grid)), counts)
+    return measure_students(grid, unadjusted_scores(grid, sum_student_item_scores(grid)), counts)
 
 
 _COUNTS = """

@@ -35,7 +35,7 @@ from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.analysis.panel.bias_ledger import LengthContrast
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.people.people_measures import PeopleMeasures
-from coeval.analysis.sampled_answers import FactorSamples
+from coeval.analysis.sampled_answers import SamplesByPart
 from coeval.store.jsonl import write_bytes_atomic
 
 _ALL: tuple[Analysis, ...] = get_args(Analysis)[1:]
@@ -86,10 +86,7 @@ class RunMeasures(Record, frozen=True):
     checks: Annotated[
         Mapping[tuple[str, str], CheckMeasures] | None, Part("Of each task's checks", ("students",))
     ] = None
-    samples: Annotated[
-        Mapping[tuple[str, str, str], FactorSamples] | None,
-        Part("Of several answers to an item", ("students",)),
-    ] = None
+    samples: Annotated[SamplesByPart | None, Part("Of several answers to an item", ("students",))] = None
     pairs: Annotated[PairMeasures | None, Part("Comparisons of answers", ("students", "judges"))] = None
     people: Annotated[PeopleMeasures | None, Part("Judges against people", ("calibration",))] = None
     removed: Annotated[RemovedMeasures | None, Part("What the configuration no longer names")] = None

@@ -162,7 +162,9 @@ def compute_group_means(
 Counts = NDArray[np.int64]
 
 
-def sum_item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True) -> RowSums:
+def sum_student_item_scores(
+    grid: ScoreGrid, judge: int | None = None, *, complete_only: bool = True
+) -> RowSums:
     """Sum the scores of each student and item, (S, I), of all judges and checks, or of one judge; several
     answers are pooled. ``complete_only`` as in `ScoreGrid.sum_scores`."""
     own = grid if judge is None else grid._replace(levels=grid.levels[:, judge : judge + 1], checked=None)
@@ -175,14 +177,14 @@ def sum_item_scores(grid: ScoreGrid, judge: int | None = None, *, complete_only:
 
 def _sum_recorded_scores(grid: ScoreGrid, scores: RowSums) -> RowSums:
     """Sum all recorded scores, those of answers that lack a factor included."""
-    return sum_item_scores(grid, complete_only=False) if grid.is_weighted else scores
+    return sum_student_item_scores(grid, complete_only=False) if grid.is_weighted else scores
 
 
 def measure_students(
     grid: ScoreGrid, ranked_scores: Mapping[str, StudentScores], counts: StudentCounts | None = None
 ) -> dict[str, StudentMeasures]:
     """Compute all measures of each student. ``ranked_scores``: of `rank_students`; ``counts``: of answers."""
-    scores = sum_item_scores(grid)
+    scores = sum_student_item_scores(grid)
     recorded = _sum_recorded_scores(grid, scores)
     everything = np.zeros(len(grid.items.ids), np.int32)
 
@@ -399,7 +401,7 @@ def _means_by_factor(grid: ScoreGrid) -> tuple[list[_Named], list[dict[str, _Nam
 
 
 def _means_by_judge(grid: ScoreGrid, judge_code: int) -> list[_Named]:
-    scores, judge = sum_item_scores(grid, judge_code), grid.judges[judge_code]
+    scores, judge = sum_student_item_scores(grid, judge_code), grid.judges[judge_code]
     due = np.array(
         [len(design.judged_factors) * (judge in design.judges) for design in grid.designs], np.int64
     )

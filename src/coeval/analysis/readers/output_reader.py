@@ -388,7 +388,7 @@ class OutputReader(Reader):
             self._unread_notes.append(f"{error}; its figures are left out")
             return _Summary()
 
-    def _prepare_tables(self) -> None:
+    def _make_table_of_files(self) -> None:
         rows = []
         for path in chain.from_iterable(self._files.values()):
             task = path.parent

@@ -326,7 +326,7 @@ class Reader:
 
     def _make_tables(self) -> None:
         """Make a table of each stage, without the lines that are no records, and the views."""
-        self._prepare_tables()
+        self._make_table_of_files()
         for stage in self.stages:
             files = [escape_glob_pattern(path) for path in self.files(stage.files)]
             self._db.execute(
@@ -335,7 +335,7 @@ class Reader:
                 f"FROM {self._lines_sql(stage, files)}",
                 [files] if files else [],
             )
-        self.damage = tuple(damage for stage in self.stages for damage in self._read_damage(stage))
+        self.damage = tuple(damage for stage in self.stages for damage in self._count_damage_by_file(stage))
         names = " UNION ALL ".join(
             f"SELECT {f'unnest({name})' if kind.endswith('[]') else name} AS term "  # noqa: S608
             f"FROM {_raw_table_name(stage)} WHERE no_record_of IS NULL"
@@ -360,7 +360,7 @@ class Reader:
             )
         self._db.execute(self.view_sql)
 
-    def _prepare_tables(self) -> None:
+    def _make_table_of_files(self) -> None:
         """Prepare what the first table needs."""
 
     def _on_table_made(self, stage: Stage) -> None:
@@ -370,7 +370,7 @@ class Reader:
         """Return the name of a file in messages."""
         return path.name
 
-    def _read_damage(self, stage: Stage) -> Iterator[Damage]:
+    def _count_damage_by_file(self, stage: Stage) -> Iterator[Damage]:
         """Count the lines of a kind's files that are no records."""
         for file, count in self.rows(
             f"SELECT no_record_of, count(*) FROM {_raw_table_name(stage)} WHERE no_record_of IS NOT NULL "  # noqa: S608

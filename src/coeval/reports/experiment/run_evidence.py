@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, read_answer_figures
+from coeval.analysis.answer_costs import AnswerCost, AnswerFigures, read_costs_and_seconds
 from coeval.analysis.measures.compute import AnalyzedRun
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.shown_names import short_names
@@ -54,6 +54,6 @@ def read_evidence(reader: RunReader, measured: AnalyzedRun, notes: tuple[str, ..
     """Read what a report needs besides the measures, from a reader that is open."""
     results, missing = read_results(reader, notes, measured), find_missing_records(reader.run)
     items = measured.grid.items.ids
-    answers = read_answer_figures(reader, items, measured.grid.students)
+    answers = read_costs_and_seconds(reader, items, measured.grid.students)
     costs = answers.costs_by_student(np.ones(len(items), bool))
     return RunEvidence(reader, measured, results, missing, answers, costs)
