@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, TypeAlias
+from typing import Annotated
 
 import msgspec
 import numpy as np
@@ -96,10 +96,6 @@ class PanelMeasures(Entity, frozen=True):
     ] = None
 
 
-PairWeights: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
-"""What share each pair has in a mean over them: (pairs,), one in all."""
-
-
 @dataclass(frozen=True, slots=True)
 class JudgePair:
     """Two judges, named in order, and what both scored. ``units``, ``same`` and ``near`` are (blocks,): their
@@ -169,7 +165,7 @@ def measure_judge_pairs(pairs: Sequence[JudgePair]) -> dict[tuple[str, str], Pai
 
 
 def measure_judge_pair(pair: JudgePair) -> PairAgreement:
-    return PairAgreement(*_mean_over_pairs([pair] if pair.count else [], _equal_weights), count=pair.count)
+    return PairAgreement(*_mean_over_pairs([pair] if pair.count else []), count=pair.count)
 
 
 def agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
@@ -178,10 +174,7 @@ def agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str,
     for judge in grid.judges:
         own_pairs = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
         common = sum(pair.count for pair in own_pairs)
-        measures = (
-            *_mean_over_pairs(own_pairs, _equal_weights),
-            *_mean_over_pairs(own_pairs, _weights_by_count),
-        )
+        measures = (*_mean_over_pairs(own_pairs), *_mean_over_pairs(own_pairs, by_count=True))
         agreement_of_judge[judge] = JudgeAgreement(*measures, degenerate=common < FEWEST_COMMON, count=common)
     return agreement_of_judge
 
@@ -233,20 +226,23 @@ def _pair_ends(table: Floats, items: int) -> Ends:
     )
 
 
-def _mean_over_pairs(pairs: Sequence[JudgePair], weigh: PairWeights) -> tuple[Measured, Measured, Measured]:
-    """Return ``spa``, ``wpa`` and ``kappa`` as weighted means over pairs; κ over those that have one."""
+def _mean_over_pairs(
+    pairs: Sequence[JudgePair], *, by_count: bool = False
+) -> tuple[Measured, Measured, Measured]:
+    """Return ``spa``, ``wpa`` and ``kappa`` as means over pairs, κ over those that have one; ``by_count``:
+    weighted by common units."""
     if not pairs:
         return NOT_MEASURED, NOT_MEASURED, NOT_MEASURED
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     missing = sum(pair.missing for pair in pairs)
     strict, linear = (
-        Measured.with_bounds(*_mean_agreement(pairs, weigh(pairs), sums), items, missing)
+        Measured.with_bounds(*_mean_agreement(pairs, _pair_weights(pairs, by_count), sums), items, missing)
         for sums in ([pair.same for pair in pairs], [pair.near for pair in pairs])
     )
     defined = [pair for pair in pairs if math.isfinite(pair.kappa)]
     if not defined:
         return strict, linear, Measured.with_bounds(math.nan, None, items, missing)
-    weights = weigh(defined)
+    weights = _pair_weights(defined, by_count)
     value = float(weights @ [pair.kappa for pair in defined])
     drawn = BootstrapDraws(
         *(weights @ np.stack(kappas) for kappas in zip(*(pair.kappas for pair in defined), strict=True))
@@ -275,12 +271,8 @@ def _mean_agreement(
     return value, mean_bounds(value, [scatter])
 
 
-def _equal_weights(pairs: Sequence[JudgePair]) -> Floats:
-    return np.full(len(pairs), 1 / len(pairs))
-
-
-def _weights_by_count(pairs: Sequence[JudgePair]) -> Floats:
-    counts = np.array([pair.count for pair in pairs], np.float64)
+def _pair_weights(pairs: Sequence[JudgePair], by_count: bool) -> Floats:
+    counts = np.array([pair.count if by_count else 1 for pair in pairs], np.float64)
     return np.asarray(counts / counts.sum(), np.float64)
 
 
