@@ -23,7 +23,7 @@ from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.reader import Twin
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import StoreError, UsageError
-from coeval.store.jsonl import read_json, store_error, write_bytes_atomic
+from coeval.store.jsonl import read_json, store_error, write_json_atomic, write_lines
 
 _DIFFICULTY = "1 less the mean score over students; with labels alone, less the share of right labels"
 _WITH_SCORE = "With a score of any student"
@@ -339,15 +339,14 @@ def export_benchmark(reader: RunReader, measures: Mapping[str, ItemMeasures], ou
     for task, of_task in rows.items():
         lines = out / "jsonl" / f"{task}.jsonl"
         parquet = out / "data" / f"{task}.parquet"
-        write_bytes_atomic(lines, b"".join(msgspec.json.encode(row) + b"\n" for row in of_task))
+        write_lines(lines, of_task)
         _write_parquet(lines, parquet, list(of_task[0]))
         for path in (lines, parquet):
             relative = path.relative_to(out).as_posix()
             digest = hashlib.sha256(path.read_bytes()).hexdigest()
             files.append(ExportedFile(relative, task, len(of_task), digest))
     exported = _describe_export(reader, rows, files)
-    provenance = msgspec.json.format(msgspec.json.encode(exported), indent=2)
-    write_bytes_atomic(out / PROVENANCE, provenance + b"\n")
+    write_json_atomic(out / PROVENANCE, exported)
     return exported
 
 

@@ -12,6 +12,7 @@ from scipy.special import stdtr
 
 from coeval.analysis.comparison.paired_difference import PairedScores, paired_difference
 from coeval.analysis.intervals import Floats, clustered_mean
+from coeval.analysis.measures import leaders
 from coeval.analysis.measures.agreement import LEVELS, Reweighting
 from coeval.analysis.measures.benchmark_measures import measure_benchmark
 from coeval.analysis.measures.judge_measures import (
@@ -24,12 +25,6 @@ from coeval.analysis.measures.judge_measures import (
     measure_panel,
 )
 from coeval.analysis.measures.label_measures import measure_planned_labels
-from coeval.analysis.measures.leaders import (
-    label_sentences,
-    leader_sentences,
-    partial_student_sentences,
-    significant_pair_count_sentences,
-)
 from coeval.analysis.measures.measure_tree import NOT_MEASURED, Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import (
     compute_pair_measures,
@@ -66,6 +61,7 @@ from coeval.analysis.measures.student_measures import (
     measure_students,
 )
 from coeval.analysis.measures.teacher_measures import measure_teachers
+from coeval.analysis.panel import panel_findings, panel_reading
 from coeval.analysis.panel.bias_ledger import (
     UNKNOWN,
     Bias,
@@ -74,20 +70,6 @@ from coeval.analysis.panel.bias_ledger import (
     judge_length_contrast_sentences,
 )
 from coeval.analysis.panel.g_study import estimate_g_study
-from coeval.analysis.panel.panel_findings import (
-    judge_bias_sentences,
-    leader_judges_sentence,
-    leader_teachers_sentence,
-    reliability_sentences,
-)
-from coeval.analysis.panel.panel_reading import (
-    RepeatedJudgments,
-    measure_consistency,
-    read_judge_biases,
-    read_judge_consistency,
-    read_length_contrasts,
-    read_model_families,
-)
 from coeval.analysis.people.people_measures import measure_people, people_sentences
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
@@ -170,7 +152,7 @@ FROM graded WHERE content IS NOT NULL AND level IS NOT NULL WINDOW own AS (PARTI
 """
 
 
-def _read_judged_levels(reader: OutputReader) -> tuple[ScoreGrid, RepeatedJudgments]:
+def _read_judged_levels(reader: OutputReader) -> tuple[ScoreGrid, panel_reading.RepeatedJudgments]:
     """Return the grid of the levels that count, with a row for each question that judges were asked, and all
     levels by question and judge, to see whether a judge answers a repeated question alike."""
     columns = {name: np.asarray(column) for name, column in reader.columns(_JUDGED_LEVELS).items()}
@@ -202,7 +184,7 @@ def _read_judged_levels(reader: OutputReader) -> tuple[ScoreGrid, RepeatedJudgme
             for rows in (task == code for code in range(len(tasks)))
         ),
     )
-    return grid, RepeatedJudgments(item, judge, question * len(judges) + judge, level)
+    return grid, panel_reading.RepeatedJudgments(item, judge, question * len(judges) + judge, level)
 
 
 _SHARES_BY_ORDER = """
@@ -251,30 +233,30 @@ _PartT = TypeVar("_PartT")
 def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) -> tuple[Conclusion, ...]:
     """Say in sentences what the measures come to, the most important first."""
     students, ranks, labels = measures.students, measures.ranking, measures.labels
-    compared, people, families = measures.pairs, measures.people, read_model_families(reader, grid)
-    weighted = measures.panel is not None and measures.panel.kappa_weights is not None
-    kappa = "weighted κ" if weighted else "κ"
+    compared, people, panel = measures.pairs, measures.people, measures.panel
+    families = panel_reading.read_model_families(reader, grid)
+    kappa = "weighted κ" if panel is not None and panel.kappa_weights is not None else "κ"
     agreement_sentences = (
         list(_agreement_sentence(measures.judges, kappa, only_one=ranks.one_judge)) if ranks.order else []
     )
     bare = not ranks.order and (labels or compared is not None)
-    leads = () if bare else tuple(leader_sentences(students, ranks, grid.looks))
+    leads = () if bare else tuple(leaders.leader_sentences(students, ranks, grid.looks))
     rows = student_rows(measures, reader.planned)
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in agreement_sentences)),
         ("leads", label_task_notes(grid, labels)),
         ("leads", unscored_notes(reader, grid)),
-        ("leads", label_sentences(labels)),
-        ("leads", leader_judges_sentence(grid, ranks, families)),
-        ("leads", significant_pair_count_sentences(ranks)),
-        ("leads", partial_student_sentences(ranks)),
+        ("leads", leaders.label_sentences(labels)),
+        ("leads", panel_findings.leader_judges_sentence(grid, ranks, families)),
+        ("leads", leaders.significant_pair_count_sentences(ranks)),
+        ("leads", leaders.partial_student_sentences(ranks)),
         ("where", task_leader_sentences(grid, students, ranks)),
-        ("where", leader_teachers_sentence(grid, ranks, families)),
+        ("where", panel_findings.leader_teachers_sentence(grid, ranks, families)),
         ("judges", agreement_sentences),
-        ("judges", judge_bias_sentences(measures.judges)),
+        ("judges", panel_findings.judge_bias_sentences(measures.judges)),
         ("judges", judge_length_contrast_sentences(measures.length)),
-        ("judges", reliability_sentences(measures.g_study)),
+        ("judges", panel_findings.reliability_sentences(measures.g_study)),
         ("cost", _missing_scores_sentences(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
         ("leads", answer_warning_sentences(rows)),
@@ -420,12 +402,12 @@ def compute_run_measures(
             lambda: combine_judge_measures(
                 judge_scores,
                 agreement(),
-                read_judge_biases(reader, judge_scores),
-                read_judge_consistency(reader, judge_scores, reweighting),
+                panel_reading.read_judge_biases(reader, judge_scores),
+                panel_reading.read_judge_consistency(reader, judge_scores, reweighting),
             ),
             {},
         ),
-        length=measure("length", lambda: read_length_contrasts(reader, judge_scores), {}),
+        length=measure("length", lambda: panel_reading.read_length_contrasts(reader, judge_scores), {}),
         g_study=measure("g_study", lambda: estimate_g_study(judge_scores), None),
         teachers=measure("teachers", lambda: measure_teachers(grid, reweighting), {}),
         students=measure("students", students, {}),
@@ -486,10 +468,10 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
         grid,
         agreement_by_judge(grid, pairs),
         adjust_bias_ledger(ledger),
-        measure_consistency(grid.judges, requested, reweighting),
+        panel_reading.measure_consistency(grid.judges, requested, reweighting),
     )
     return OutputMeasures(
-        findings=tuple(judge_bias_sentences(judges)),
+        findings=tuple(panel_findings.judge_bias_sentences(judges)),
         units=count,
         agreement=measure_judge_pairs(pairs),
         panel=measure_panel(grid, reweighting) if len(grid.judges) > 1 else None,

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, get_args
 
-import msgspec
-
 from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCoverage
 from coeval.analysis.measures.judge_measures import JudgeMeasures, PairAgreement, PanelMeasures
 from coeval.analysis.measures.label_measures import Labels
@@ -36,7 +34,7 @@ from coeval.analysis.panel.bias_ledger import LengthContrast
 from coeval.analysis.panel.g_study import GStudy
 from coeval.analysis.people.people_measures import PeopleMeasures
 from coeval.analysis.sampled_answers import SamplesByPart
-from coeval.store.jsonl import write_bytes_atomic
+from coeval.store.jsonl import write_json_atomic
 
 _ALL: tuple[Analysis, ...] = get_args(Analysis)[1:]
 
@@ -152,6 +150,5 @@ def measures_to_json(measures: Measures, analysis: Analysis = "all") -> dict[str
 
 def write_measures(measures: Measures, out: Path) -> Path:
     """Write ``measures.json`` into ``out``; return where it is. Raises StoreError: it cannot be written."""
-    encoded = msgspec.json.encode(measures_to_json(measures))
-    write_bytes_atomic(out / "measures.json", msgspec.json.format(encoded, indent=2) + b"\n")
+    write_json_atomic(out / "measures.json", measures_to_json(measures))
     return out / "measures.json"
