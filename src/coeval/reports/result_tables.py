@@ -12,8 +12,7 @@ import msgspec
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
-from coeval.analysis.measures.leaders import leader_sentences
-from coeval.analysis.measures.measure_rows import record_from_row
+from coeval.analysis.measures.leaders import label_task_notes, leader_sentences, unscored_notes
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -21,7 +20,14 @@ from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.result_rows import label_rows, pair_rows, people_rows, sample_rows, student_rows
+from coeval.analysis.result_rows import (
+    label_rows,
+    pair_rows,
+    people_rows,
+    record_from_row,
+    sample_rows,
+    student_rows,
+)
 from coeval.analysis.run_results import (
     BOUNDS,
     LABELS,
@@ -35,7 +41,6 @@ from coeval.analysis.run_results import (
     sum_costs,
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart, SamplesByPart
-from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, singledispatch
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
@@ -24,7 +25,7 @@ from coeval.analysis.measures.judge_measures import (
     measure_judge_pairs,
     measure_panel,
 )
-from coeval.analysis.measures.label_measures import measure_planned_labels
+from coeval.analysis.measures.label_measures import measure_planned_labels, measure_removed_labels
 from coeval.analysis.measures.measure_tree import NOT_MEASURED, Analysis, Measured, ModelTasks
 from coeval.analysis.measures.pair_measures import (
     compute_pair_measures,
@@ -39,10 +40,10 @@ from coeval.analysis.measures.ranking import (
     rank_students,
     task_verdict,
 )
-from coeval.analysis.measures.removed_measures import count_answers_by_student, measure_removed
 from coeval.analysis.measures.robust_set import RobustMeasures, RobustOptions, measure_robust_set
 from coeval.analysis.measures.run_measures import (
     OutputMeasures,
+    RemovedMeasures,
     RunMeasures,
     SampleSpread,
     analysis_part_names,
@@ -51,14 +52,20 @@ from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
     TaskDesign,
+    is_planned_task,
+    read_grid_with_removed,
     read_score_grid,
     unscored_levels,
 )
 from coeval.analysis.measures.student_measures import (
+    StudentAnswers,
+    StudentCounts,
     StudentMeasures,
     StudentScores,
     measure_checks,
     measure_students,
+    sum_student_item_scores,
+    unadjusted_scores,
 )
 from coeval.analysis.measures.teacher_measures import measure_teachers
 from coeval.analysis.panel import panel_findings, panel_reading
@@ -74,10 +81,9 @@ from coeval.analysis.people.people_measures import measure_people, people_senten
 from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.result_rows import student_rows
+from coeval.analysis.result_rows import BY_TASK, student_rows
 from coeval.analysis.run_results import answer_note_sentences, answer_warning_sentences
 from coeval.analysis.sampled_answers import measure_samples
-from coeval.analysis.score_notes import label_task_notes, unscored_notes
 from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
@@ -245,8 +251,8 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in agreement_sentences)),
-        ("leads", label_task_notes(grid, labels)),
-        ("leads", unscored_notes(reader, grid)),
+        ("leads", leaders.label_task_notes(grid, labels)),
+        ("leads", leaders.unscored_notes(reader, grid)),
         ("leads", leaders.label_sentences(labels)),
         ("leads", panel_findings.leader_judges_sentence(grid, ranks, families)),
         ("leads", leaders.significant_pair_count_sentences(ranks)),
@@ -330,6 +336,64 @@ def task_leader_sentences(
     elif len(tasks) > 1:
         every = "both tasks" if len(tasks) == 2 else f"all {len(tasks)} tasks"
         yield f"{leader} has the highest score in {every}."
+
+
+# --- What the configuration has lost
+
+
+def count_answers_by_student(reader: RunReader) -> StudentCounts:
+    """Count the answers of all students on record, removed ones included."""
+    counts_by_student: defaultdict[str, dict[str, StudentAnswers]] = defaultdict(dict)
+    for task, student, *counts in reader.rows(_COUNTS):
+        counts_by_student[student][task] = StudentAnswers(*counts)
+    return counts_by_student
+
+
+def measure_removed(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
+    """Measure what ``grid`` leaves out of a run, by plain means; None where nothing is removed."""
+    whole_grid = read_grid_with_removed(reader)
+    students = {} if whole_grid is grid else _measure_removed_students(reader, whole_grid, counts)
+    labels = measure_removed_labels(reader, whole_grid, grid.students)
+    return RemovedMeasures(students, labels) if students or labels else None
+
+
+def _measure_removed_students(
+    reader: RunReader, whole_grid: ScoreGrid, counts: StudentCounts
+) -> dict[str, StudentMeasures]:
+    """Measure all students, removed tasks included by task but not in overall scores."""
+    planned = [at for at, task in enumerate(whole_grid.tasks) if is_planned_task(reader.planned, task)]
+    whole = _unadjusted_measures(whole_grid.select_items(np.isin(whole_grid.items.task, planned)), counts)
+    return {
+        name: msgspec.structs.replace(
+            whole[name],
+            **{
+                field: getattr(student, field)
+                for field in student.__struct_fields__
+                if field.endswith(BY_TASK)
+            },
+        )
+        for name, student in _unadjusted_measures(whole_grid, counts).items()
+    }
+
+
+def _unadjusted_measures(grid: ScoreGrid, counts: StudentCounts) -> dict[str, StudentMeasures]:
+    return measure_students(grid, unadjusted_scores(grid, sum_student_item_scores(grid)), counts)
+
+
+_COUNTS = """
+SELECT task, model, sum(answer)::BIGINT, sum(failed)::BIGINT, sum(truncated)::BIGINT,
+       sum(windowed)::BIGINT, sum(empty)::BIGINT, sum(empty_truncated)::BIGINT
+FROM (
+    SELECT task, model, failed::INTEGER AS failed, (NOT failed)::INTEGER AS answer,
+           (truncated AND NOT failed)::INTEGER AS truncated,
+           (windowed AND NOT failed)::INTEGER AS windowed, (empty AND NOT failed)::INTEGER AS empty,
+           (empty AND truncated AND NOT failed)::INTEGER AS empty_truncated
+    FROM answers
+    UNION ALL
+    SELECT task, model, 1, 0, 0, 0, 0, 0 FROM judgments WHERE failed
+)
+GROUP BY ALL ORDER BY ALL
+"""
 
 
 # --- Measured run

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.leaders import opening_sentences, partial_student_sentences
+from coeval.analysis.measures.leaders import label_task_notes, opening_sentences, partial_student_sentences
 from coeval.analysis.measures.ranking import (
     ExcludingSelfJudgments,
     rank_excluding_self_judgments,
@@ -24,7 +24,6 @@ from coeval.analysis.measures.score_choice import (
     select_scores,
 )
 from coeval.analysis.measures.student_measures import measure_students
-from coeval.analysis.score_notes import label_task_notes
 from coeval.core.plain import escape_line
 from coeval.core.text import pluralize
 from coeval.reports.content import Report, Sentence
