@@ -7,6 +7,7 @@ the files.
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -61,7 +62,7 @@ def read_chosen_answers(reader: RunReader, choice: AnswerChoice) -> ChosenAnswer
     answers = {record.id: record for record in reader.read_records(Response, answered)}
     left_out = {(excluded.task, excluded.name) for excluded in reader.left_out if excluded.kind == "judge"}
     judgments: defaultdict[str | None, list[Evaluation]] = defaultdict(list)
-    for judgment in sorted(reader.read_records(Evaluation, answered), key=lambda each: each.judge_model_id):
+    for judgment in sorted(reader.read_records(Evaluation, answered), key=attrgetter("judge_model_id")):
         if (judgment.task_id, judgment.judge_model_id) not in left_out:
             judgments[judgment.response_id].append(judgment)
     comparisons: defaultdict[str | None, list[Preference]] = defaultdict(list)

@@ -202,7 +202,9 @@ FROM compared WHERE stands AND judge = ? GROUP BY ALL ORDER BY task, item
 def _position_bias(reader: OutputReader, judge: str) -> Bias:
     """Estimate a judge's position bias from the prompts it saw in both orders, or else from the others."""
     columns: dict[str, Any] = reader.columns(_SHARES_BY_ORDER, [judge])
-    first, second = (_nulls_to_nan(columns[name]) for name in ("first", "second"))
+    first, second = (
+        np.ma.filled(np.ma.asarray(columns[name], np.float64), np.nan) for name in ("first", "second")
+    )
     tasks, task = np.unique(columns["task"].astype(str), return_inverse=True)
     both = np.isfinite(first) & np.isfinite(second)
     if both.any():
@@ -211,10 +213,6 @@ def _position_bias(reader: OutputReader, judge: str) -> Bias:
             [first[rows] for rows in rows_by_task], [second[rows] for rows in rows_by_task]
         )
     return position_bias_between_items(first[np.isfinite(first)], second[np.isfinite(second)])
-
-
-def _nulls_to_nan(column: Any) -> Floats:
-    return np.ma.filled(np.ma.asarray(column, np.float64), np.nan)
 
 
 # --- Conclusions

@@ -127,18 +127,15 @@ def _strongest_student_sentence(measures: PairMeasures, group: Sequence[str]) ->
     first, *others = group
     lead = measures.students[first]
     scope = f" of {join_names(group)}" if len(measures.groups) > 1 else ""
-    wins, items = _share_in_points(lead.strength), pluralize(lead.strength.n or 0, "item")
+    share, low, high, items, _ = lead.strength
+    wins, items_text = score_text(share, low, high) or "–", pluralize(items or 0, "item")
     tied = [name for name in others if measures.students[name].ranks[0] == 1]
     if tied or lead.ranks != (1, 1):
         tied = tied or [others[0]]
         verb = "is" if len(tied) == 1 else "are"
-        return f"{first} wins {wins} of 100{scope} ({items}); {join_names(tied)} {verb} tied with it."
+        return f"{first} wins {wins} of 100{scope} ({items_text}); {join_names(tied)} {verb} tied with it."
     verdict = lead_verdict(0.0, None, len(measures.judges))
-    return f"{first} {verdict}{scope}: it wins {wins} of 100 ({items})."
-
-
-def _share_in_points(share: Measured) -> str:
-    return score_text(share.value, share.low, share.high) or "–"
+    return f"{first} {verdict}{scope}: it wins {wins} of 100 ({items_text})."
 
 
 class Comparisons(NamedTuple):

@@ -134,11 +134,6 @@ class RankedStudents(NamedTuple):
     scores: Mapping[str, StudentScores]
 
 
-def _lacks_unassigned_task(student: StudentScores) -> bool:
-    """Check whether a student has no score in some task and lacks none there."""
-    return any(score.value is None and score.missing == 0 for score in student.score_by_task.values())
-
-
 EMPTY_RANKING = Ranking((), {}, False, {})
 
 
@@ -158,7 +153,11 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
             judged[pair] = shared.differences_by_judge(*pair, common[pair], without)
     levels = {name: StudentMean(means[name], int(item_sums.units[codes[name]].sum())) for name in scored}
     incomplete = {name for name in scored if not grid.is_assigned[codes[name]].all()}
-    partial = {name for name in incomplete if _lacks_unassigned_task(recorded[name])}
+    partial = {
+        name
+        for name in incomplete
+        if any(score.value is None and score.missing == 0 for score in recorded[name].score_by_task.values())
+    }
     ranks = rank_by_shared_scores(levels, common, partial, judged, grid.looks)
     moves = {name: {"": shift} for name, shift in _mean_shifts(levels, ranks.differences).items()}
     for at, task in enumerate(grid.tasks):
