@@ -245,7 +245,8 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         """Parse the record's fields from an answer; raises ReplyError where it gives none."""
 
     @abstractmethod
-    def identity_fields(self) -> dict[str, Any]: ...
+    def identity_fields(self) -> dict[str, Any]:
+        """Return what says what the record is about, beside its id and recipe."""
 
     async def do(self) -> KeptT:
         return self.make_record(await self.ask(self.key, self.question, self.parse_fields, self.tally))
@@ -259,7 +260,8 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
     def _common_fields(self) -> dict[str, Any]:
         """Return the record's identity, its usage and how the last answer came, good or not."""
         tally = self.tally
-        fields = {**self.identity_fields(), "usage": tally.usage}
+        fields = {"id": self.key, "recipe": self.role_model.recipe.hash, **self.identity_fields()}
+        fields["usage"] = tally.usage
         fields["attempts"] = self.tried.made + tally.attempts
         fields["unanswered"] = self.tried.unanswered + tally.unanswered
         if (last := tally.last) is not None:

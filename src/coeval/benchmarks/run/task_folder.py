@@ -58,10 +58,8 @@ class AnswerWork(ModelWork[Answer]):
 
     def identity_fields(self) -> dict[str, Any]:
         return {
-            "id": self.key,
             "prompt": last_message(self.item),
             "model": self.role_model.model,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": hash_messages(self.item.messages),
         }
 
@@ -90,11 +88,9 @@ class JudgmentWork(ModelWork[Judgment]):
     def identity_fields(self) -> dict[str, Any]:
         last = self.tally.last
         return {
-            "id": self.key,
             "item": self.item,
             "judge": self.role_model.model,
             "raw": None if last is None else last.refusal or last.text,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": hash_messages(self.needed.request().messages),
         }
 

@@ -66,7 +66,7 @@ def parse_document(text: str, path: Path, sections: str = SECTIONS) -> Document:
             path, root.line, f"the file is not a mapping; write {sections} at its left margin"
         )
     builder = _DataBuilder(path)
-    data = builder.build_mapping(root, ())
+    data = builder.build_value(root, ())
     return Document(data, LineIndex(str(path), builder.locations), builder.problems)
 
 
@@ -135,15 +135,21 @@ class _DataBuilder:
 
     def build_value(self, node: YamlNode, path: KeyPath) -> Any:
         self._refuse_excess(node, path)
+        if node.tag:
+            self._add_problem(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
         match node:
             case Mapping():
-                return self.build_mapping(node, path)
+                return self._build_mapping(node, path)
             case Sequence():
-                return self._build_list(node, path)
+                for index, item in enumerate(node.items):
+                    self.locations[(*path, index)] = Location(str(self.path), item.line)
+                return [self.build_value(item, (*path, index)) for index, item in enumerate(node.items)]
+            case Scalar(plain=True):
+                text = _join_surrogates(node.text)
+                value = _parse_plain_scalar(text)
+                return text if is_attribute_value(path) and value is not None else value
             case Scalar():
-                return self._build_scalar(node, path)
-            case _:
-                raise TypeError(f"no node of YAML: {node}")
+                return _join_surrogates(node.text)
 
     def _refuse_excess(self, node: YamlNode, path: KeyPath) -> None:
         """Refuse nesting beyond `MAX_DEPTH` and more than `MAX_VALUES` values: aliases can blow up a small
@@ -158,9 +164,8 @@ class _DataBuilder:
                 self.path, node.line, f"its aliases expand to over {MAX_VALUES:,} values; write them out"
             )
 
-    def build_mapping(self, node: Mapping, path: KeyPath) -> dict[str, Any]:
+    def _build_mapping(self, node: Mapping, path: KeyPath) -> dict[str, Any]:
         """Build a dict; report duplicate keys. Keys merged by ``<<`` yield to the mapping's own."""
-        self._check_tag(node, path)
         merged: list[tuple[YamlNode, YamlNode]] = []
         own: dict[str, tuple[YamlNode, YamlNode]] = {}
         for key, value in node.pairs:
@@ -218,26 +223,6 @@ class _DataBuilder:
 
     def _add_problem(self, node: YamlNode, path: KeyPath, rule: str, message: str) -> None:
         self.problems.append(Problem(Location(str(self.path), node.line), Finding(path, rule, message)))
-
-    def _build_list(self, node: Sequence, path: KeyPath) -> list[Any]:
-        self._check_tag(node, path)
-        items = []
-        for index, item in enumerate(node.items):
-            self.locations[(*path, index)] = Location(str(self.path), item.line)
-            items.append(self.build_value(item, (*path, index)))
-        return items
-
-    def _build_scalar(self, node: Scalar, path: KeyPath) -> Any:
-        self._check_tag(node, path)
-        text = _join_surrogates(node.text)
-        if not node.plain:
-            return text
-        value = _parse_plain_scalar(text)
-        return text if is_attribute_value(path) and value is not None else value
-
-    def _check_tag(self, node: YamlNode, path: KeyPath) -> None:
-        if node.tag:
-            self._add_problem(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
 
 
 def _join_surrogates(text: str) -> str:

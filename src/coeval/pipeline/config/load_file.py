@@ -79,30 +79,21 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
                 return os.fspath(value)
             case None | str():
                 return value
-        if callable(value) and path[-1:] == ("callable",):
-            return register_callable(value)
-        number = _to_plain_number(value)
-        if number is None:
-            report(
-                path,
-                f"is of type {type(value).__name__}; use text, numbers, true or false, lists and mappings",
-            )
-        elif is_attribute_value(path):
-            return str(number).lower() if isinstance(number, bool) else str(number)
-        return number
+            case _ if callable(value) and path[-1:] == ("callable",):
+                return register_callable(value)
+            case bool() | int() | float():
+                number = value
+            case Integral():
+                number = int(value)
+            case Real():
+                number = float(value)
+            case _:
+                kinds = "text, numbers, true or false, lists and mappings"
+                report(path, f"is of type {type(value).__name__}; use {kinds}")
+                return None
+        return format_value(number) if is_attribute_value(path) else number
 
     return Document(copy_mapping(data, ()), lines, problems)
-
-
-def _to_plain_number(value: Any) -> bool | int | float | None:
-    match value:
-        case bool() | int() | float():
-            return value
-        case Integral():
-            return int(value)
-        case Real():
-            return float(value)
-    return None
 
 
 Source: TypeAlias = str | Path | Mapping[str, Any]

@@ -120,10 +120,8 @@ def _check_file_name_lengths(draft: Draft) -> Iterator[Finding]:
         return max((name for name in playing if len(name) <= LONGEST_FILE_NAME), key=len, default="")
 
     teacher, judge = longest_name("teacher", roles), longest_name("judge", roles)
-    student, run = (
-        longest_name("student", draft.model_and_variant_names(), draft.names("students").values()),
-        RunDir(""),
-    )
+    student = longest_name("student", draft.model_and_variant_names(), draft.names("students").values())
+    run = RunDir("")
     for index, task in draft.names("tasks").items():
         if not is_valid_name(task) or len(task) > LONGEST_FILE_NAME:
             continue

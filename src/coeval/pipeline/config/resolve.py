@@ -68,23 +68,19 @@ def _choose_host(
     variables = {name: _name_credential_variables(host) for name, host in HOSTS.items()}
 
     def find_tariff(route: Route) -> Tariff | None:
-        moved = _with_route(model, route)
+        moved = model.at_host(route.interface, route.model)
         return find_role_tariff(moved.spec(), list_role_parameters(moved), prices)
 
     choice = choose_route(model.spec().model, has_credential, prices.table, find_tariff, variables)
     if previous_route is not None and previous_route in [route for route, _ in choice.others]:
         words = f"{previous_route.interface}, as {previous_route.model} (as before)"
-        return _with_route(model, previous_route), words
-    return _with_route(model, choice.route), str(choice)
+        return model.at_host(previous_route.interface, previous_route.model), words
+    return model.at_host(choice.route.interface, choice.route.model), str(choice)
 
 
 def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
     """List, for each role of a model, the parameters beyond those that all hosts know."""
     return [model.sampling(role).rest for role in model.roles]
-
-
-def _with_route(model: ModelConfig, route: Route) -> ModelConfig:
-    return model.with_model_id(route.model, interface=route.interface)
 
 
 def _name_credential_variables(host: Host) -> str:

@@ -158,10 +158,10 @@ class ModelConfig(Section):
             options={key: value for key, value in ours.items() if key in own_options},
         )
 
-    def with_model_id(self, model: str, **changes: Any) -> ModelConfig:
-        """Copy the model with another identifier of a provider, which itself says which model that is."""
+    def at_host(self, interface: str, model: str) -> ModelConfig:
+        """Copy the model with another host, whose identifier itself says which model that is."""
         others = {key: value for key, value in self.parameters.items() if key != "base_model"}
-        return self.model_copy(update={**changes, "parameters": {**others, "model": model}})
+        return self.model_copy(update={"interface": interface, "parameters": {**others, "model": model}})
 
     @property
     def roles_text(self) -> str:

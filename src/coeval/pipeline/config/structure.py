@@ -49,13 +49,6 @@ _BOUNDS = {
 # Unknown keys that are compared with known ones, so that a misspelt one is not reported as missing too.
 _MOST_GUESSED = 1_000
 
-# Keys of a task that left, and what to do now.
-_LEFT = {
-    "stop": "start with a smaller sampling.total, raise it and --continue; tests then hold at any look",
-    "pairs": "all pairs are compared; with `baseline: STUDENT` only those with one student",
-    "pairs_share": "all pairs are compared; with `baseline: STUDENT` only those with one student",
-}
-
 # By the keys that lead there; all else is the file as a whole.
 _SECTIONS: dict[str, type[BaseModel]] = {
     "models": ModelConfig, "models.variants": Variant,
@@ -140,8 +133,6 @@ def _to_finding(detail: ErrorDetails) -> Finding:
     if _is_unknown_key(detail):
         if (section := _find_section_of_misplaced_key(path)) is not None:
             return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
-        if path[0] == "tasks" and len(path) == 3 and path[-1] in _LEFT:
-            return Finding(path, "V-18", f"there is no key '{path[-1]}'; {_LEFT[path[-1]]}")
         keys = _list_known_keys(detail)
         way = Suggestion(str(path[-1]), keys, "known here:")
         return Finding(path, "V-18", f"the key '{path[-1]}' is unknown", way)

@@ -57,13 +57,7 @@ FilledText: TypeAlias = Annotated[
 
 def _stringify_value(value: Any) -> Any:
     """Return numbers and booleans as text: YAML reads ``[2, 2.5, true]``, but attribute values are words."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return str(value)
-        case _:
-            return value
+    return format_value(value) if isinstance(value, bool | int | float) else value
 
 
 def _require_distinct(values: list[str]) -> list[str]:

@@ -85,11 +85,9 @@ class ProposalWork(ModelWork[Proposal]):
 
     def identity_fields(self) -> dict[str, Any]:
         return {
-            "id": self.key,
             "task_id": self.task,
             "teacher_model_id": self.role_model.name,
             "kind": self.kind,
-            "recipe": self.role_model.recipe.hash,
             "proposed_at": utc_now(),
         }
 
@@ -210,7 +208,9 @@ class Blueprint:
     def merge_proposals(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
         """Merge the teachers' proposals; None if there are none."""
         proposals = [p for p in self._collect_proposals(task, kind, made_now).values() if p]
-        return self._merge_values(task, kind, proposals) if proposals else None
+        if proposals and kind == "rubric":
+            return merge_rubrics(self.read_inherited_rubric(task), *proposals)
+        return merge_attributes(_find_seed_attributes(task, kind) or {}, *proposals) if proposals else None
 
     def list_proposers(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
         """Name the teachers that have proposed something."""
@@ -244,11 +244,6 @@ class Blueprint:
             if proposal is not None:
                 proposals[teacher.name] = proposal.rubric if kind == "rubric" else proposal.attributes
         return proposals
-
-    def _merge_values(self, task: TaskConfig, kind: Kind, proposals: list[Any]) -> Any:
-        if kind == "rubric":
-            return merge_rubrics(self.read_inherited_rubric(task), *proposals)
-        return merge_attributes(_find_seed_attributes(task, kind) or {}, *proposals)
 
     def read_rubric_so_far(self, task: TaskConfig) -> dict[str, str]:
         """Return the rubric as far as it is known: inherited, with teachers' proposals so far."""

@@ -104,14 +104,12 @@ class ResponseWork(ModelWork[Response]):
     def identity_fields(self) -> dict[str, Any]:
         item = self.prepared.item
         return {
-            "id": self.key,
             "datapoint_id": item.id,
             "task_id": item.task_id,
             "teacher_model_id": item.teacher_model_id,
             "student_model_id": self.role_model.name,
             "sample": self.role_model.sample,
             "input": item.prompt,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": self.prepared.requested,
             "generated_at": utc_now(),
         }
@@ -347,7 +345,6 @@ class ItemWork(ModelWork[Datapoint]):
         task = self.setup.task
         stored = {"sampled_nuanced_attributes": self.sample.nuance} if task.store_nuanced else {}
         return {
-            "id": self.key,
             "task_id": task.name,
             "teacher_model_id": self.role_model.name,
             "sampled_target_attributes": self.sample.target,
@@ -392,14 +389,12 @@ class PairWork(ModelWork[Preference]):
     def identity_fields(self) -> dict[str, Any]:
         first, second = self.first.response, self.second.response
         return {
-            "id": self.key,
             "datapoint_id": first.datapoint_id,
             "task_id": first.task_id,
             "teacher_model_id": first.teacher_model_id,
             "first_model_id": first.student_model_id,
             "second_model_id": second.student_model_id,
             "judge_model_id": self.role_model.name,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": join_judged_inputs(self.first.input_hash, self.second.input_hash),
             "evaluated_at": utc_now(),
         }

@@ -25,7 +25,6 @@ from coeval.pipeline.phases.item_file import (
     build_item,
     build_item_map,
     find_item_source,
-    refuse_flawed_items,
 )
 from coeval.pipeline.plan.run_plan import Plan
 from coeval.store.jsonl import replace_file
@@ -81,10 +80,10 @@ def _read_rows(
     file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selection, *, skip_bad: bool
 ) -> None:
     """Read the selected rows of a table as items of the file."""
-    names = (file.source.task.name, file.source.teacher)
-    prefix, harvest = item_prefix(*names), Harvest(source.open_tables(), needed)
+    task, teacher = file.source.task.name, file.source.teacher
+    prefix, harvest = item_prefix(task, teacher), Harvest(source.open_tables(), needed)
     for row in draw_sample(harvest.read_items(chosen.read_limit), chosen):
-        made = build_item(row.item, prefix, names, row.place)
+        made = build_item(row, prefix, task, teacher)
         file.add_record(made.line, made.item, row.line)
     file.rewritten = True
     (file.notes if skip_bad else file.flaws).extend(harvest.describe_problems())
@@ -138,8 +137,11 @@ class Supply:
 
     def refuse_flawed(self) -> None:
         """Raise ConfigError if lines cannot be used as items or answers; it names them."""
-        refuse_flawed_items(self.files)
-        if flaws := [flaw for file in self.answers for flaw in file.flaws]:
+        problems = {file.path: [*file.problems.format_lines(file.path)] for file in self.files}
+        flaws = [sentence for file in self.files for sentence in (*file.flaws, *problems[file.path])]
+        if any(problems.values()):
+            flaws.append(f"An item is {ITEM_FORM}.")
+        if flaws := flaws or [flaw for file in self.answers for flaw in file.flaws]:
             raise ConfigError(flaws)
 
     def refuse_missing_items(self) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,34 +23,29 @@ from coeval.pipeline.start.inherit import copy_if_absent
 from coeval.store.jsonl import append_lines, read_whole_lines
 from coeval.store.rundir import RunDir, utc_now
 
+ReaderT = TypeVar("ReaderT", bound=Reader)
 
-class FolderReading(NamedTuple):
+
+class Reading(NamedTuple, Generic[ReaderT]):
     """An open reader, and notes on it besides its own."""
 
-    reader: Reader
-    notes: tuple[str, ...]
-
-
-class RunReading(NamedTuple):
-    """An open reader of a run, and notes on it besides its own."""
-
-    reader: RunReader
+    reader: ReaderT
     notes: tuple[str, ...]
 
 
 @contextmanager
-def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[FolderReading]:
+def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[Reading[Reader]]:
     """Open a run as `open_run_reader` does, or a results folder of ``eval-framework``; raises the same."""
     if RunDir(folder).is_run():
         with open_run_reader(RunDir(folder), is_look=is_look) as (reader, notes):
-            yield FolderReading(reader, notes)
+            yield Reading(reader, notes)
     else:
         with open_reader(folder) as results:
-            yield FolderReading(results, tuple(uncounted_sample_notes(results)))
+            yield Reading(results, tuple(uncounted_sample_notes(results)))
 
 
 @contextmanager
-def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[RunReading]:
+def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[Reading[RunReader]]:
     """Open a run for reading. Without a readable ``config.yaml``, all records count, and a note says so.
     ``shown``: the results will be shown to somebody, which is a look if the run is still growing.
 
@@ -69,7 +64,7 @@ def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[RunRea
             notes.append(sentence)
         if is_look and (unwritten := looks.record_look()):
             notes.append(unwritten)
-        yield RunReading(reader, tuple(notes))
+        yield Reading(reader, tuple(notes))
 
 
 def record_look_before_extension(source: RunDir, target: RunDir, planned: int) -> str:

@@ -14,7 +14,7 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
 from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import BenchmarkTeachers
+from coeval.pipeline.config.draft import list_benchmark_teachers
 from coeval.pipeline.config.findings import Suggestion
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
@@ -108,10 +108,10 @@ def _choose_target(
 
 
 def _list_targets(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
-    suppliers = BenchmarkTeachers.from_config(config)
     for task in config.tasks:
-        for teacher in suppliers.list_for_task(task.name, task.category):
-            yield IngestTarget(folder, task, teacher)
+        for teacher in list_benchmark_teachers(config):
+            if teacher.serves(task.name, task.category):
+                yield IngestTarget(folder, task, teacher.name)
 
 
 # Distinct values kept in memory; a label with more is no label but free text.
@@ -209,9 +209,9 @@ def _write_items(
     prefix, items, replaced = item_prefix(*names), 0, None
     try:
         with replace_file(target.path) as file:
-            for mapped in stream:
+            for row in stream:
                 items += 1
-                file.write(build_item(mapped.item, prefix, names, mapped.place).line)
+                file.write(build_item(row, prefix, *names).line)
             _refuse_flawed_table(harvest, options, items)
             file.flush()
             if exists_already:

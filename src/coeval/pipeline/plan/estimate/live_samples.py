@@ -34,7 +34,7 @@ from coeval.core.records import (
 from coeval.core.shown_names import short_names
 from coeval.core.text import dollars, pluralize
 from coeval.engine.model_work import Asking, RoleModel
-from coeval.engine.progress import Unwatched, Watcher
+from coeval.engine.progress import Watcher
 from coeval.engine.session import Session, await_unless_interrupted
 from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.meter import Ledger
@@ -132,10 +132,10 @@ async def add_live_samples(
 
     Raises Draining: interrupted.
     """
-    per_model, watcher = config.experiment.estimate_samples, session.context.watcher
-    samples = _LiveSamples(config, preview, lengths, askable, per_model)
+    watcher = session.context.watcher
+    samples = _LiveSamples(config, preview, lengths, askable, watcher)
     await await_unless_interrupted(
-        samples.request_samples(Asking(session.models, 0), watcher),
+        samples.request_samples(Asking(session.models, 0)),
         session.context.interrupt,
         "stopped while sampling; nothing was run",
     )
@@ -144,26 +144,24 @@ async def add_live_samples(
 
 
 class _LiveSamples:
-    """Requests ``per_model`` samples of every model in ``askable``, over all its roles."""
+    """Requests ``estimate_samples`` samples of every model in ``askable``, over all its roles."""
 
     def __init__(
-        self, config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], per_model: int
+        self, config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], watcher: Watcher
     ) -> None:
-        self._config = config
         self._preview = preview
         self._setups = preview.plan.setups
         self._lengths = lengths
-        self._per_model = per_model
-        self._remaining = dict.fromkeys(askable, per_model)
+        self._per_model = config.experiment.estimate_samples
+        self._remaining = dict.fromkeys(askable, self._per_model)
         self._short = short_names(model.name for model in config.models)
-        self._watcher: Watcher = Unwatched()
+        self._watcher = watcher
         self._exhausted: set[str] = set()
         self._items: dict[str, list[PreparedItem]] = {}
         self._answers: dict[str, list[tuple[PreparedItem, Response]]] = {}
 
-    async def request_samples(self, asking: Asking, watcher: Watcher) -> None:
+    async def request_samples(self, asking: Asking) -> None:
         """Request all samples, and report what each took, or that it failed."""
-        self._watcher = watcher
         for setup in self._setups:
             self._items[setup.task.name] = list(islice(self._load_recorded_items(setup), _FEW))
         self._setups = [self._with_expected_factors(setup) for setup in self._setups]

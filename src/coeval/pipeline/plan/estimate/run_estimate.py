@@ -365,9 +365,7 @@ def _describe_largest_shares(total: EstimateLine, *parts: Mapping[str, EstimateL
     if total.cost_usd is None or not total.cost_usd.central:
         return
     most = [max(part.items(), key=lambda item: _central_cost_usd(item[1])) for part in parts if len(part) > 1]
-    shares = [
-        f"{name} takes {format_share(_central_cost_usd(line), total.cost_usd.central)}" for name, line in most
-    ]
+    shares = [f"{name} takes {_central_cost_usd(line) / total.cost_usd.central:.0%}" for name, line in most]
     if shares:
         yield f"Where it goes: {', '.join(shares)} of it."
 
@@ -386,11 +384,6 @@ def describe_sources(estimate: Estimate) -> Iterator[str]:
     if estimate.prices:
         yield f"Prices: {join_price_sources(estimate.prices.values())}."
     yield from estimate.notes
-
-
-def format_share(part: float, whole: float) -> str:
-    """Format a share in percent, such as ``42%``."""
-    return f"{part / whole:.0%}" if whole else "0%"
 
 
 def format_tokens(span: Span) -> str:
