@@ -133,10 +133,8 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
 
 
 async def _run_with_barriers(run: RunSession, setups: list[TaskSetup]) -> None:
-    """Run phases 3–5 one after the other, each planned from the records of the one before.
-
-    Records made from what this run has regenerated are outdated, whatever its `ChangePolicy`.
-    """
+    """Run phases 3–5 one by one, each planned from the records before it; what follows from records that this
+    run regenerated is outdated, whatever its `ChangePolicy`."""
     regenerated_ids: set[str] = set()
     for phase in FLOWING:
         if not run.interrupted:

@@ -47,12 +47,8 @@ SECTIONS = "models:, tasks: and experiment:"
 
 
 def read_document(path: Path, sections: str = SECTIONS) -> Document:
-    """Read a file that holds one YAML mapping. ``sections`` names the keys it should begin with, for
-    messages.
-
-    Raises ConfigError with one problem: the file is missing, is not one UTF-8 YAML mapping, or is too
-    large.
-    """
+    """Read a file of one YAML mapping; ``sections``: keys it should begin with, for messages. Raises
+    ConfigError: it is missing, too large, or not that in UTF-8."""
     return parse_document(read_config_text(path, sections), path, sections)
 
 
@@ -75,10 +71,8 @@ def _unreadable_error(path: Path | str, line: int, message: str) -> ConfigError:
 
 
 def read_config_text(path: Path, sections: str = SECTIONS) -> str:
-    """Read the text of an experiment file, or of a file with other ``sections``.
-
-    Raises ConfigError: it is missing, is not UTF-8, or is larger than `MAX_BYTES`.
-    """
+    """Read the text of a file that begins with ``sections``. Raises ConfigError: it is missing, not UTF-8, or
+    larger than `MAX_BYTES`."""
     what = "an experiment file" if sections == SECTIONS else f"a file with {sections}"
     try:
         with open_file(path) as file:
@@ -152,8 +146,7 @@ class _DataBuilder:
                 return _join_surrogates(node.text)
 
     def _refuse_excess(self, node: YamlNode, path: KeyPath) -> None:
-        """Refuse nesting beyond `MAX_DEPTH` and more than `MAX_VALUES` values: aliases can blow up a small
-        file, or make it contain itself."""
+        """Refuse values beyond `MAX_DEPTH` and `MAX_VALUES`: aliases can blow up a small file."""
         self.built += 1
         if len(path) > MAX_DEPTH:
             raise _unreadable_error(

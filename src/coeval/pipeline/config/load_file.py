@@ -162,8 +162,7 @@ def read_config(
 
 
 def _fill_item_defaults(data: dict[str, Any]) -> None:
-    """Fill in what tasks with ``items`` or ``documents`` may leave out: no declared attributes, all rows, and
-    with a label no rubric."""
+    """Fill in what tasks with ``items`` or ``documents`` may omit: no attributes, all rows, no rubric."""
     for task in keep_mappings(data.get("tasks")):
         if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
             # Passages alone may vary the items: no attribute is declared then, and none sampled.
@@ -185,10 +184,8 @@ def _fill_item_defaults(data: dict[str, Any]) -> None:
 
 
 def _fill_output_descriptions(data: dict[str, Any]) -> None:
-    """Fill in the output description of tasks with labels and nothing else: their declared values.
-
-    Undeclared values are not named: another row could add one, and change the prompt of every answer.
-    """
+    """Fill in the output description of tasks with labels and nothing else: their declared values. Undeclared
+    values are not named: another row could add one, and change the prompt of every answer."""
     for task in keep_mappings(data.get("tasks")):
         if task.get("rubric") or task.get("output_description"):
             continue

@@ -30,10 +30,7 @@ class Teachers:
         ]
 
     def list_suppliers(self, index: int, category: str | None = None) -> list[str]:
-        """Name who supplies items of a task: its own table, and the benchmarks that serve it.
-
-        ``category`` is the default if the task has none.
-        """
+        """Name a task's own table and the benchmarks that serve it; ``category`` is its default."""
         task = ("tasks", index)
         own = [OWN_ITEMS] if self._draft.get_raw(*task, "items") is not None else []
         name = self._draft.get(*task, "name")
@@ -179,8 +176,7 @@ def fill_missing_models(data: dict[str, Any]) -> None:
 
 
 def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source: Path) -> Iterator[Finding]:
-    """Find checks and models in inherited sections that run code which this file does not name (V-38,
-    V-39)."""
+    """Find code in inherited sections that this file does not name, of checks and models (V-38, V-39)."""
     draft, named = Draft(data, frozenset()), f"which {source} names and this file does not; copy"
     for index in draft.indices("models") if "models" in inherited else ():
         if draft.get_raw("models", index, "interface") in _NEEDED:
@@ -194,8 +190,7 @@ def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source
 
 
 def check_existing_answers(draft: Draft) -> Iterator[Finding]:
-    """Check that somebody answers (V-01), and that tables of answers say which item a row belongs to
-    (V-20)."""
+    """Check that somebody answers (V-01), and that tables of answers say which item is answered (V-20)."""
     if draft.data.get("models") == [] and not _has_existing_answers(draft):
         yield Finding(("models",), "V-01", "is empty; give at least one entry")
     for index in draft.indices("students"):

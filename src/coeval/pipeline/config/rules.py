@@ -61,9 +61,7 @@ def find_credentials(
     path: KeyPath, parameters: dict[str, Any], access_key: Any, names: Iterable[Any]
 ) -> Iterator[Finding]:
     """Find credentials in parameters, at any depth: by name, by shape, or equal to the ``access_key``.
-
-    ``names`` are the model's own names, which may occur anywhere.
-    """
+    ``names`` are the model's own names, which may occur anywhere."""
     credential_paths = {(*path, *where) for where in find_credential_fields(parameters)}
     for where in sorted(credential_paths, key=str):
         message = f"'{where[-1]}' would be sent with every request, and kept with the results; {_WAY_OUT}"
@@ -189,8 +187,7 @@ def _check_label_attributes(draft: Draft, index: int, teachers: Teachers) -> Ite
 
 
 def _read_table_attributes(draft: Draft, index: int) -> dict[str, str] | None:
-    """Return the attributes that a table gives the items; None if benchmarks supply items with unknown
-    ones."""
+    """Return the attributes that a table gives the items; None if benchmarks supply unknown ones."""
     items = draft.get("tasks", index, "items", default={})
     if not items and not draft.get("tasks", index, "target_attributes"):
         return None
@@ -199,8 +196,7 @@ def _read_table_attributes(draft: Draft, index: int) -> dict[str, str] | None:
 
 
 def _has_only_supplied_items(draft: Draft, index: int, teachers: Teachers) -> bool:
-    """Check whether all items of a task come from its table or benchmarks, so that no attributes are
-    sampled."""
+    """Check whether no teacher writes items of a task, so that no attributes are sampled."""
     alone = (
         draft.get("tasks", index, "category") == BENCHMARK
         or draft.get_raw("tasks", index, "items") is not None
@@ -267,8 +263,7 @@ def _check_template_shows_input(
 
 
 def _varies_by_request(draft: Draft, index: int, variables: Collection[str], teachers: Teachers) -> bool:
-    """Check whether one of these variables changes between the requests of a task, so that a template needs
-    it."""
+    """Check whether a template needs one of these variables, since it changes between a task's requests."""
     if "rubric" in variables:
         return isinstance(draft.get("tasks", index, "rubric"), str)
     if "target_attributes" in variables:
@@ -427,8 +422,7 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
 
 
 def _check_student_variants(draft: Draft) -> Iterator[Finding]:
-    """Check that only students have variants and samples, and check variants' templates (V-05, V-22,
-    V-35)."""
+    """Check that only students have variants and samples, and variants' templates (V-05, V-22, V-35)."""
     for index in draft.indices("models"):
         variants, roles = draft.variants_by_name(index), draft.get("models", index, "roles")
         for key, what in (("variants", "prompts"), ("samples", "answers")):

@@ -189,8 +189,7 @@ class ModelConfig(Section):
         )
 
     def sampling(self, role: Role) -> SamplingParameters:
-        """Return the sampling parameters of a role: ``role_parameters`` over ``parameters``, without our own
-        keys."""
+        """Return a role's sampling parameters, those of the role first, without our own keys."""
         merged = self._merge_parameters(role)
         ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
         if self.interface == "simulated":  # a variant's own: V-26 keeps those of a role the model's
@@ -202,8 +201,7 @@ class ModelConfig(Section):
         return prompt
 
     def lowest_answer_limit(self, role: Role) -> int | None:
-        """Return the lowest limit on answers that the user set, under any host's name; None if there is
-        none."""
+        """Return the lowest limit on answers that the user set, under any host's name; None without any."""
         limits = (limit for _, limit in find_answer_limits(self._merge_parameters(role)))
         return min((limit for limit in limits if type(limit) is int and limit > 0), default=None)
 
@@ -499,8 +497,7 @@ class Config(Section):
         }
 
     def students_with_existing_answers(self, task: TaskConfig) -> tuple[str, ...]:
-        """Return the students with existing answers to a task, from ``students`` and from the task's
-        table."""
+        """Return who has existing answers to a task, from ``students`` and from the task's table."""
         listed = [
             student.name for student in self.students if student.tasks is None or task.name in student.tasks
         ]

@@ -34,10 +34,8 @@ _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> dict[str, Any]:
     """Return the settings of ``record`` that a file sets, by name. ``first`` names the keys such a file
-    begins with, for the message on an empty one.
-
-    Raises ConfigError: the file cannot be read, or has unknown keys or values of the wrong type.
-    """
+    begins with, for the message on an empty one. Raises ConfigError: the file cannot be read, or has
+    unknown keys or values of the wrong type."""
     document = read_document(path, first)
     values, findings = _parse_values(document.data, record)
     if problems := [*document.problems, *map(document.lines.locate, findings)]:
@@ -46,10 +44,7 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
 
 
 def parse_settings(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the settings of ``record`` that a mapping sets, by name.
-
-    Raises UsageError: unknown keys or values of the wrong type.
-    """
+    """Return the settings of ``record`` in a mapping; raises UsageError on unknown keys and wrong types."""
     values, findings = _parse_values(data, record)
     if findings:
         raise UsageError("; ".join(f"{render_path(finding.path)}: {finding.message}" for finding in findings))
@@ -79,10 +74,7 @@ def _parse_values(
 
 
 def check_settings(settings: R) -> R:
-    """Return the settings if each value has the type and range of its field, which Python does not check.
-
-    Raises UsageError: a value has not.
-    """
+    """Return the settings; raise UsageError unless each value has the type and range of its field."""
     for name, field in read_settings(type(settings)).items():
         value = getattr(settings, name)
         try:

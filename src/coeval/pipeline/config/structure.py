@@ -60,8 +60,7 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 
 class StructureCheck(NamedTuple):
-    """Result of a schema check: ``config`` if the data fits the schema, else the findings and the unusable
-    paths."""
+    """A schema check's ``config`` if the data fits the schema, else the findings and the unusable paths."""
 
     config: Config | None
     findings: list[Finding]
@@ -105,8 +104,7 @@ def _list_choices(detail: ErrorDetails) -> list[str]:
 
 
 def _guess_meant_paths(detail: ErrorDetails) -> set[KeyPath]:
-    """Return the paths that an unknown key was probably meant for, so that they are not reported as missing
-    too."""
+    """Return the paths that an unknown key was probably meant for, which are then not missing."""
     path = _key_path(detail)
     if (section := _find_section_of_misplaced_key(path)) is not None:
         return {(*path[:-1], section), (*path[:-1], section, path[-1])}

@@ -284,8 +284,7 @@ _Stops: TypeAlias = Annotated[
 
 
 class UsualParameters(TypedDict, total=False):
-    """Parameters that providers take by these names in one sense, so that types can be checked. Null is not
-    sent."""
+    """Parameters that providers take by these names in one sense; their types are checked. Null is not sent."""
 
     do_sample: _Truth
     frequency_penalty: _Number

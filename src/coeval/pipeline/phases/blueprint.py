@@ -93,11 +93,9 @@ class ProposalWork(ModelWork[Proposal]):
 
 
 class Blueprint:
-    """The artifacts of phases 1–2 in one run folder, and the proposals that are owed.
-
-    ``follow_file``: declared sections follow the experiment file, as ``--continue`` does; ``inherited`` is
-    the folder whose rubric ``rubric: extend`` starts from.
-    """
+    """The artifacts of phases 1–2 in one run folder, and the proposals that are owed. ``follow_file``:
+    declared sections follow the experiment file, as ``--continue`` does; ``inherited`` is the folder whose
+    rubric ``rubric: extend`` starts from."""
 
     def __init__(
         self, config: Config, folder: RunDir, *, follow_file: bool, inherited: RunDir | None = None
@@ -161,10 +159,7 @@ class Blueprint:
 
     def settle_task(self, task: TaskConfig, made_now: Mapping[str, Proposal]) -> TaskBlueprint | None:
         """Write the task's artifacts if they are missing or follow the file, and return them; None if no
-        teacher has proposed something that is needed.
-
-        ``made_now`` holds this run's good proposals by key.
-        """
+        teacher has proposed something that is needed. ``made_now`` holds this run's good proposals by key."""
         values: dict[Kind, Any] = {}
         for kind in KINDS:
             value = self._settle_part(task, kind, made_now)
@@ -174,8 +169,7 @@ class Blueprint:
         return TaskBlueprint(values["target"], values["nuanced"], values["rubric"])
 
     def read_blueprint(self, task: TaskConfig) -> TaskBlueprint | None:
-        """Return the blueprint as far as file and folder determine it, writing nothing; None if it is
-        open."""
+        """Return the blueprint if file and folder determine it, else None; nothing is written."""
         target, nuanced, rubric = (self.read_part(task, kind) for kind in KINDS)
         if target is None or nuanced is None or rubric is None:
             return None

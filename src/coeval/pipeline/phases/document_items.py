@@ -62,10 +62,7 @@ def squeeze_text(text: str) -> str:
 
 def is_quoted_from(quote: str, passage: str) -> bool:
     """Check whether a `squeeze_text` ``passage`` contains a ``quote``, or its parts around an ellipsis in
-    order.
-
-    Nothing is compared by similarity: a changed word or digit is what an invented quote looks like.
-    """
+    order. Nothing is compared by similarity: a changed word or digit is what an invented quote looks like."""
     at = 0
     pieces = [piece for piece in map(squeeze_text, _OMISSION.split(quote)) if piece]
     for piece in pieces:
@@ -146,8 +143,7 @@ class AcceptedItems:
             self.accept_new(item.id, question, item.reference_response or "", item.evidence, item.input_hash)
 
     def accept_new(self, key: str, question: str, answer: str, evidence: Iterable[str], about: str) -> bool:
-        """Keep an item unless it repeats another; return whether it was kept. ``about``: its
-        `join_passage_keys`."""
+        """Keep an item, and return True, unless it repeats another. ``about``: its `join_passage_keys`."""
         shingles = word_shingles(question)
         quotes = frozenset(map(squeeze_text, evidence))
         accepted = _AcceptedItem(
@@ -181,8 +177,7 @@ class AcceptedItems:
 
 @dataclass(slots=True)
 class DocumentItemWork(ItemWork):
-    """Asks a teacher for an item about its passages until a reply passes the filters, at most `MOST_REPLIES`
-    times."""
+    """Asks a teacher for an item about its passages until a reply passes the filters (`MOST_REPLIES`)."""
 
     accepted: AcceptedItems = field(default_factory=AcceptedItems)
     filtered: Counter[str] = field(default_factory=Counter)

@@ -50,11 +50,9 @@ from coeval.store.rundir import utc_now
 
 
 class PreparedItem:
-    """An item with its template variables and the hashes of what follows from it.
-
-    ``requested`` is the ``input_hash`` of its responses, ``content`` a part of that of its evaluations.
-    ``nuance`` is what the teacher was given, whether or not the item stores it.
-    """
+    """An item with its template variables and the hashes of what follows from it. ``requested`` is the
+    ``input_hash`` of its responses, ``content`` a part of that of its evaluations. ``nuance`` is what the
+    teacher was given, whether or not the item stores it."""
 
     __slots__ = ("_nuance", "_values", "content", "item", "requested")
 
@@ -132,8 +130,7 @@ class JudgeInput:
         return self._hash
 
     def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
-        """Return the fields of a judgment that do not depend on its outcome. ``made_from``: the input hash of
-        scores that are kept."""
+        """Return a judgment's fields but its outcome. ``made_from``: the input hash of kept scores."""
         response = self.response
         return {
             "id": evaluation_id(response.id, judge),
@@ -153,8 +150,7 @@ class JudgeInput:
 
 @dataclass(slots=True)
 class EvaluationWork(ModelWork[Evaluation]):
-    """Asks one judge for ``factors`` of one response; a record that has other factors already is
-    completed."""
+    """Asks one judge for ``factors`` of one response; a record that has others already is completed."""
 
     judged: JudgeInput
     factors: tuple[str, ...]
@@ -201,8 +197,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         return tuple(factor for factor in self.factors if factor not in self.levels)
 
     async def _ask_by_factor(self) -> None:
-        """Ask for each factor in a call of its own, all at once; one that fails does not affect the
-        others."""
+        """Ask for each factor in a call of its own, all at once; if one fails, the others go on."""
         tallies = [Tally() for _ in self.factors]
         results = await asyncio.gather(*map(self._ask_factor, self.factors, tallies), return_exceptions=True)
         for tally in tallies:  # in the order of the factors, not in that of the answers
@@ -405,8 +400,7 @@ class PairWork(ModelWork[Preference]):
 
 @dataclass(slots=True)
 class CheckWork:
-    """Computes ``factors`` of one response: no model, no cost. Factors that cannot be computed are
-    missing."""
+    """Computes ``factors`` of one response without a model; those that cannot be computed are missing."""
 
     judged: JudgeInput
     key: str

@@ -29,8 +29,7 @@ from coeval.tables.table_source import SourceChoice, TableSource, find_local_sou
 
 
 def build_item_map(items: Items) -> ItemMap:
-    """Return the columns that the section names. With choices and no reference, the label is the right
-    choice."""
+    """Return the section's columns; with choices and no reference, the label is the right choice."""
     return ItemMap(
         prompt=items.prompt,
         reference=items.reference or (items.label if items.choices is not None else None),
@@ -60,8 +59,8 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class SuppliedItem(NamedTuple):
-    """An item with its record's ``line``; ``changed``: the line differs from the file's. ``unused`` are
-    unknown fields."""
+    """An item and its record's ``line``, which the file holds unless ``changed``; ``unused`` fields are
+    unknown."""
 
     line: bytes
     item: Datapoint

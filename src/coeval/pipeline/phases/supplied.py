@@ -102,8 +102,8 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """The supplied files of a configuration: items of benchmark teachers (``absent`` ones do not exist yet),
-    existing answers, and documents by task."""
+    """The supplied files: items of benchmark teachers (``absent``: not yet), existing answers, documents by
+    task."""
 
     files: list[ItemFile]
     absent: dict[Path, ItemSource]
@@ -245,8 +245,7 @@ class ShortSupply(NamedTuple):
 
 
 def declare_item_labels(config: Config, supply: Supply) -> Config:
-    """Add undeclared label values of the items, sorted, to the configuration of tasks with supplied items
-    only."""
+    """Declare label values of the items, sorted, in tasks that have supplied items only."""
     values_by_task: dict[str, dict[str, set[str]]] = {}
     for file in supply.files:
         values = values_by_task.setdefault(file.source.task.name, {})
@@ -310,11 +309,8 @@ def read_stored_supply(config: Config, folder: RunDir) -> Supply:
 
 
 def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None) -> Supply:
-    """Read supplied items from the run's folder, else from the run that phase 3 inherits from. A table is
-    read if it has changed since its items were copied.
-
-    An older layout is read when it is converted. If documents are gone, items made from them stay.
-    """
+    """Read supplied items from the run's folder, else from the run that phase 3 inherits from; tables if they
+    have changed. An older layout is read when it is converted. If documents are gone, their items stay."""
     supply = Supply([], {}, documents=dict(_read_documents(config, folder)))
     for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
@@ -330,8 +326,7 @@ def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None
 
 
 def _read_documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocuments]]:
-    """Read the documents of tasks. Raises UsageError: they cannot be read, and no item was made from them
-    yet."""
+    """Read the documents of tasks. Raises UsageError: they cannot be read, and no item was made yet."""
     for task in config.tasks:
         if (section := task.documents) is None:
             continue

@@ -53,8 +53,7 @@ class JudgeForm:
         self._joint_questions: dict[tuple[str, ...], FactorQuestion] = {}
 
     def build_joint_question(self, factors: tuple[str, ...]) -> FactorQuestion:
-        """Return the question about all these factors at once; cached, since it is the same for every
-        answer."""
+        """Return the question about all these factors at once; cached, since answers share it."""
         requested = self._joint_questions.get(factors)
         if requested is None:
             scales = [self.scales[factor] for factor in factors]
@@ -166,8 +165,7 @@ def _order_levels(scale: RubricScale) -> tuple[str, ...]:
 
 
 def _build_level_schema(scale: RubricScale) -> dict[str, Any]:
-    """Build the schema of a level; numbers are text too, since some hosts allow no other values in an
-    enum."""
+    """Build the schema of a level; numbers are text too, since some hosts allow only that in an enum."""
     if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
         return {"type": "integer"}
     return {"type": "string", "enum": list(_order_levels(scale))}
@@ -213,8 +211,7 @@ class PairDesign:
 
 
 def build_pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
-    """Return the comparisons of a pairwise task, whose ``rationale`` is settled: with the baseline, or of
-    every pair; None for other tasks."""
+    """Return the comparisons of a pairwise task with its baseline or of every pair; None for other tasks."""
     if task.judging != "pairwise":
         return None
     if task.baseline is not None:

@@ -141,8 +141,8 @@ class Proposals:
 
 
 class _ProposalBlueprint(Blueprint):
-    """A blueprint kept beside the run. Proposals by another recipe are requested again; with ``ask_again``,
-    all."""
+    """A blueprint beside the run. Proposals by another recipe, or with ``ask_again`` all, are requested
+    again."""
 
     def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(

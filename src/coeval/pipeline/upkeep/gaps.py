@@ -100,10 +100,7 @@ def describe_missing_records(counts: Mapping[Phase, int]) -> str:
 
 
 def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Collection[Path] = ()) -> Gaps:
-    """Compare the records of ``folder`` with the whole plan of ``config``; nothing is changed.
-
-    Documents of phases 1–2 that are ``damaged`` do not count.
-    """
+    """Compare a folder's records with the whole plan; ``damaged`` documents of phases 1–2 do not count."""
     gaps = Gaps()
     blueprint = Blueprint(config, folder, follow_file=True, inherited=find_source_run(config))
     setups, recipes = [], read_recipes(folder)

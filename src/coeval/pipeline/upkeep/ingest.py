@@ -58,11 +58,8 @@ class IngestTarget(NamedTuple):
 
 
 def find_place_in_config(file: Path, task: str | None = None, teacher: str | None = None) -> IngestTarget:
-    """Find the target in the run folder of an experiment file.
-
-    Raises ConfigError: the file is invalid; UsageError: it has no benchmark teacher, or several targets
-    and none is named.
-    """
+    """Find the target in an experiment's run folder. Raises ConfigError: the file is invalid; UsageError: it
+    has no benchmark teacher, or several targets and none is named."""
     config = load_config(file)
     return _choose_target(config, run_folder(config), (task, teacher), str(file))
 
@@ -159,11 +156,8 @@ def import_items(
     options: IngestOptions, target: IngestTarget | None, go_on: Callable[[IngestPreview], bool]
 ) -> IngestOutcome | None:
     """Import the items; None if ``go_on``, which is shown the first ones, says no. With ``dry_run``, and
-    without ``target``, all is read and nothing written.
-
-    Raises ConfigError: rows make no item; it names them by file and line; UsageError: there are no items,
-    or the target holds others, or is in use.
-    """
+    without ``target``, all is read and nothing written. Raises ConfigError: rows make no item; it names
+    them by file and line; UsageError: there are no items, or the target holds others, or is in use."""
     with ExitStack() as stack:
         if target is not None and not options.dry_run:
             finish_replacing(target.folder)

@@ -97,9 +97,8 @@ _KIND: dict[Phase, type[Kept]] = {
 
 class Examiner:
     """Examines lines, phase by phase in order. ``rubrics`` are each task's factors, if known; ``answered``
-    are
-    (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing, and
-    will be copied again: answers to them stay valid."""
+    are (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing,
+    and will be copied again: answers to them stay valid."""
 
     gone: tuple[str, ...] = ()
 
@@ -114,10 +113,8 @@ class Examiner:
         self._read_pair = make_decoder(Preference)
 
     def examine_line(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
-        """Return the record that a line holds, or what is wrong with it.
-
-        Lines of a benchmark's items (of ``source``) are read as if written by hand.
-        """
+        """Return a line's record, or what is wrong with it; items of a ``source`` are read as if
+        hand-written."""
         if source is not None:
             parsed = parse_item_line(line, source.task.name, source.teacher)
             if isinstance(parsed, str):
@@ -165,8 +162,8 @@ class Examiner:
         return None
 
     def _find_missing_answer_flaw(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
-        """Return a flaw if the answer is missing, unless the user's table no longer gives it: judgments of it
-        do not count, but are valid."""
+        """Return a flaw if an answer is missing, unless a table that gave it dropped it: its judgments are
+        valid."""
         response = response_id(item, student, sample)
         item_exists = item in self._items or item in self._replaced
         if response in self._responses or (item_exists and (task, student) in self._answered):
@@ -243,8 +240,7 @@ class FileState:
 
 @dataclass(slots=True)
 class RepairReport:
-    """What a run's files hold. ``aside`` is where invalid lines were moved; ``no_plan``: why there are no
-    ``gaps``."""
+    """What a run's files hold. Invalid lines moved to ``aside``; ``no_plan``: why there are no ``gaps``."""
 
     files: list[FileState] = field(default_factory=list)
     invalid: list[DamagedLine] = field(default_factory=list)
@@ -282,11 +278,9 @@ class RepairOptions(NamedTuple):
 
 
 def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Set invalid records of a run aside, after examining its files, and count what is then owed.
-
-    Raises UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read
-    or written.
-    """
+    """Set invalid records of a run aside, after examining its files, and count what is then owed. Raises
+    UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read or
+    written."""
     folder.refuse_foreign()
     if not options.dry_run:
         finish_replacing(folder)
@@ -311,10 +305,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
 
 
 def inspect_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Examine a run's files line by line, and count what is owed; nothing is changed.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Examine a run's files line by line, and count what is owed. Raises StoreError: one is unreadable."""
     config = load_run_config(folder)
     report = examine_files(folder, options, config)
     if not isinstance(config, str):
@@ -337,9 +328,7 @@ def load_run_config(folder: RunDir) -> Config | str:
 
 def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) -> RepairReport:
     """Examine the files of the requested phases, and read those of earlier phases, to which records refer.
-
-    ``config``, as from `load_run_config`, names supplied items and students with existing answers.
-    """
+    ``config``, as from `load_run_config`, names supplied items and students with existing answers."""
     report, sources, answered = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
     if isinstance(config, str):
         report.no_plan = config
@@ -496,8 +485,7 @@ def add_gaps_to_report(
 
 
 class QuickInspection(NamedTuple):
-    """An index of a run's records, and a report on them; no report for a run that has not started, or of the
-    older layout."""
+    """A run's records, and a report on them if it has started and is not of the older layout."""
 
     recorded: RunIndex
     report: RepairReport | None
@@ -529,11 +517,8 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
 
 
 def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
-    """Inspect a run, examining lines only if something does not fit; nothing is changed. ``config`` as from
-    `load_run_config`.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Inspect a run, line by line only if something does not fit; ``config`` is from `load_run_config`.
+    Raises StoreError: a file cannot be read."""
     supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).rewritten
     recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):

@@ -127,11 +127,8 @@ def _describe_low_quotas(config: Config, preview: Preview, ledger: Ledger) -> It
 async def add_live_samples(
     config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], session: Session
 ) -> None:
-    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each model show; ``askable`` names
-    the models that can be reached.
-
-    Raises Draining: interrupted.
-    """
+    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each ``askable`` model show. Raises
+    Draining: interrupted."""
     watcher = session.context.watcher
     samples = _LiveSamples(config, preview, lengths, askable, watcher)
     await await_unless_interrupted(
@@ -209,11 +206,9 @@ class _LiveSamples:
     def _share_out_samples(
         self, phase: Phase, possible: Iterable[TaskSetup]
     ) -> Iterator[tuple[TaskSetup, RoleModel, int]]:
-        """Yield task, model and number of each sample of a phase, as many as records do not replace.
-
-        A model's samples rotate over its tasks (and variants); models start at different tasks. The
-        numbers of one model differ.
-        """
+        """Yield task, model and number of each sample of a phase, as many as records do not replace. A
+        model's samples rotate over its tasks (and variants); models start at different tasks. The numbers
+        of one model differ."""
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in possible:
             for role_model in list_makers(setup, phase):
@@ -265,8 +260,7 @@ class _LiveSamples:
                     yield prepared, responses.load(key, Response)
 
     def _with_expected_factors(self, setup: TaskSetup) -> TaskSetup:
-        """Copy the setup of a task without rubric with as many factors as teachers are expected to propose:
-        known ones, then stand-ins."""
+        """Copy an unsettled task's setup with as many factors as are expected: known ones, then stand-ins."""
         task = setup.task
         owed = len(self._preview.blueprint.list_owed_proposals(task, "rubric"))
         if task.name not in self._preview.unsettled or not owed or not setup.judges:
@@ -326,10 +320,7 @@ async def write_start_estimate(
     config: Config, preview: Preview, session: Session, prices: PriceBook, *, phase_barriers: bool
 ) -> None:
     """Write ``cost_estimate.json`` and report it. Models with batch jobs are not sampled: a batch would not
-    answer before the run.
-
-    Raises Draining: interrupted.
-    """
+    answer before the run. Raises Draining: interrupted."""
     watcher, lengths = session.context.watcher, read_recorded_lengths(config, preview)
     if config.experiment.estimate_samples:
         live = [model.name for model in config.models if not config.batched_phases(model)]

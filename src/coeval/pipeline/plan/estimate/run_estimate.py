@@ -101,8 +101,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
 
 
 def estimate_least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
-    """Return the low end of the estimate of all owed work, in US dollars, to compare with a budget; None if
-    some price is unknown."""
+    """Return the low end of the cost of all owed work, in US dollars; None if some price is unknown."""
     estimate = estimate_run(config, preview, EstimateInputs(prices, read_recorded_lengths(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low
@@ -195,8 +194,8 @@ class _TaskShapes:
             yield self._build_judging_shape(judge, known_factors, factors)
 
     def _build_shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
-        """Build the calls of a model; ``made`` are a reply's characters. Some calls are saved if lost records
-        come again unchanged."""
+        """Build the calls of a model; ``made``: a reply's characters. Lost records may come again and save
+        some."""
         requested, task = self.requested_in(phase, role_model), self.setup.task.name
         key = (phase, task, role_model.name)
         most, least = (of.by_model.get(key) for of in (self.preview.plan_count, self.preview.least))
@@ -248,8 +247,7 @@ class _TaskShapes:
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
 
     def _expect_factors(self, proposing_teachers: int) -> tuple[tuple[str, ...], Span]:
-        """Return the known factors, and how many there will be once this many teachers have proposed
-        theirs."""
+        """Return the known factors, and how many there will be once these teachers have proposed theirs."""
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing_teachers:
             return tuple(setup.criteria), exact(len(setup.criteria))

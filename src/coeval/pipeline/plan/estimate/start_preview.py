@@ -31,10 +31,8 @@ class PreviewedStart(NamedTuple):
 
 def preview_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
     """Preview a start, whether or not the run could start: experiments can always be shown. Without a
-    credential for any host, ``auto`` is priced as the cheapest one, with a warning.
-
-    Raises UsageError: a model has no host, or supplied items cannot be used.
-    """
+    credential for any host, ``auto`` is priced as the cheapest one, with a warning. Raises UsageError: a
+    model has no host, or supplied items cannot be used."""
     warnings = list[str]()
     try:
         resolved = resolve_hosts(config, options, keys, prices)
