@@ -16,7 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from coeval.core.errors import ConfigError
 from coeval.core.regular_files import open_file
 from coeval.core.yaml_text import Mapping, Scalar, Sequence, Unusable, YamlNode, compose_yaml
-from coeval.pipeline.config.findings import Finding, KeyPath, LineIndex, Location, Problem
+from coeval.pipeline.config.findings import FileData, Finding, KeyPath, LineIndex, Location, Problem
 
 # Experiment files nest about eight deep; the readers above recurse once a level.
 MAX_DEPTH = 40
@@ -37,7 +37,7 @@ _ATTRIBUTES = re.compile(r"(target|nuanced)_attributes(_seed)?")
 class Document(NamedTuple):
     """A parsed file: plain ``data``, the line of each value, and problems such as duplicate keys."""
 
-    data: dict[str, Any]
+    data: FileData
     lines: LineIndex
     problems: list[Problem]
 

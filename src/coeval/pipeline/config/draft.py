@@ -7,19 +7,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from coeval.core.records import variant_name
-from coeval.pipeline.config.findings import KeyPath
+from coeval.pipeline.config.findings import FileData, KeyPath
 from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.config.values import CheckOptions
 from coeval.store.rundir import RunDir
 
 
-def keep_mappings(section: Any) -> list[dict[str, Any]]:
+def keep_mappings(section: Any) -> list[FileData]:
     return [entry for entry in section if isinstance(entry, dict)] if isinstance(section, list) else []
 
 
 class Draft:
     """The data as read, and the paths that the schema found unusable."""
 
-    def __init__(self, data: dict[str, Any], broken: frozenset[KeyPath]) -> None:
+    def __init__(self, data: FileData, broken: frozenset[KeyPath]) -> None:
         self.data = data
         self._broken = broken
         self._around = {bad[:end] for bad in broken for end in range(len(bad) + 1)}
@@ -59,7 +60,7 @@ class Draft:
             self._names[section] = {i: name for i, name in names.items() if isinstance(name, str)}
         return self._names[section]
 
-    def variants_by_name(self, index: int) -> dict[str, Any]:
+    def variants_by_name(self, index: int) -> dict[str, object]:
         """Return a model's variants by name, as far as they can be read."""
         variants = self.get_raw("models", index, "variants")
         return {str(name): own for name, own in variants.items()} if isinstance(variants, dict) else {}
@@ -76,7 +77,7 @@ class Draft:
         return isinstance(items, list) and len(self.names(section)) == len(items) > 0
 
 
-def list_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def list_checks(draft: Draft, index: int) -> Iterator[tuple[str, CheckOptions]]:
     """List the factors of a task that are checks, with their options, without those that are labels."""
     rubric = draft.get("tasks", index, "rubric")
     labels = draft.get("tasks", index, "label_attributes", default=[])

@@ -16,6 +16,9 @@ from coeval.core.text import join_names
 KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
 
+FileData: TypeAlias = dict[str, Any]
+"""A mapping of a file as plain data, which may be wrong anywhere."""
+
 
 # Findings of a file that are shown; who mends these sees the next ones.
 MOST_SHOWN = 100

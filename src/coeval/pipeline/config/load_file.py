@@ -15,6 +15,7 @@ from coeval.models.local.callables import register_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, find_resume_folder, keep_mappings
 from coeval.pipeline.config.findings import (
+    FileData,
     Finding,
     KeyPath,
     LineIndex,
@@ -105,7 +106,7 @@ class LoadedConfig:
     """A valid configuration, the data it was read from with inherited sections, and the lines."""
 
     config: Config
-    data: dict[str, Any]
+    data: FileData
     lines: LineIndex
 
     def with_experiment_settings(self, **values: Any) -> LoadedConfig:
@@ -161,7 +162,7 @@ def read_config(
     return LoadedConfig(structure.config, document.data, document.lines)
 
 
-def _fill_item_defaults(data: dict[str, Any]) -> None:
+def _fill_item_defaults(data: FileData) -> None:
     """Fill in what tasks with ``items`` or ``documents`` may omit: no attributes, all rows, no rubric."""
     for task in keep_mappings(data.get("tasks")):
         if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
@@ -183,7 +184,7 @@ def _fill_item_defaults(data: dict[str, Any]) -> None:
             task.setdefault("rubric", {})
 
 
-def _fill_output_descriptions(data: dict[str, Any]) -> None:
+def _fill_output_descriptions(data: FileData) -> None:
     """Fill in the output description of tasks with labels and nothing else: their declared values. Undeclared
     values are not named: another row could add one, and change the prompt of every answer."""
     for task in keep_mappings(data.get("tasks")):
@@ -256,7 +257,7 @@ def _drop_hidden_credentials(section: Any) -> Any:
     ]
 
 
-def _drop_prompts_of_absent_models(data: dict[str, Any]) -> None:
+def _drop_prompts_of_absent_models(data: FileData) -> None:
     """Drop templates of models that take no part any more from inherited tasks."""
     names = set(Draft(data, frozenset()).model_and_variant_names())
     for task in keep_mappings(data.get("tasks")) if isinstance(data.get("models"), list) else ():

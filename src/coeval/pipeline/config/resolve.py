@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.engine.terms import find_role_tariff
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
+from coeval.pipeline.config.values import ParameterMap
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route, choose_route
 from coeval.pricing.tariff import Tariff
@@ -78,7 +79,7 @@ def _choose_host(
     return model.at_host(choice.route.interface, choice.route.model), str(choice)
 
 
-def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
+def list_role_parameters(model: ModelConfig) -> list[ParameterMap]:
     """List, for each role of a model, the parameters beyond those that all hosts know."""
     return [model.sampling(role).rest for role in model.roles]
 

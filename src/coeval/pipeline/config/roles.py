@@ -9,7 +9,7 @@ from typing import Any
 
 from coeval.judging.checks.check_options import code_location
 from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, BenchmarkTeacher, Draft, list_checks
-from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion
+from coeval.pipeline.config.findings import FileData, Finding, KeyPath, Suggestion
 from coeval.pipeline.config.schema import OPTIONS, PHASES, ModelConfig
 from coeval.store.rundir import RunDir
 
@@ -169,13 +169,13 @@ def _needs_judge(draft: Draft) -> bool:
 # --- What users bring in place of a host: answers that exist (V-01, V-20), functions and programs (V-39)
 
 
-def fill_missing_models(data: dict[str, Any]) -> None:
+def fill_missing_models(data: FileData) -> None:
     """Set ``models`` to none if answers exist and the file names no models."""
     if _has_existing_answers(Draft(data, frozenset())):
         data.setdefault("models", [])
 
 
-def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source: Path) -> Iterator[Finding]:
+def find_inherited_code(data: FileData, inherited: Collection[str], source: Path) -> Iterator[Finding]:
     """Find code in inherited sections that this file does not name, of checks and models (V-38, V-39)."""
     draft, named = Draft(data, frozenset()), f"which {source} names and this file does not; copy"
     for index in draft.indices("models") if "models" in inherited else ():

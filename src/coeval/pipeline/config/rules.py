@@ -26,7 +26,7 @@ from coeval.pipeline.config.judging_rules import check_pairwise, check_rubric
 from coeval.pipeline.config.names import check_names
 from coeval.pipeline.config.roles import Teachers, check_existing_answers, check_roles, check_user_code
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
-from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, columns_by_name
+from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, ParameterMap, columns_by_name
 from coeval.pipeline.prompts import NEEDS, VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING, VARIED
 from coeval.store.rundir import RunDir
@@ -58,7 +58,7 @@ def check_account(model_path: KeyPath, account: Any, access_key: Any) -> Iterato
 
 
 def find_credentials(
-    path: KeyPath, parameters: dict[str, Any], access_key: Any, names: Iterable[Any]
+    path: KeyPath, parameters: ParameterMap, access_key: Any, names: Iterable[Any]
 ) -> Iterator[Finding]:
     """Find credentials in parameters, at any depth: by name, by shape, or equal to the ``access_key``.
     ``names`` are the model's own names, which may occur anywhere."""
@@ -446,7 +446,7 @@ def _mapping_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str, Any]) -> Iterator[Finding]:
+def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: ParameterMap) -> Iterator[Finding]:
     """Check limits on answers: a budget needs a bound on what one answer costs (V-21)."""
     name = draft.get("models", index, "name", default="")
     quota = _mapping_or_empty(_mapping_or_empty(draft.get_raw("experiment", "quota")).get(name))
@@ -467,7 +467,7 @@ def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str,
         yield Finding((*path, *keys), "V-21", message)
 
 
-def _check_simulated_ranges(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+def _check_simulated_ranges(path: KeyPath, parameters: ParameterMap) -> Iterator[Finding]:
     for key, (lo, hi) in RANGES.items():
         value = parameters.get(key, lo)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -478,7 +478,7 @@ def _check_simulated_ranges(path: KeyPath, parameters: dict[str, Any]) -> Iterat
             )
 
 
-def _check_simulated_keys(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+def _check_simulated_keys(path: KeyPath, parameters: ParameterMap) -> Iterator[Finding]:
     """Find parameters that simulated models do not have; other hosts report theirs themselves."""
     known_keys = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
     own = ", ".join(sorted(OPTIONS["simulated"]))

@@ -7,7 +7,7 @@ The JSON schema for editors is generated from these classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
     Attributes,
+    CheckOptions,
     FilledText,
     NuancedAttributes,
     ParameterMap,
@@ -298,7 +299,7 @@ class TaskConfig(Section):
         return {factor: _describe_criterion(what) for factor, what in self.rubric.items()}
 
     @property
-    def checks(self) -> dict[str, dict[str, Any]]:
+    def checks(self) -> dict[str, CheckOptions]:
         """Return factor → the options of its check."""
         if isinstance(self.rubric, str):
             return {}
@@ -327,7 +328,7 @@ class TaskConfig(Section):
         )
 
 
-def _describe_criterion(factor_entry: str | RubricFactor | dict[str, Any]) -> str:
+def _describe_criterion(factor_entry: str | RubricFactor | CheckOptions) -> str:
     match factor_entry:
         case str():
             return factor_entry

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -16,6 +16,8 @@ from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, build_config_error, render_path
 
 R = TypeVar("R", bound=msgspec.Struct)
+SettingValues: TypeAlias = Mapping[str, Any]
+"""Values of settings by name, checked or not."""
 
 _UNKNOWN, _WRONG = "V-18", "V-20"
 _KINDS = {
@@ -32,7 +34,7 @@ _BOUND = re.compile(r"Expected `(\w+)` (>=|<=|<|>) ([-\d.]+)")
 _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
-def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> dict[str, Any]:
+def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> SettingValues:
     """Return the settings of ``record`` that a file sets, by name. ``first`` names the keys such a file
     begins with, for the message on an empty one. Raises ConfigError: the file cannot be read, or has
     unknown keys or values of the wrong type."""
@@ -43,7 +45,7 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
     return values
 
 
-def parse_settings(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[str, Any]:
+def parse_settings(data: SettingValues, record: type[msgspec.Struct]) -> SettingValues:
     """Return the settings of ``record`` in a mapping; raises UsageError on unknown keys and wrong types."""
     values, findings = _parse_values(data, record)
     if findings:
@@ -51,9 +53,7 @@ def parse_settings(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dic
     return values
 
 
-def _parse_values(
-    data: Mapping[str, Any], record: type[msgspec.Struct]
-) -> tuple[dict[str, Any], list[Finding]]:
+def _parse_values(data: SettingValues, record: type[msgspec.Struct]) -> tuple[SettingValues, list[Finding]]:
     """Return the settings by name, and every mistake."""
     values: dict[str, Any] = {}
     fields, mistakes = read_settings(record), list[Finding]()

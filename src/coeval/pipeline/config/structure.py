@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, closest_word, describe_value
+from coeval.pipeline.config.findings import (
+    FileData,
+    Finding,
+    KeyPath,
+    Suggestion,
+    closest_word,
+    describe_value,
+)
 from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Documents, Items, Sampling
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
 from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
@@ -67,7 +74,7 @@ class StructureCheck(NamedTuple):
     broken: frozenset[KeyPath]
 
 
-def check_structure(data: dict[str, Any]) -> StructureCheck:
+def check_structure(data: FileData) -> StructureCheck:
     """Validate the data against the schema: keys, types, single values."""
     try:
         return StructureCheck(Config.model_validate(data), [], frozenset())

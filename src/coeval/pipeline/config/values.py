@@ -142,10 +142,13 @@ def _find_factor_tag(value: Any) -> str:
     return CHECK if "check" in value else FACTOR
 
 
+CheckOptions: TypeAlias = dict[str, Any]
+"""A check as a rubric has it: its kind under ``check``, and its options by name."""
+
 Factor: TypeAlias = Annotated[
     Annotated[FilledText, Tag(WORD)]
     | Annotated[RubricFactor, Tag(FACTOR)]
-    | Annotated[dict[str, Any], Tag(CHECK)],
+    | Annotated[CheckOptions, Tag(CHECK)],
     Discriminator(_find_factor_tag),
 ]
 Rubric: TypeAlias = Annotated[
@@ -284,7 +287,7 @@ _Stops: TypeAlias = Annotated[
 
 
 class UsualParameters(TypedDict, total=False):
-    """Parameters that providers take by these names in one sense; their types are checked. Null is not sent."""
+    """Parameters that providers take by these names in one sense: types are checked, null is not sent."""
 
     do_sample: _Truth
     frequency_penalty: _Number

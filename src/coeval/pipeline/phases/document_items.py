@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from rapidfuzz.fuzz import token_sort_ratio
@@ -15,6 +15,7 @@ from rapidfuzz.fuzz import token_sort_ratio
 from coeval.analysis.measures.near_duplicates import SIMILAR, jaccard_similarity, word_shingles
 from coeval.core.errors import Filtered
 from coeval.core.records import Completion, Datapoint, Message, Request
+from coeval.engine.model_work import RecordFields
 from coeval.pipeline.phases.evaluations import ItemWork
 from coeval.pipeline.phases.proposals import parse_evidence
 from coeval.pipeline.prompts import QUOTED_ITEM
@@ -202,7 +203,7 @@ class DocumentItemWork(ItemWork):
             request, messages=(Message(message.role, message.content + self.hint),)
         )
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         fields = ItemWork.parse_fields(self, completion)
         return {**fields, "evidence": parse_evidence(completion.text)}
 
@@ -218,7 +219,7 @@ class DocumentItemWork(ItemWork):
         about = join_passage_keys(self.sample.passages)
         return None if self.accepted.accept_new(self.key, question, answer, evidence, about) else "duplicate"
 
-    def _prepend_passages(self, question: str) -> dict[str, Any]:
+    def _prepend_passages(self, question: str) -> RecordFields:
         """Return the prompt with its passages, and their length, if students see them."""
         documents = self.setup.task.documents
         if documents is None or not documents.show:
@@ -226,7 +227,7 @@ class DocumentItemWork(ItemWork):
         above = "".join(f"{passage.text}\n\n" for passage in self.sample.passages)
         return {"prompt": above + question, "shown_passage": len(above)}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         return {
             **ItemWork.identity_fields(self),
             "input_hash": join_passage_keys(self.sample.passages),
