@@ -128,6 +128,7 @@ class _DataBuilder:
         self.built = 0
 
     def build_value(self, node: YamlNode, path: KeyPath) -> Any:
+        """Build what a node stands for; attribute values stay as they are spelled."""
         self._refuse_excess(node, path)
         if node.tag:
             self._add_problem(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
