@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from enum import Enum
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -41,18 +42,12 @@ from coeval.pipeline.phases.evaluations import (
     PreparedItem,
     ResponseWork,
 )
-from coeval.pipeline.plan.recorded import (
-    RunIndex,
-    SourceChange,
-    count_prior_attempts,
-    find_source_change,
-    is_outdated,
-)
+from coeval.pipeline.plan.recorded import RecordEntry, RunIndex, count_prior_attempts
 from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_spared_records
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
-from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, ResponsePart
+from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, PhaseIndex, ResponsePart
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -61,12 +56,24 @@ if TYPE_CHECKING:
 _BREATH = 256  # slots walked before other tasks get their turn
 
 
+class _SourceChange(Enum):
+    """How the source of a record differs from the one on disk."""
+
+    UNCHANGED = "unchanged"
+    """The source is the one on record."""
+    RECOVERED = "recovered"
+    """The source was missing or not good, and this run made it. Records count if made from the same
+    content."""
+    REPLACED = "replaced"
+    """A good source was made again; what was made from it is to be made again too."""
+
+
 class _SourceRecords:
     """An item and its answers, from which other records are made; each is read when it is first needed.
     ``source_change`` compares the item, or the answer passed to `load_judged`, with the record on disk."""
 
     def __init__(
-        self, recorded: RunIndex, was: SourceChange, setup: TaskSetup, prepare: Callable[[], PreparedItem]
+        self, recorded: RunIndex, was: _SourceChange, setup: TaskSetup, prepare: Callable[[], PreparedItem]
     ) -> None:
         self._recorded = recorded
         self._source_change = was
@@ -89,19 +96,16 @@ class _SourceRecords:
         return self._judged[response]
 
     def is_outdated(self, phase: Phase, key: str) -> bool:
-        """Check whether the record ``key`` was made from other content than this."""
-        recorded = self._recorded
+        """Check whether the record ``key`` was made from other content than this, read only if need be."""
+        if self._source_change is _SourceChange.UNCHANGED:
+            return False
+        answers, judgments = self._recorded.responses, self._recorded.evaluations
+        entry = answers.get(key) if phase == "response_collection" else judgments.get(key)
+        if self._source_change is _SourceChange.REPLACED or entry is None or not entry.good:
+            return True
         if phase == "response_collection":
-            return is_outdated(
-                self._source_change, recorded.responses, key, ResponsePart, lambda: self.item.requested
-            )
-        return is_outdated(
-            self._source_change,
-            recorded.evaluations,
-            key,
-            EvaluationPart,
-            lambda: self.load_judged(parent_id(key)).input_hash,
-        )
+            return answers.load(key, ResponsePart).input_hash != self.item.requested
+        return judgments.load(key, EvaluationPart).input_hash != self.load_judged(parent_id(key)).input_hash
 
 
 class _PairedAnswers:
@@ -171,7 +175,7 @@ class RunFlow:
     def _make_slot_works(self, setup: TaskSetup, slot: Slot, samples: _TaskSamples) -> Iterator[Work]:
         """Make the work of an owed item, else what is owed of its answers and judgments."""
         standing = partial(self._load_item, slot.id)
-        source = _SourceRecords(self._recorded, SourceChange.UNCHANGED, setup, standing)
+        source = _SourceRecords(self._recorded, _SourceChange.UNCHANGED, setup, standing)
         nodes: Iterable[Node] = self._walks[setup.task.name].walk_slot(slot)
         if setup.pairs is not None:
             nodes = self._note_awaited_answers(nodes, slot.id)
@@ -325,24 +329,21 @@ class RunFlow:
         recorded = self._recorded
         match record, work:
             case Datapoint(), ItemWork():
-                was = (
-                    find_source_change(recorded.items, record.id)
-                    if self.builds_on_records
-                    else SourceChange.RECOVERED
-                )
+                was = self._find_source_change(recorded.items, record.id)
                 prepare = partial(PreparedItem, record, work.sample.nuance)
                 return _SourceRecords(recorded, was, work.setup, prepare)
             case Response(), ResponseWork():
-                was = (
-                    find_source_change(recorded.responses, record.id)
-                    if self.builds_on_records
-                    else SourceChange.RECOVERED
-                )
+                was = self._find_source_change(recorded.responses, record.id)
                 source = _SourceRecords(recorded, was, work.setup, lambda: work.prepared)
                 source.load_judged(record.id, record)
                 return source
             case _:
                 return None
+
+    def _find_source_change(self, index: PhaseIndex[RecordEntry], key: str) -> _SourceChange:
+        """Return whether a record made now replaces a good one, as none does in a new run."""
+        entry = index.get(key) if self.builds_on_records else None
+        return _SourceChange.REPLACED if entry is not None and entry.good else _SourceChange.RECOVERED
 
     def _list_followers(self, work: Work, is_outdated: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
         """List the records that follow from that of ``work``; see `PlanWalk.walk_answers`."""

@@ -232,10 +232,10 @@ def _check_prompt_library_key(
         return
     if dot and model_names is not None and model not in model_names:
         yield Finding(path, "V-24", f"no model is named '{model}'", Suggestion(model, model_names, "models:"))
-    yield from _check_template_variables(path, identifier, template)
+    yield from _find_unknown_variables(path, identifier, template)
 
 
-def _check_template_variables(path: KeyPath, identifier: str, template: str) -> Iterator[Finding]:
+def _find_unknown_variables(path: KeyPath, identifier: str, template: str) -> Iterator[Finding]:
     for name in dict.fromkeys(placeholders(template)):
         if name not in VARIABLES[identifier]:
             way = Suggestion(name, VARIABLES[identifier], "for literal braces write {{ and }}")
@@ -436,7 +436,7 @@ def _check_student_variants(draft: Draft) -> Iterator[Finding]:
             template = draft.get(*path)
             if not isinstance(template, str) or not template.strip():
                 continue
-            yield from _check_template_variables(path, "test", template)
+            yield from _find_unknown_variables(path, "test", template)
             if "input" not in placeholders(template):
                 message = f"shows no {{input}}: {_WITHOUT['input']}; put it where it belongs"
                 yield Finding(path, "V-35", message)

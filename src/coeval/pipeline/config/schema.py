@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
-from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, find_answer_limits
+from coeval.core.model import ModelSpec, find_answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
@@ -68,6 +68,8 @@ OPTIONS = {
     "command": frozenset({"argv", "protocol", "env"}),
 }
 """Interface → the parameters that it alone knows and no provider sees."""
+
+_SPEC_KEYS = ENDPOINT_KEYS.intersection(ModelSpec.__struct_fields__) - {"structured_output"}
 
 
 class Variant(Section):
@@ -141,21 +143,12 @@ class ModelConfig(Section):
         ours = self.parameters
         own_options = OPTIONS.get(self.interface, frozenset())
         return ModelSpec(
+            **{"model": self.name, **{key: ours[key] for key in _SPEC_KEYS & ours.keys()}},
             name=self.name,
             interface=self.interface,
-            model=ours.get("model", self.name),
-            base_model=ours.get("base_model"),
-            base_url=ours.get("base_url"),
             access_key=self.access_key,
             account=self.account,
-            timeout_s=ours.get("timeout_s", 600.0),
-            max_concurrency=ours.get("max_concurrency"),
-            requests_per_minute=ours.get("requests_per_minute"),
-            tokens_per_minute=ours.get("tokens_per_minute"),
-            max_answer_bytes=ours.get("max_answer_bytes", MAX_ANSWER_BYTES),
             structured_output=self.structured_output and ours.get("structured_output", True),
-            prompt_caching=ours.get("prompt_caching", True),
-            extra_body=ours.get("extra_body", {}),
             options={key: value for key, value in ours.items() if key in own_options},
         )
 
@@ -488,7 +481,7 @@ class Config(Section):
         set_by_user = {name: limit for name, limit in limits.items() if limit is not None}
         return ReasonSetting(task.rationale, factors if task.judging_mode == "single" else 1, set_by_user)
 
-    def variant_prompts(self) -> dict[str, str]:
+    def variant_prompts_by_library_key(self) -> dict[str, str]:
         """Return the templates of variants by their keys in a ``prompt_library``."""
         return {
             f"test.{variant_name(model.name, name)}": variant.prompt

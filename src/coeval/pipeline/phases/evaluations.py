@@ -447,11 +447,7 @@ class CheckWork:
         identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
         missing = tuple(factor for factor in hashes if factor in left) if left else ()
-        fields: RecordFields = {
-            "criteria": criteria or None,
-            "reasons": reasons or None,
-            "missing": missing,
-        }
+        fields: RecordFields = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}
         if not values:
             why = f"{missing[0]}: {reasons[missing[0]]}"
             return Evaluation(**identity, **fields, status="failed", error=Failure(CheckFailed.kind, why))

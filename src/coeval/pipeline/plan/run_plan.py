@@ -127,10 +127,8 @@ class ComputedStatuses(_StatusCache[EvaluationEntry]):
     def _find_what_is_owed(self, entry: EvaluationEntry | None) -> RecordStatus:
         if entry is None or not entry.good:
             return RecordStatus(owed=True, factors=tuple(self._criteria))
-        changed, scored = (
-            self._redo and bool(entry.find_recipe_or_input_change(self._recipe)),
-            dict(entry.scored),
-        )
+        changed = self._redo and bool(entry.find_recipe_or_input_change(self._recipe))
+        scored = dict(entry.scored)
         owed = tuple(
             factor
             for factor, current in self._criteria.items()

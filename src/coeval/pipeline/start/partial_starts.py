@@ -18,14 +18,7 @@ from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.open import check_askable, find_model_obstacle
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
-from coeval.pipeline.phases.blueprint import (
-    KINDS,
-    PHASE_OF,
-    Blueprint,
-    Kind,
-    Proposal,
-    find_declared_part,
-)
+from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, Proposal, find_declared_part
 from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder

@@ -309,7 +309,7 @@ def inspect_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     config = load_run_config(folder)
     report = examine_files(folder, options, config)
     if not isinstance(config, str):
-        supplied = read_stored_supply(config, folder).rewritten
+        supplied = read_stored_supply(config, folder).unwritten_lines
         recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
         add_gaps_to_report(folder, config, report, recorded, options.phases)
     return report
@@ -519,7 +519,7 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
 def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
     """Inspect a run, line by line only if something does not fit; ``config`` is from `load_run_config`.
     Raises StoreError: a file cannot be read."""
-    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).rewritten
+    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).unwritten_lines
     recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickInspection(recorded, None)

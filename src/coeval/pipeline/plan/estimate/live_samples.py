@@ -265,7 +265,7 @@ class _LiveSamples:
         owed = len(self._preview.blueprint.list_owed_proposals(task, "rubric"))
         if task.name not in self._preview.unsettled or not owed or not setup.judges:
             return setup
-        rubric_so_far = self._preview.blueprint.read_rubric_so_far(task)
+        rubric_so_far = self._preview.blueprint.merge_inherited_and_proposed_rubrics(task)
         possible = merge_rubrics(rubric_so_far, _STAND_IN)
         rubric = dict(islice(possible.items(), len(rubric_so_far) + round(expect_new_factors(owed).central)))
         form = build_judge_form(task, rubric)

@@ -251,7 +251,7 @@ class _TaskShapes:
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing_teachers:
             return tuple(setup.criteria), exact(len(setup.criteria))
-        rubric_so_far = self.preview.blueprint.read_rubric_so_far(task)
+        rubric_so_far = self.preview.blueprint.merge_inherited_and_proposed_rubrics(task)
         known_factors = tuple(factor for factor in setup.criteria if factor in rubric_so_far)
         new = expect_new_factors(proposing_teachers)
         if known_factors:  # it may be that nothing is added
