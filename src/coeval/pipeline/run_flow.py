@@ -15,19 +15,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.core.records import (
-    EXACT_MATCH,
-    PAIR,
-    SEPARATOR,
-    Datapoint,
-    Evaluation,
-    Kept,
-    Preference,
-    Response,
-    is_good,
-    item_number,
-    parent_id,
-)
+from coeval.core import records
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.work import Work
 from coeval.judging.checks.check_runner import CheckRunner
@@ -88,10 +76,10 @@ class _SourceRecords:
             self._item = self._prepare()
         return self._item
 
-    def load_judged(self, response: str, answer: Response | None = None) -> JudgeInput:
+    def load_judged(self, response: str, answer: records.Response | None = None) -> JudgeInput:
         """Return the answer of this id for judging: ``answer``, or the one on record."""
         if response not in self._judged:
-            answer = answer or self._recorded.responses.load(response, Response)
+            answer = answer or self._recorded.responses.load(response, records.Response)
             self._judged[response] = JudgeInput(self.setup, self.item, answer)
         return self._judged[response]
 
@@ -105,7 +93,10 @@ class _SourceRecords:
             return True
         if phase == "response_collection":
             return answers.load(key, ResponsePart).input_hash != self.item.requested
-        return judgments.load(key, EvaluationPart).input_hash != self.load_judged(parent_id(key)).input_hash
+        return (
+            judgments.load(key, EvaluationPart).input_hash
+            != self.load_judged(records.parent_id(key)).input_hash
+        )
 
 
 class _PairedAnswers:
@@ -149,7 +140,7 @@ class RunFlow:
             for setup in plan.setups
         }
         self._phases = frozenset(phases)
-        self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
+        self._paths: dict[tuple[type[records.Kept], str, str, str], Path] = {}
         self._accepted: dict[str, AcceptedItems] = {}
         self._meetings: defaultdict[str, _PairedAnswers] = defaultdict(_PairedAnswers)
         self._walks = {setup.task.name: PlanWalk(plan, setup, yield_each=True) for setup in plan.setups}
@@ -202,7 +193,7 @@ class RunFlow:
                 for planned_slot in slots
                 if (entry := items.get(planned_slot.id)) is not None and entry.good
             )
-            self._accepted[task] = AcceptedItems(items.load(key, Datapoint) for key in good_ids)
+            self._accepted[task] = AcceptedItems(items.load(key, records.Datapoint) for key in good_ids)
         self._accepted[task].drop(slot.id)
         before = self._recorded.discarded_by_row.get(self._recorded.rows.get(slot.id, NO_ROW), {})
         return DocumentItemWork(
@@ -211,9 +202,9 @@ class RunFlow:
             filtered=Counter(before),
         )
 
-    def make_followers(self, work: Work, record: Kept) -> Iterable[Work]:
+    def make_followers(self, work: Work, record: records.Kept) -> Iterable[Work]:
         """Return the works that follow from a new record; none from a failed one."""
-        if isinstance(record, Evaluation | Preference) or not is_good(record):
+        if isinstance(record, records.Evaluation | records.Preference) or not records.is_good(record):
             return ()  # most records are the last of their line
         source = self._find_source_records(work, record)
         if source is None:
@@ -282,23 +273,23 @@ class RunFlow:
     def _make_pair_work(self, node: Node, source: _SourceRecords) -> PairWork:
         """Make the work of comparing two answers that exist."""
         design, maker = source.setup.pairs, node.maker
-        item, pair, _ = node.key.rsplit(SEPARATOR, 2)
+        item, pair, _ = node.key.rsplit(records.SEPARATOR, 2)
         came = self._meetings[item].arrived if item in self._meetings else {}
-        keys = [item + SEPARATOR + name for name in pair.split(PAIR)]
+        keys = [item + records.SEPARATOR + name for name in pair.split(records.PAIR)]
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
         tried = count_prior_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
-    def list_spared_records(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
+    def list_spared_records(self, work: Work, record: records.Kept) -> Iterator[SparedRecords]:
         """Yield followers of a new record that are on record, made from the same content."""
         if (source := self._find_source_records(work, record)) is not None:
             yield from find_spared_records(
                 self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 
-    def is_replacement(self, work: Work, record: Kept, regenerated_ids: Set[str]) -> bool:
+    def is_replacement(self, work: Work, record: records.Kept, regenerated_ids: Set[str]) -> bool:
         """Check whether a new record outdates recorded followers, or was made from a regenerated one."""
         source, recorded = self._find_source_records(work, record), self._recorded
         match work:
@@ -324,15 +315,15 @@ class RunFlow:
             case _:
                 return False
 
-    def _find_source_records(self, work: Work, record: Kept) -> _SourceRecords | None:
+    def _find_source_records(self, work: Work, record: records.Kept) -> _SourceRecords | None:
         """Return what the followers of a new record are made from; None if nothing follows."""
         recorded = self._recorded
         match record, work:
-            case Datapoint(), ItemWork():
+            case records.Datapoint(), ItemWork():
                 was = self._find_source_change(recorded.items, record.id)
                 prepare = partial(PreparedItem, record, work.sample.nuance)
                 return _SourceRecords(recorded, was, work.setup, prepare)
-            case Response(), ResponseWork():
+            case records.Response(), ResponseWork():
                 was = self._find_source_change(recorded.responses, record.id)
                 source = _SourceRecords(recorded, was, work.setup, lambda: work.prepared)
                 source.load_judged(record.id, record)
@@ -372,12 +363,12 @@ class RunFlow:
             if setup.pairs is not None and maker is not None:
                 yield self._make_pair_work(node, source)
                 continue
-            judged = source.load_judged(parent_id(key))
-            if maker is None and node.name == EXACT_MATCH:
+            judged = source.load_judged(records.parent_id(key))
+            if maker is None and node.name == records.EXACT_MATCH:
                 yield LabelWork(judged, key)
                 continue
             if node.entry is not None and self._plan.can_keep_scores(node.entry, maker):
-                earlier = recorded.evaluations.load(key, Evaluation)
+                earlier = recorded.evaluations.load(key, records.Evaluation)
                 judged = JudgeInput(setup, judged.prepared, judged.response, earlier)
             if maker is None:
                 factors = node.status.factors
@@ -388,23 +379,23 @@ class RunFlow:
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _load_item(self, key: str) -> PreparedItem:
-        item = self._recorded.items.load(key, Datapoint)
+        item = self._recorded.items.load(key, records.Datapoint)
         known_nuance = self._nuance.get(item.task_id)
         return PreparedItem(item, known_nuance.find_nuance(item) if known_nuance is not None else {})
 
-    def record_path(self, record: Kept) -> Path:
+    def record_path(self, record: records.Kept) -> Path:
         """Return the file that a record is appended to."""
         locate: Callable[..., Path]
         match record:
-            case Evaluation():
+            case records.Evaluation():
                 locate = self._folder.evaluations
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
-            case Preference():
+            case records.Preference():
                 locate = self._folder.pairs
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
-            case Response():
+            case records.Response():
                 locate, names = self._folder.responses, (record.task_id, record.student_model_id, "")
-            case Datapoint():
+            case records.Datapoint():
                 locate, names = self._folder.datapoints, (record.task_id, record.teacher_model_id, "")
             case _:
                 raise TypeError(f"no file of a run keeps a {type(record).__name__}")
@@ -435,7 +426,7 @@ class _TaskSamples:
         recorded, about = dict[int, Mapping[str, str]](), dict[int, str]()
         for key, attributes in self._plan.recorded.items_by_teacher.get((task.name, teacher), {}).items():
             entry = self._plan.recorded.items.get(key)
-            number = item_number(key)
+            number = records.item_number(key)
             if entry is not None and entry.good and number is not None:
                 recorded[number] = attributes
                 if (
