@@ -96,8 +96,7 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """The supplied files: items of benchmark teachers (``absent``: not yet), existing answers, documents by
-    task."""
+    """Supplied items of benchmark teachers (``absent``: none yet), existing answers, documents by task."""
 
     files: list[ItemFile]
     absent: dict[Path, ItemSource]

@@ -103,8 +103,7 @@ def _with_variant_names(config: Config, names: Sequence[str]) -> frozenset[str]:
 
 
 def read_start_supply(config: Config, options: RunOptions) -> Supply:
-    """Read what is supplied to a run that starts now, changing nothing. Raises ConfigError: it cannot be
-    used."""
+    """Read what is supplied to a run that starts now; raises ConfigError if some cannot be used."""
     taken = None if options.continue_run else find_item_source_run(config)
     folder = run_folder(config)
     supply = read_supply(config, folder, taken)
@@ -282,8 +281,7 @@ class Forecast:
 
 
 def forecast_start(config: Config, options: RunOptions) -> Forecast:
-    """Forecast the calls of a run that starts now; raises UsageError if it would not
-    (`Preview.refuse_start`)."""
+    """Forecast a start's calls; raises UsageError if it would not start: see `Preview.refuse_start`."""
     preview = preview_run(config, options)
     preview.refuse_start(options)
     return forecast_calls(config, preview)

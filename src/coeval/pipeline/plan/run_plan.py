@@ -64,8 +64,7 @@ class _StatusCache(dict[EntryT | None, RecordStatus]):
 
 
 class RecordStatuses(_StatusCache[RecordEntry]):
-    """Statuses of what ``part`` makes in a phase. Changed records are made again (``redo``) or taken
-    (``accepts``)."""
+    """What ``part`` makes in a phase; changed records are made again (``redo``) or taken (``accepts``)."""
 
     def __init__(self, phase: Phase, setup: TaskSetup, part: RoleModel, *, redo: bool, accepts: bool) -> None:
         super().__init__()

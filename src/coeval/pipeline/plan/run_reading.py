@@ -161,8 +161,7 @@ class RecordedLooks:
         return _append_look(self._folder, self._new_look)
 
     def record_before_extension(self, planned: int, target: RunDir) -> str:
-        """Record in ``target`` a look at a finished run of fewer than ``planned`` items; return as
-        `record_look`."""
+        """Record in ``target`` a look at a finished run of under ``planned`` items; see `record_look`."""
         if self._status != _FINISHED or self._needs_no_recording:
             return ""
         [(items,)] = self._reader.rows("SELECT count(*) FROM items")

@@ -134,8 +134,7 @@ class Proposals:
 
 
 class _ProposalBlueprint(Blueprint):
-    """A blueprint beside the run. Proposals by another recipe, or with ``ask_again`` all, are requested
-    again."""
+    """A blueprint beside the run; proposals by another recipe, or if ``ask_again`` all, are owed."""
 
     def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(

@@ -32,7 +32,7 @@ from coeval.store.rundir import RunDir
 
 @dataclass(slots=True)
 class FileGap:
-    """Planned records of one file, and how many of them exist, good and complete."""
+    """Planned records of one file, and how many of them are there, good and complete."""
 
     phase: Phase
     planned: int = 0

@@ -102,8 +102,7 @@ class Examiner:
     def examine_line(
         self, phase: Phase, line: bytes, source: ItemSource | None = None
     ) -> records.Kept | Flaw:
-        """Return a line's record, or what is wrong with it; items of a ``source`` are read as if
-        hand-written."""
+        """Return a line's record, or what is wrong with it; a ``source``'s items are read as hand-written."""
         if source is not None:
             parsed = parse_item_line(line, source.task.name, source.teacher)
             if isinstance(parsed, str):
@@ -151,8 +150,7 @@ class Examiner:
         return None
 
     def _find_missing_answer_flaw(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
-        """Return a flaw if an answer is missing, unless a table that gave it dropped it: its judgments are
-        valid."""
+        """Return a flaw if an answer is missing, unless a table dropped it: judgments of it stay valid."""
         response = records.response_id(item, student, sample)
         item_exists = item in self._items or item in self._replaced
         if response in self._responses or (item_exists and (task, student) in self._answered):
@@ -506,8 +504,7 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
 
 
 def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
-    """Inspect a run, line by line only if something does not fit; ``config`` is from `load_run_config`.
-    Raises StoreError: a file cannot be read."""
+    """Inspect a run, line by line only if something does not fit; ``config``: from `load_run_config`."""
     supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).unwritten_lines
     recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):

@@ -117,8 +117,7 @@ def _describe_low_quotas(config: Config, preview: Preview, ledger: Ledger) -> It
 async def add_live_samples(
     config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], session: Session
 ) -> None:
-    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each ``askable`` model show. Raises
-    Draining: interrupted."""
+    """Add what ``experiment.estimate_samples`` requests of ``askable`` models show. Raises Draining."""
     watcher = session.context.watcher
     samples = _LiveSamples(config, preview, lengths, askable, watcher)
     await await_unless_interrupted(

@@ -194,8 +194,7 @@ class _TaskShapes:
             yield self._build_judging_shape(judge, known_factors, factors)
 
     def _build_shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
-        """Build the calls of a model; ``made``: a reply's characters. Lost records may come again and save
-        some."""
+        """Build a model's calls; ``made``: a reply's characters. Lost records that come again save some."""
         requested, task = self.requested_in(phase, role_model), self.setup.task.name
         key = (phase, task, role_model.name)
         most, least = (of.by_model.get(key) for of in (self.preview.plan_count, self.preview.least))
