@@ -93,7 +93,8 @@ class EvaluationEntry(RecordEntry, frozen=True, eq=False):
 
 
 class ItemContents(NamedTuple):
-    """Hashes of what an item's answers and judgments are made from; without ``input_hash`` they are current."""
+    """Hashes of what an item's answers and judgments are made from. Records of older layouts have no
+    ``input_hash``: these, and records of absent items, are taken as current."""
 
     requested: str
     content: str
