@@ -12,7 +12,7 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA, scale_of_unit
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import NOT_KNOWN, gap_text, metric_difference_text, metric_text
+from coeval.core.figures import MISSING, NOT_KNOWN, gap_text, metric_difference_text, metric_text
 from coeval.core.html_table import Columns, html_lines, html_table, record_columns
 from coeval.core.plain import escape_line
 from coeval.core.text import format_probability, join_names, p_value_text, pluralize
@@ -165,7 +165,6 @@ LEGEND = (
     "where overall is significant, a factor where its task is, a label by itself. least: the true difference "
     "that would be detected four times in five."
 )
-_NONE = "–"
 
 
 class ComparedSide(msgspec.Struct, frozen=True):
@@ -178,7 +177,16 @@ class ComparedSide(msgspec.Struct, frozen=True):
     seconds: float | None
 
 
-class ComparisonReport(msgspec.Struct, frozen=True):
+class PlainReport(msgspec.Struct, frozen=True):
+    """A report that is plain data as well."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON: what ``--json`` prints."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+
+class ComparisonReport(PlainReport, frozen=True):
     """Pairwise comparisons of sides on the same items, as `coeval.compare` returns them.
 
     ``comparisons``: overall first, then by task, by label, by factor and further metric. ``sides``: by
@@ -196,10 +204,10 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     simulated: bool = False
     shared: bool = False
 
-    def mean_headings(self, a: str, b: str, difference: str = "") -> tuple[str, str, str]:
+    def mean_headings(self, a: str, b: str, difference: str = "") -> list[str]:
         """Return the headings of the columns for a's mean, b's mean and their difference."""
         end = ", shared" if self.shared else ""
-        return f"{a}{end}", f"{b}{end}", difference or f"{b} − {a}"
+        return [f"{a}{end}", f"{b}{end}", difference or f"{b} − {a}"]
 
     @property
     def legend(self) -> str:
@@ -221,11 +229,6 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         return tuple(
             _missing_range_text(pair) for pair in self.comparisons if pair.missing and pair.family == "task"
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: what ``coeval compare --json`` prints."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
     def table(self) -> Columns:
         """Return the comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for
@@ -274,9 +277,9 @@ def comparison_cells(pair: Comparison) -> tuple[str, ...]:
         metric_text(pair.mean_a, pair.unit),
         metric_text(pair.mean_b, pair.unit),
         format_difference(pair, pair.unit),
-        _NONE if pair.p_adjusted is None else format_probability(pair.p_adjusted),
+        MISSING if pair.p_adjusted is None else format_probability(pair.p_adjusted),
         f"{pair.n:,}",
-        _NONE if least is None or least >= pair.scale else gap_text(least, pair.unit),
+        MISSING if least is None or least >= pair.scale else gap_text(least, pair.unit),
     )
 
 
@@ -291,7 +294,7 @@ def interval_over_judges_text(comparison: PairDifference, unit: str = "share") -
     wide as the scale, it is called unknown."""
     wide = comparison.ci95_over_judges_adjusted
     if wide is None:
-        return _NONE
+        return MISSING
     if spans_scale(wide, unit):
         return NOT_KNOWN
     return interval_text(comparison.difference, *wide, unit)

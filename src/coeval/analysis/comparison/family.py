@@ -79,16 +79,11 @@ def rank_range(name: str, ranked: Collection[str], leads: Collection[tuple[str, 
 def gatekeep_p_values(
     p_values: Sequence[float | None], parents: Sequence[int | None], branches: Sequence[Hashable] = ()
 ) -> list[AdjustedP | None]:
-    """Adjust the p-values of a tree of tests, in the given order; a missing p-value stays None.
+    """Adjust the p-values (m,) of a tree of tests, in the given order; a missing p-value stays None.
 
-    Roots are adjusted by Holm within their branch. Siblings below share the level of their pair: evenly if
-    any of them has children, by Holm if none has. No adjusted p-value is below that of its parent.
-
-    Parameters
-    ----------
-    p_values : (m,)
-    parents : (m,) index of the test that must be significant first; None for a root
-    branches : (m,) the branch of each root; empty: all in one
+    Roots are adjusted by Holm within their branch (``branches``, (m,); empty: all in one). Siblings below
+    share the level of their pair: evenly if any of them has children, by Holm if none has. No adjusted
+    p-value is below that of its parent. ``parents`` (m,): the test to be significant first; None: a root.
     """
     roots, children = defaultdict[Hashable, list[int]](list), defaultdict[int, list[int]](list)
     for test, parent in enumerate(parents):

@@ -165,7 +165,11 @@ def join_grids(
         sorted({name for grid in grids for name in grid.factors}),
     )
     rows = [
-        _renumber_rows(_select_student_rows(grid, side.model, codes), codes, joined)
+        _renumber_rows(
+            grid.select_rows((grid.student == grid.students.index(side.model)) & (codes[grid.item] >= 0)),
+            codes,
+            joined,
+        )
         for side, grid, codes in zip((a, b), grids, items.codes, strict=True)
     ]
     columns: dict[str, Any] = {
@@ -193,11 +197,6 @@ def join_grids(
     )
     sampled = any(grid.sample is not None for grid in grids)
     return ComparedGrid(joined_scores if sampled else joined_scores._replace(sample=None))
-
-
-def _select_student_rows(grid: ScoreGrid, name: str, codes: Codes) -> ScoreGrid:
-    """Keep the student's rows whose items have a common number."""
-    return grid.select_rows((grid.student == grid.students.index(name)) & (codes[grid.item] >= 0))
 
 
 def _renumber_rows(grid: ScoreGrid, codes: Codes, joined: _JoinedNames) -> ScoreGrid:

@@ -45,13 +45,8 @@ def lower_bound(
     Clopper and Pearson's; where no pair differs it is ``α^(1/n) − 1``. As the weights are exponential times
     over their sum, its probability is that of ``Σ (d_i − L) E_i ≤ 0``, found by inverting the characteristic
     function (Gil-Pelaez 1951). The added item counts as much as the one that counts most; over strata, each
-    item counts by its share of its stratum.
-
-    Parameters
-    ----------
-    strata : T ≥ 1 of them, scores from 0 to 1; items of a cluster are one
-    alpha : how often a bound may lie above the true difference
-    shares : how much each stratum counts, above 0; None: all alike
+    item counts by its share of its stratum, and each stratum by its share of ``shares`` (None: all alike).
+    Scores run from 0 to 1; items of a cluster are one.
     """
     return _gaffke_bound(*_independent_differences(strata, shares), alpha, 1.0)
 
@@ -91,14 +86,10 @@ def _gaffke_bound(values: Floats, weights: Floats, alpha: float, repeats: float)
         return -1.0
     from scipy.optimize import brentq
 
-    return float(
-        brentq(
-            lambda bound: probability_at_most_zero(weights * (values - bound), shapes) - alpha,
-            -1.0,
-            most,
-            xtol=_EXACT,
-        )
-    )
+    def excess(bound: float) -> float:
+        return probability_at_most_zero(weights * (values - bound), shapes) - alpha
+
+    return float(brentq(excess, -1.0, most, xtol=_EXACT))
 
 
 def count_items_needed(

@@ -10,11 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import Comparison, scope_phrase
+from coeval.analysis.comparison.comparison_report import Comparison, PlainReport, scope_phrase
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedPair,
@@ -169,7 +169,7 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         return "has too few items"
 
 
-class GateReport(msgspec.Struct, frozen=True):
+class GateReport(PlainReport, frozen=True):
     """The verdicts on all candidates, as `coeval.gate` returns them. ``level``: of each lower bound."""
 
     verdict: Verdict
@@ -189,11 +189,6 @@ class GateReport(msgspec.Struct, frozen=True):
         """Return the deciding tasks in which no item is scored on both sides."""
         tasks = (task for candidate in self.candidates for task in candidate.tasks)
         return tuple(task for task in tasks if task.blocks_go and not task.n)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: what ``coeval gate --json`` prints."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
 
 def gate_sides(
@@ -231,7 +226,8 @@ def gate_sides(
     worse = {draft for draft, p in holm_adjust_by_name(p_by_draft).items() if p < ALPHA}
     candidates = []
     for pair, of_pair, at in zip(pairs, drafts, looks, strict=True):
-        level = _bound_level(alpha, at)
+        words = f"{100 * (1 - alpha):.4g}% sure" + (" at any look" if at is not None else "")
+        level = _BoundLevel(alpha_at_any_look(alpha, at), words)
         tasks = tuple(_gate_task(draft, id(draft) in worse, level, significant_only) for draft in of_pair)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
@@ -285,11 +281,6 @@ class _BoundLevel(NamedTuple):
 
     alpha: float
     words: str
-
-
-def _bound_level(total_alpha: float, looks: Looks | None) -> _BoundLevel:
-    at = "" if looks is None else " at any look"
-    return _BoundLevel(alpha_at_any_look(total_alpha, looks), f"{100 * (1 - total_alpha):.4g}% sure{at}")
 
 
 class _Draft(NamedTuple):

@@ -459,12 +459,8 @@ def pool_judge_scatter(
     judge_differences_by_pair: Mapping[_Pair, Sequence[JudgeValues]], opponents: int
 ) -> dict[_Pair, JudgeScatter | None]:
     """Estimate what judges add to the error of each pair's difference: a variance that all pairs share.
-
-    Parameters
-    ----------
-    judge_differences_by_pair : by pair, for each task each judge's score of the second less that of the first
-    opponents : how many students each student is compared with
-    """
+    ``judge_differences_by_pair``: by pair, for each task each judge's score of the second less that of the
+    first; ``opponents``: how many students each student is compared with."""
     scatters = {pair: estimate_judge_scatter(tasks) for pair, tasks in judge_differences_by_pair.items()}
     pooled = average_scatters(list(scatters.values()), opponents)
     return {

@@ -22,28 +22,24 @@ from coeval.core.text import join_names
 
 class SharedJudges(NamedTuple):
     """By task, the judges of both sides, or None if they have none in common: then each side's judges are
-    pooled. ``unshared``: who judged one side only; ``notes``: who judged the sides differently."""
+    pooled. ``compared``: by task, the judges whose scores are compared, all of them if they are pooled;
+    ``unshared``: who judged one side only; ``notes``: who judged the sides differently."""
 
     by_task: Mapping[str, Collection[str] | None]
+    compared: Mapping[str, Collection[str]]
     unshared: tuple[UnsharedJudges, ...]
     notes: tuple[Mismatch, ...]
-
-    def compared_judges(self, a: Side, b: Side) -> dict[str, Collection[str]]:
-        """Return, by task, the judges whose scores are compared: all of them if they are pooled."""
-        return {
-            task: shared or {judge for side in (a, b) for at, judge in side.methods if at == task}
-            for task, shared in self.by_task.items()
-        }
 
 
 def _match_judges(a: Side, b: Side) -> SharedJudges:
     """Match the judges of both sides by task, and note who judged one side only or by another recipe."""
     by_task: dict[str, Collection[str] | None] = {}
+    compared: dict[str, Collection[str]] = {}
     unshared, notes = [], list[Mismatch]()
     for task in sorted({task for task, _ in a.methods} & {task for task, _ in b.methods}):
         judges_a, judges_b = ({judge for at, judge in side.methods if at == task} for side in (a, b))
         both = judges_a & judges_b
-        by_task[task] = both or None
+        by_task[task], compared[task] = both or None, both or judges_a | judges_b
         if judges_a != judges_b:
             only_a, only_b = tuple(sorted(judges_a - both)), tuple(sorted(judges_b - both))
             unshared.append(UnsharedJudges(task, (a.label, b.label), (only_a, only_b), none_shared=not both))
@@ -56,7 +52,7 @@ def _match_judges(a: Side, b: Side) -> SharedJudges:
             for judge in sorted(both)
             if a.methods[task, judge] != b.methods[task, judge]
         ]
-    return SharedJudges(by_task, tuple(unshared), tuple(notes))
+    return SharedJudges(by_task, compared, tuple(unshared), tuple(notes))
 
 
 def _note_changed_rubrics(a: Side, b: Side) -> Iterator[Mismatch]:
@@ -142,17 +138,11 @@ class Pairing:
             judges.task == task and judges.none_shared and judges.compared for judges in self.unshared
         ):
             return JudgeValues(np.empty((0, 0)), 1.0)
-        return self.differences_by_judge_between(self.a, self.b, task, metric)
-
-    def differences_by_judge_between(
-        self, first: str, second: str, task: str, metric: MetricName | None = None
-    ) -> JudgeValues:
-        """Return each judge's mean gaps between two students of the grid, second minus first."""
         shared = self._shared_scores(task, metric)
-        [gaps] = shared.differences_by_judge(first, second, [task])
+        [gaps] = shared.differences_by_judge(self.a, self.b, [task])
         if metric is None or metric.measure != "metric":
             return gaps
-        scale = _extend_scale(metric.scale, [shared.recorded_means(name)[0] for name in (first, second)])
+        scale = _extend_scale(metric.scale, [shared.recorded_means(name)[0] for name in (self.a, self.b)])
         return gaps._replace(values=gaps.values / scale.width)
 
     def _shared_scores(self, task: str, metric: MetricName | None) -> SharedScores:
@@ -209,24 +199,21 @@ def pair_sides(a: Side, b: Side) -> Pairing:
         *names,
         sorted(metrics, key=lambda metric: (metric.task, not metric.headline, metric.key)),
         grids,
-        judges.compared_judges(a, b),
+        judges.compared,
         unshared,
         (
             *notes,
             *judges.notes,
             *_note_changed_rubrics(a, b),
             *_note_changed_weights(a, b),
-            *_note_other_models(a, b),
+            *(
+                Mismatch(task, f"{task}: {side.label}: {served.clause}")
+                for side in (a, b)
+                for task, served in side.served.items()
+            ),
         ),
     )
     return replace(pairing, mismatches=(*pairing.mismatches, *_note_tasks_compared_by_factors_only(pairing)))
-
-
-def _note_other_models(a: Side, b: Side) -> Iterator[Mismatch]:
-    """Report the tasks in which another model than the compared one answered."""
-    for side in (a, b):
-        for task, served in side.served.items():
-            yield Mismatch(task, f"{task}: {side.label}: {served.clause}")
 
 
 def _note_tasks_compared_by_factors_only(pairing: Pairing) -> Iterator[Mismatch]:

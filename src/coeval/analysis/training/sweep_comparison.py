@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparison_report import format_difference
+from coeval.analysis.comparison.comparison_report import PlainReport, format_difference
 from coeval.analysis.comparison.family import (
     FamilyMember,
     LeadVerdict,
@@ -92,7 +92,7 @@ class CheckpointDifference(PairDifference, frozen=True):
         return "rising" if self.difference > 0 else "falling"
 
 
-class SweepComparison(msgspec.Struct, frozen=True):
+class SweepComparison(PlainReport, frozen=True):
     """A comparison of training runs, as ``coeval compare`` makes it; ``folders`` by label.
 
     ``overall``: means over the tasks, if there are several; ``choices``, ``changes`` (of a run's last step
@@ -109,11 +109,6 @@ class SweepComparison(msgspec.Struct, frozen=True):
     only_in: dict[str, tuple[int, ...]]
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: what ``coeval compare --json`` prints of sweeps."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
     def group_by_task(self) -> Iterator[list[CheckpointDifference]]:
         """Group the differences by pair of runs and task, by step."""
