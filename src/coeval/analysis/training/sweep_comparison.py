@@ -1,7 +1,7 @@
 """Which checkpoint of which training run to ship: the best and those tied with it, whether scores still rise,
 and runs compared at equal steps; in figures and in sentences.
 
-All of it is paired, on the items that every checkpoint has (`coeval.analysis.training.shared_scores`).
+All of it is paired, on the items that every checkpoint has (`coeval.analysis.training.training_curves`).
 """
 
 from __future__ import annotations
@@ -24,8 +24,13 @@ from coeval.analysis.comparison.family import (
 )
 from coeval.analysis.comparison.paired_difference import Difference, holm_adjust, single_judge_estimate
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, match_runs
-from coeval.analysis.training.training_curves import TrainingRun, read_training_curves
+from coeval.analysis.training.training_curves import (
+    CheckpointMatrix,
+    TrainedCheckpoint,
+    TrainingRun,
+    match_runs,
+    read_training_curves,
+)
 from coeval.core.errors import UsageError
 from coeval.core.figures import metric_text
 from coeval.core.shown_names import short_paths
