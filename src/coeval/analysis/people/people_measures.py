@@ -195,8 +195,6 @@ def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
 
 def _kappa_text(kappa: Measured) -> str:
     """Return ``κ 0.52, moderate``."""
-    return (
-        "κ –"
-        if kappa.value is None
-        else f"κ {format_figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
-    )
+    if kappa.value is None:
+        return "κ –"
+    return f"κ {format_figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
