@@ -527,8 +527,7 @@ def parse_level(word: object) -> Level | None:
 
 def keep_valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
     """Keep the scores that are levels, by factor; others count as missing."""
-    levels = {factor: parse_level(word) for factor, word in scores.items()}
-    return {factor: level for factor, level in levels.items() if level is not None}
+    return {factor: level for factor, word in scores.items() if (level := parse_level(word)) is not None}
 
 
 def keep_valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:

@@ -76,7 +76,7 @@ class Declared(NamedTuple):
     @property
     def plain_kind(self) -> Any:
         """Return the setting's type in JSON or YAML: text in place of a path."""
-        return Union[(*(kind for kind in self.kinds if kind is not Path), *_path_as_text(self.kinds), None)]
+        return Union[(*(str if kind is Path else kind for kind in self.kinds), None)]
 
 
 @cache
@@ -128,10 +128,6 @@ def _unwrap_types(hint: Any) -> tuple[Any, ...]:
     return tuple(member for member in union_members(kind) if member is not NoneType)
 
 
-def _path_as_text(kinds: tuple[Any, ...]) -> tuple[type[str], ...]:
-    return (str,) if Path in kinds else ()
-
-
 def _annotation_extras(hint: Any) -> tuple[Any, ...]:
     return tuple(hint.__metadata__) if get_origin(hint) is Annotated else ()
 
@@ -165,10 +161,7 @@ def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Cal
         kind: Any = record
         fields = list_by_group(kind)
         own = signature(record).parameters
-        order = [
-            *(field.name for field in fields),
-            *(name for name in own if name not in read_settings(kind)),
-        ]
+        order = dict.fromkeys([*(field.name for field in fields), *own])
         hints = get_type_hints(kind)
         documented: Any = with_keywords
         documented.__signature__ = Signature(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -260,14 +259,12 @@ class ComparisonReport(PlainReport, frozen=True):
 
 def group_by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str], list[Comparison]]]:
     """Group comparisons by pair: overall first, then each task with its parts."""
-    order = {sides: n for n, sides in enumerate(dict.fromkeys((pair.a, pair.b) for pair in comparisons))}
-    families = {family: n for n, family in enumerate(FAMILIES)}
-    ordered = sorted(
-        comparisons,
-        key=lambda pair: (order[pair.a, pair.b], pair.task or "", families[pair.family], pair.metric),
-    )
-    for sides, of_pair in groupby(ordered, key=lambda pair: (pair.a, pair.b)):
-        yield sides, list(of_pair)
+    by_pair: dict[tuple[str, str], list[Comparison]] = {}
+    for pair in comparisons:
+        by_pair.setdefault((pair.a, pair.b), []).append(pair)
+    for sides, of_pair in by_pair.items():
+        of_pair.sort(key=lambda pair: (pair.task or "", FAMILIES.index(pair.family), pair.metric))
+        yield sides, of_pair
 
 
 def comparison_cells(pair: Comparison) -> tuple[str, ...]:
@@ -340,18 +337,14 @@ def leading_sentences(comparisons: Sequence[Comparison], groups: int) -> Iterato
     """State the leader and the next in the first family of comparisons, in each of a few tasks or over many.
     ``groups``: within each of which pairs are compared."""
     first = [pair for pair in comparisons if pair.family == comparisons[0].family]
-    tasks_metrics = list(dict.fromkeys((pair.task, pair.metric) for pair in first))
-    if groups > 1:
-        with_leader_as_b = first[:_MOST_LEADING]
-    elif len(tasks_metrics) > _MOST_LEADING:
-        yield LeadingSentence(_leads_by_task_sentence(first, tasks_metrics))
+    of_metrics: dict[tuple[str | None, str], list[Comparison]] = {}
+    for pair in first:
+        of_metrics.setdefault((pair.task, pair.metric), []).append(pair)
+    leading = first[:_MOST_LEADING] if groups > 1 else [*map(_leader_comparison, of_metrics.values())]
+    if len(leading) > _MOST_LEADING:
+        yield LeadingSentence(_leads_by_task_sentence(leading))
         return
-    else:
-        with_leader_as_b = [
-            _leader_comparison([same for same in first if (same.task, same.metric) == task_metric])
-            for task_metric in tasks_metrics
-        ]
-    for pair in with_leader_as_b:
+    for pair in leading:
         yield LeadingSentence(_short_sentence(pair), pair.place)
 
 
@@ -372,21 +365,17 @@ def _leader_comparison(comparisons: Sequence[Comparison]) -> Comparison:
     return min(of_leader, key=lambda pair: others.index(pair.a if pair.b == leader else pair.b))
 
 
-def _leads_by_task_sentence(
-    first: Sequence[Comparison], tasks_metrics: Sequence[tuple[str | None, str]]
-) -> str:
-    """State who leads in how many tasks, and in how many of those significantly."""
+def _leads_by_task_sentence(leading: Sequence[Comparison]) -> str:
+    """State who leads in how many tasks, and in how many of those significantly; ``leading``: for each task,
+    the leader's comparison with the next best."""
     leads: dict[str, list[bool]] = {}
-    for task_metric in tasks_metrics:
-        comparison = _leader_comparison([same for same in first if (same.task, same.metric) == task_metric])
-        leads.setdefault(comparison.b if comparison.difference > 0 else comparison.a, []).append(
-            comparison.significant
-        )
+    for pair in leading:
+        leads.setdefault(pair.b if pair.difference > 0 else pair.a, []).append(pair.significant)
     parts = [
         f"{side} in {len(flags)} (significantly ahead of the next in {sum(flags)})"
         for side, flags in sorted(leads.items(), key=lambda counted: -len(counted[1]))
     ]
-    n = len(tasks_metrics)
+    n = len(leading)
     texts = (f"Of {n} tasks, the highest score is that of {join_names(parts, most)}." for most in (3, 2, 1))
     return next((text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {n} tasks below.")
 

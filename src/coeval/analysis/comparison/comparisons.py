@@ -173,9 +173,8 @@ def _match_models(
 
 def _resolve_student(name: str, reader: Reader, students: Sequence[str]) -> str:
     """Return the student with this full or short name; raise UsageError with the closest name otherwise."""
-    by_short_name = {
-        short: full for full, short in short_names(students).items()
-    }  # as tables and pages call it
+    # as tables and pages call it
+    by_short_name = {short: full for full, short in short_names(students).items()}
     if name in students or name in by_short_name:
         return name if name in students else by_short_name[name]
     close = get_close_matches(name, [*students, *by_short_name], n=1)
@@ -274,26 +273,18 @@ def _has_shared_means(pair: ComparedPair) -> bool:
     a, b, pairing, _, comparisons = pair
     if not pairing.has_equal_coverage((pairing.a, pairing.b)) or a.scored_tasks != b.scored_tasks:
         return True
-    if (
-        a.grids is not b.grids
-        or "factor" not in a.grids
-        or pairing.has_equal_coverage(a.grids["factor"].grid.students)
-    ):
+    factors = a.grids.get("factor") if a.grids is b.grids else None
+    if factors is None or pairing.has_equal_coverage(factors.grid.students):
         return False
-    scores = rank_students(a.grids["factor"].grid).scores
-    means = [
-        (side.model, comparison.task, mean)
-        for comparison in comparisons
-        if comparison.metric == SCORE
-        for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b))
-    ]
-    return any(
-        format_points(mean)
-        != format_points(
-            (scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0
-        )
-        for name, task, mean in means
-    )
+    scores = rank_students(factors.grid).scores
+    for comparison in comparisons:
+        for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b)):
+            if comparison.metric == SCORE:
+                own, task = scores[side.model], comparison.task
+                score = own.score if task is None else own.score_by_task[task]
+                if format_points(mean) != format_points(score.value or 0.0):
+                    return True
+    return False
 
 
 def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
@@ -474,13 +465,10 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
         source = None
         a, b, row = paired[index]
         if parent is None and row.metric == SCORE and "factor" in b.grids and comparisons[index].significant:
-            of_pair = [
-                (paired[other][2], members[other].difference) for other in rows_of_pair[a.label, b.label]
-            ]
-            parts = _factor_differences(b.grids["factor"].task_factors, of_pair, row.task)
-            source = find_factor_behind_lead(
-                comparisons[index], weigh_factor_parts(b.grids["factor"].grid, parts)
-            )
+            of_pair = [(paired[at][2], members[at].difference) for at in rows_of_pair[a.label, b.label]]
+            factors = b.grids["factor"]
+            parts = _factor_differences(factors.task_factors, of_pair, row.task)
+            source = find_factor_behind_lead(comparisons[index], weigh_factor_parts(factors.grid, parts))
         tested = msgspec.structs.replace(comparisons[index], gate=gate, comes_from=source)
         comparisons[index] = msgspec.structs.replace(tested, sentence=comparison_sentence(tested))
     return comparisons
@@ -510,11 +498,11 @@ def _find_parent_rows(paired: Sequence[PairedRow]) -> list[int | None]:
     for at, (a, b, row) in enumerate(paired):
         if row.family == "task":
             tasks.setdefault((a.label, b.label, row.task), at)
-
-    def find_parent(a: Side, b: Side, row: ComparedRow) -> int | None:
-        if row.family == "part":
-            return tasks.get((a.label, b.label, row.task))
-        scored = row.family == "task" and row.metric == SCORE
-        return overall.get((a.label, b.label)) if scored else None
-
-    return [find_parent(*compared) for compared in paired]
+    return [
+        tasks.get((a.label, b.label, row.task))
+        if row.family == "part"
+        else overall.get((a.label, b.label))
+        if row.family == "task" and row.metric == SCORE
+        else None
+        for a, b, row in paired
+    ]

@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from coeval.analysis.answer_costs import AnswerCost
-from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of_unit
+from coeval.analysis.measures.pair_scores import ComparedGrid
 from coeval.analysis.measures.score_grid import (
     ScoreGrid,
     is_planned_task,

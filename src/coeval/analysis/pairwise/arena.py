@@ -183,6 +183,8 @@ def arena_scores(
     """
     latest = {(judgment.judge, judgment.prompt): judgment for judgment in judgments}
     kept = [latest[key] for key in sorted(latest)]
+    if styles is not None and (unstyled := {judgment.prompt for judgment in kept} - styles.keys()):
+        raise ValueError(f"styles lack {len(unstyled)} judged prompts, such as {min(unstyled)!r}")
     scores = []
     for judge in _names_and_total({judgment.judge for judgment in kept}):
         for category in _names_and_total({judgment.category for judgment in kept}):

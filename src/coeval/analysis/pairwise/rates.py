@@ -171,6 +171,8 @@ def healthbench_score(points: Sequence[float], met: Sequence[bool]) -> float | N
     >>> healthbench_score([7, 5, 10, -6], [True, False, True, True])
     0.5
     """
+    if len(points) != len(met):
+        raise ValueError(f"each rubric item needs a verdict: {len(points)} items, {len(met)} verdicts")
     reachable = sum(value for value in points if value > 0)
     if reachable == 0:
         return None
