@@ -38,7 +38,7 @@ def spec(url: str, model: str = "gemini-2.5-flash", **fields: Any) -> ModelSpec:
     return ModelSpec(name="m", interface="gemini", model=model, base_url=url, timeout_s=30.0, **fields)
 
 
-def ask(sampling: Mapping[str, Any] | None = None, **fields: Any) -> Request:
+def ask(sampling: dict[str, Any] | None = None, **fields: Any) -> Request:
     return Request(messages=TURNS, sampling=SamplingParameters.of(sampling or {}), **fields)
 
 

@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from coeval.core.records import Completion, Request, SamplingParameters, Usage
+from coeval.core.records import Completion, ParametersByName, Request, SamplingParameters, Usage
 from coeval.core.shown_url import HIDDEN, mask_url
 
 # A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
@@ -223,7 +223,7 @@ def refuses_limit(message: str, limit: int | None) -> bool:
     return any(1 < number < limit for number in most)
 
 
-def find_answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def find_answer_limits(parameters: ParametersByName) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Find the limits on an answer in a model's parameters and their ``extra_body``, each with its keys."""
     extra = parameters.get("extra_body")
     below = _iterate_parameters(extra) if isinstance(extra, dict) else ()

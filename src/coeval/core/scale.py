@@ -62,7 +62,6 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
         return None if index is None else self.levels[index]
 
     def value(self, level: str) -> float:
-        """Return the value of one of ``levels``."""
         return self.values[self._by_word[level.casefold()]]
 
     def nearest_level(self, value: float) -> str:
@@ -99,7 +98,7 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
 HIGH_MEDIUM_LOW = RubricScale(("Low", "Medium", "High"), (0.0, 0.5, 1.0))
 
 
-def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale:
+def parse_scale(written: str | Sequence[Any] | Mapping[Any, object]) -> RubricScale:
     """Read a scale as people write it.
 
     A range of whole numbers (``1-5``), a list of levels, or a mapping of level to number. The levels of a

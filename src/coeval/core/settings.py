@@ -97,7 +97,7 @@ def list_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     return sorted(read_settings(record).values(), key=group_and_base)
 
 
-def effective_defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
+def effective_defaults(record: type[msgspec.Struct]) -> Mapping[str, object]:
     """Return the value that each field's None stands for, by name."""
     return {
         name: field.setting.usual
@@ -116,7 +116,6 @@ def _iterate_settings(record: type[msgspec.Struct]) -> Iterator[Declared]:
 
 
 def strip_range(kind: Any) -> Any:
-    """Strip the range from a type."""
     return get_args(kind)[0] if _annotation_extras(kind) else kind
 
 

@@ -412,13 +412,13 @@ def pair_sides(a: Side, b: Side) -> Pairing:
         names, notes, unshared = (a.label, b.label), items.notes, judges.unshared
         both = [measure for measure in a.grids if measure in b.grids]
         grids = {measure: join_grids(a, b, measure, items, judges.by_task) for measure in both}
-    by_key = {metric.key: metric for side in (b, a) for metric in side.metrics}
+    by_name = {metric[:3]: metric for side in (b, a) for metric in side.metrics}
     tasks = {item.task for item in a.items} & {item.task for item in b.items}
     scored = {(task, measure, name) for measure, grid in grids.items() for task, name in grid.task_factors}
-    metrics = [metric for metric in by_key.values() if metric.task in tasks and metric.key in scored]
+    metrics = [metric for name, metric in by_name.items() if metric.task in tasks and name in scored]
     pairing = Pairing(
         *names,
-        sorted(metrics, key=lambda metric: (metric.task, not metric.headline, metric.key)),
+        sorted(metrics, key=lambda metric: (metric.task, not metric.headline, metric[:3])),
         grids,
         judges.compared,
         unshared,

@@ -53,10 +53,6 @@ class MetricName(NamedTuple):
     scale: Scale = SHARE
     headline: bool = False
 
-    @property
-    def key(self) -> tuple[str, Measure, str]:
-        return self.task, self.measure, self.metric
-
 
 class AnswerCounts(NamedTuple):
     """Counts of a side's answers that did not fail: all of them, those cut off, those cut off at the server's
