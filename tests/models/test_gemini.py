@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -42,7 +41,7 @@ def ask(sampling: dict[str, Any] | None = None, **fields: Any) -> Request:
     return Request(messages=TURNS, sampling=SamplingParameters.of(sampling or {}), **fields)
 
 
-async def body_for(model: str, sampling: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+async def body_for(model: str, sampling: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """The body that the fake took."""
     async with fake(keys=[KEY]) as host:
         await answer(spec(host.url, model, **fields), ENV, ask(sampling))

@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit
 from coeval.analysis.comparison.family import FamilyMember, adjust_family
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, mean_over_strata
-from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, measured_from_interval
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.labelled_rows import LabelledRows
 
@@ -370,7 +370,7 @@ def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
 def _calibrate_student(strata: Sequence[LabelledStratum], clusters: int) -> CalibratedStudent:
     """Score one student; without a figure on the human scale where a stratum has too few labels."""
     over_tasks = mean_over_strata([stratum.judged for stratum in strata], [own.cluster for own in strata])
-    judged = measured_from_interval(over_tasks, None)
+    judged = Measured.from_interval(over_tasks)
     labels = [int(stratum.labelled.sum()) for stratum in strata]
     if min(labels) < 2 or sum(labels) < FEWEST_LABELS:
         not_estimated = Measured(None, None, None, sum(labels), None)

@@ -59,10 +59,15 @@ def repair(
     phases = PHASES if phase is None else (_parse_phase(phase),)
     folder = require_run(require_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, RepairOptions(phases, dry_run, examples))
-    console = streams.results()
-    _show_counts_by_phase(report, phases, console)
-    if stats:
-        _show_counts_by_file(report, console)
+    console, files = streams.results(), report.files
+    by_phase: dict[str, list[FileState]] = {
+        phase: [file for file in files if file.phase == phase] for phase in phases
+    }
+    _show_counts("", "phase", by_phase, console)
+    if stats:  # a document has no lines: it gets a row if it is damaged
+        listed = [file for file in files if not file.is_document or file.invalid]
+        by_file = {f"{file.path.parent.name}/{file.path.name}": [file] for file in listed}
+        _show_counts("Files", "file", by_file, console)
     if breakdown:
         _show_invalid_by_reason(report, console)
     _show_damaged_lines(report.invalid, folder.path, console)
@@ -89,35 +94,20 @@ def _line_counts(files: list[FileState]) -> list[int | str]:
 _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
-def _show_counts_by_phase(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
-    rows = [
-        (phase, *_line_counts([file for file in report.files if file.phase == phase])) for phase in phases
-    ]
-    show_rows(console, "", (*make_columns("phase"), *make_columns(*_HEADINGS, kind="count")), rows)
-
-
-def _show_counts_by_file(report: RepairReport, console: Console) -> None:
-    """Print a row per file; documents, which have no lines, only if damaged."""
-    rows = [
-        (f"{file.path.parent.name}/{file.path.name}", *_line_counts([file]))
-        for file in report.files
-        if not file.is_document or file.invalid
-    ]
-    show_rows(console, "Files", (*make_columns("file"), *make_columns(*_HEADINGS, kind="count")), rows)
+def _show_counts(
+    title: str, heading: str, files_by_name: dict[str, list[FileState]], console: Console
+) -> None:
+    rows = [(name, *_line_counts(files)) for name, files in files_by_name.items()]
+    show_rows(console, title, (*make_columns(heading), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
 def _show_invalid_by_reason(report: RepairReport, console: Console) -> None:
-    if not report.reasons:
-        return
-    rows = [
-        (reason, phase, count, REASONS[reason]) for (phase, reason), count in report.reasons.most_common()
-    ]
-    columns = (
-        *make_columns("reason", "phase"),
-        *make_columns("lines", kind="count"),
-        *make_columns("meaning"),
-    )
-    show_rows(console, "Invalid lines", columns, rows)
+    if report.reasons:
+        reasons = report.reasons.most_common()
+        rows = [(reason, phase, count, REASONS[reason]) for (phase, reason), count in reasons]
+        lines = make_columns("lines", kind="count")
+        columns = (*make_columns("reason", "phase"), *lines, *make_columns("meaning"))
+        show_rows(console, "Invalid lines", columns, rows)
 
 
 def _show_damaged_lines(lines: list[DamagedLine], folder: Path, console: Console) -> None:
@@ -127,9 +117,8 @@ def _show_damaged_lines(lines: list[DamagedLine], folder: Path, console: Console
         why = f"{line.flaw.reason}: {line.flaw.detail}"
         streams.say(console, f"{line.path.relative_to(folder)}:{line.number}  {why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
-        console.print(
-            Text("  " + escape_line(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
-        )
+        more = "…" if len(text) > _EXCERPT else ""
+        console.print(Text(f"  {escape_line(text[:_EXCERPT])}{more}", style="dim"))
 
 
 def _show_repair_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:

@@ -16,7 +16,6 @@ from rich.text import Text
 from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.analysis.load import find_writer_pid
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.run_records import read_error_lines
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import (
@@ -36,6 +35,7 @@ from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
 from coeval.reports.content import make_columns
+from coeval.store.jsonl import read_decodable_lines
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import ErrorLine, Meta, RunDir
 
@@ -217,7 +217,7 @@ def _read_rest(
     at_work = state.pid is not None
     spend = {cost.model: cost for cost in read_model_costs(folder.usage, at_work=at_work)}
     jobs = [_job_as_data(job) for job in read_jobs(folder.pending_batches)]
-    errors = list(deque(read_error_lines(folder.errors), maxlen=LAST_ERRORS))
+    errors = list(deque(read_decodable_lines(folder.errors, ErrorLine), maxlen=LAST_ERRORS))
     return FolderStatus(
         phases,
         spend,
@@ -443,7 +443,7 @@ def _show_error_counts(errors: Path, console: Console) -> None:
     """Print how often each kind of error occurred, and the last errors."""
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)
-    for error in read_error_lines(errors):
+    for error in read_decodable_lines(errors, ErrorLine):
         groups[error.phase, error.model, error.kind] += 1
         last.append(error)
     if not last:

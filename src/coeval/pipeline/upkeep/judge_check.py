@@ -98,7 +98,8 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         _copy_items(source, folder, items, {place.answer for place in scores})
     elif set(index_good_records(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
-            f"{folder.path} was begun with other items and did not end; give the same --items, or --anew"
+            f"{folder.path} was begun with other items and did not end; give the same --items, "
+            "or --start-over"
         )
     return JudgeCheck(judge.name, source, checked, folder, scores, continues)
 
