@@ -92,7 +92,7 @@ class Model(ABC):
     answer_limit: str = "max_tokens"
     """The parameter that an answer is cut at."""
 
-    async def reach(self) -> None:
+    async def check_connection(self) -> None:
         """Check quickly whether the host accepts connections, without a request; a local model always does.
 
         Raises ModelError: the host refuses, does not reply, or cannot be resolved.
@@ -239,7 +239,7 @@ def _iterate_parameters(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ..
                 yield (name, field), inner
 
 
-def mark_uncounted(completion: Completion) -> Completion:
+def mark_if_uncounted(completion: Completion) -> Completion:
     """Mark a completion as ``uncounted`` if it holds text but its host reports no output tokens."""
     usage = completion.usage
     if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):

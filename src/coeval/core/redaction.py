@@ -113,9 +113,9 @@ class TextView(NamedTuple):
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Map ``text[start:end]`` to its span in the original."""
-        return self._locate_character(start)[0], self._locate_character(end - 1)[1]
+        return self._original_span_of(start)[0], self._original_span_of(end - 1)[1]
 
-    def _locate_character(self, at: int) -> tuple[int, int]:
+    def _original_span_of(self, at: int) -> tuple[int, int]:
         """Return the original span of one character."""
         index = bisect_right(self.starts, at) - 1
         start, end = self.places[index]

@@ -134,7 +134,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
             )
         costs = costs_by_model(reader)
         return [[*read_sides(reader, {name: name for name in chosen}, costs).values()]]
-    groups = _match_models(readers, models, names)
+    groups = _group_models_across_folders(readers, models, names)
     labels = [_label_sides(readers, group, len(groups)) for group in groups]
     sides = [
         read_sides(
@@ -147,7 +147,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
     return [[of_folder[model] for of_folder, model in zip(sides, group, strict=True)] for group in groups]
 
 
-def _match_models(
+def _group_models_across_folders(
     readers: Sequence[Reader], models: Sequence[Sequence[str]], names: Sequence[str]
 ) -> list[list[str]]:
     """Return groups of models to compare, one model for each folder."""
@@ -422,7 +422,7 @@ def _pool_row_scatters(
         gaps_by_key.setdefault(key, {})[a.label, b.label] = row.judged
         keys.append(key)
     for number, group in enumerate(groups):
-        for other_pair in _pair_other_students(group):
+        for other_pair in _pair_students_not_compared(group):
             for row in _list_rows(other_pair):
                 if (key := (number, row.family, row.task, row.metric)) in gaps_by_key:
                     gaps_by_key[key][other_pair.a, other_pair.b] = row.judged
@@ -433,7 +433,7 @@ def _pool_row_scatters(
     return [pooled[key][a.label, b.label] for key, (a, b, _) in zip(keys, paired, strict=True)]
 
 
-def _pair_other_students(group: Sequence[Side]) -> Iterator[Pairing]:
+def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
     """Pair a folder's students, except for the pairs that are compared."""
     first, second, *_ = group
     if first.grids is not second.grids:

@@ -10,7 +10,7 @@ factors and further metrics where their task is. Labels, which are in no score, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Annotated, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -102,20 +102,14 @@ def gatekeep_p_values(
     while waiting:
         siblings, shared, least = waiting.pop()
         tests = shared * len(siblings)
-        for test, multiplied in _adjust_siblings(p_values, siblings, children).items():
+        have_children = any(children.get(test) for test in siblings)
+        own = [p_values[test] or 0.0 for test in siblings]
+        multiplied_p = [len(own) * p for p in own] if have_children else holm_adjust(own)
+        for test, multiplied in zip(siblings, multiplied_p, strict=True):
             adjusted = min(max(least, shared * multiplied), 1.0)
             results[test] = AdjustedP(adjusted, tests)
             waiting.append((children.get(test, []), tests, adjusted))
     return results
-
-
-def _adjust_siblings(
-    p_values: Sequence[float | None], siblings: Sequence[int], children: Mapping[int, Sequence[int]]
-) -> dict[int, float]:
-    own = [p_values[test] or 0.0 for test in siblings]
-    if any(children.get(test) for test in siblings):
-        return {test: len(siblings) * p for test, p in zip(siblings, own, strict=True)}
-    return dict(zip(siblings, holm_adjust(own), strict=True))
 
 
 # --- The record of a pair
