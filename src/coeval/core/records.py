@@ -490,7 +490,6 @@ def strip_names(key: str, names: int) -> str:
 
 
 def student_or_judge_of(key: str) -> str:
-    """Return the student of a response, or the judge of an evaluation."""
     return student_of(key.rpartition(SEPARATOR)[2])
 
 

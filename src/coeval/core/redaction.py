@@ -294,10 +294,6 @@ class Redactor:
         """Redact a foreign message: secrets, keys of known hosts, passwords and keys in URLs."""
         return hide_url_secrets(KEY_SHAPED.sub(REDACTED, self.redact_own_message(text)))
 
-    def redact_line(self, error: object, longest: int = 300) -> str:
-        """Redact what a foreign error says, on one line of that length at most."""
-        return " ".join(self.redact_message(f"{error}").split())[:longest]
-
     def redact_own_message(self, text: str) -> str:
         """Redact our own message: secrets, and any 8 characters in a row of one."""
         if self._strong:

@@ -117,8 +117,7 @@ def _split_template(template: str) -> tuple[str, ...]:
 
 def placeholders(template: str) -> list[str]:
     """List the variables of a template, each once, in order of first use."""
-    names = (token.group(1) for token in _TEMPLATE_TOKEN.finditer(template))
-    return list(dict.fromkeys(name for name in names if name is not None))
+    return list(dict.fromkeys(_split_template(template)[1::2]))
 
 
 class Extracted(NamedTuple):

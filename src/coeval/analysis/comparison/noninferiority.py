@@ -8,7 +8,7 @@ an intersection–union test, whose error is that of its weakest part, so tasks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Annotated, Literal, NamedTuple, TypeAlias, TypedDict
 
@@ -231,7 +231,9 @@ def gate_sides(
         tasks = tuple(_gate_task(draft, id(draft) in worse, level, significant_only) for draft in of_pair)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
-        candidates.append(GatedCandidate(pair.a.label, pair.b.label, _combine_verdicts(tasks), tasks))
+        blocking = {task.verdict for task in tasks if task.blocks_go}
+        verdict: Verdict = "NO-GO" if "NO-GO" in blocking else "INCONCLUSIVE" if blocking else "GO"
+        candidates.append(GatedCandidate(pair.a.label, pair.b.label, verdict, tasks))
     verdicts = {candidate.verdict for candidate in candidates}
     sides = [side for group in groups for side in group]
     return GateReport(
@@ -265,11 +267,6 @@ def loss_messages(report: GateReport, delta: float, *, significant_only: bool = 
                 f"a loss of up to {format_points(-lower)} points of {name} in {place} is not "
                 "excluded; coeval gate passes only what is shown to lose less"
             )
-
-
-def _combine_verdicts(tasks: Sequence[GatedTask]) -> Verdict:
-    blocking = {task.verdict for task in tasks if task.blocks_go}
-    return "NO-GO" if "NO-GO" in blocking else "INCONCLUSIVE" if blocking else "GO"
 
 
 # --- Tasks of one candidate
@@ -348,22 +345,15 @@ def _draft_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
             elif task in pair.a.compared | pair.b.compared:
                 lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
             of_tasks.append(_Draft(task, metric or "", rule, None, None, (*misfits, lacks)))
-        if metric is None:
-            of_tasks += _draft_unpaired_labels(pair, task, rule, {row.metric for row in (*chosen, *labels)})
+        paired = {row.metric for row in (*chosen, *labels)}
+        for own in pair.pairing.metrics if metric is None and paired else ():
+            if own.task == task and own.measure == "label" and own.metric not in paired:
+                lacks = f"no item has the label {own.metric} of both {pair.a.label} and {pair.b.label}"
+                of_tasks.append(_Draft(task, own.metric, rule, None, None, (lacks,)))
         if not any(row.metric == SCORE and row.family == "task" for row in of_task):
             lacking[task] = "has no score of both"
     yield from _draft_overall(pair, policy, lacking)
     yield from of_tasks
-
-
-def _draft_unpaired_labels(
-    pair: ComparedPair, task: str, rule: TaskRule, paired: Set[str]
-) -> Iterator[_Draft]:
-    """Yield the labels of a task that no item has on both sides, if other scores or labels are ``paired``."""
-    for metric in pair.pairing.metrics if paired else ():
-        if metric.task == task and metric.measure == "label" and metric.metric not in paired:
-            lacks = f"no item has the label {metric.metric} of both {pair.a.label} and {pair.b.label}"
-            yield _Draft(task, metric.metric, rule, None, None, (lacks,))
 
 
 def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str, str]) -> Iterator[_Draft]:

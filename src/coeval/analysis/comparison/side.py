@@ -115,7 +115,6 @@ class Side:
 
     @property
     def scored_tasks(self) -> frozenset[str]:
-        """Return the tasks in which the side has any score."""
         return frozenset().union(*(grid.scored_tasks[self.model] for grid in self.grids.values()))
 
     def excluding_judges(self, judges: Collection[str]) -> Side:

@@ -214,11 +214,6 @@ class _Data:
         self.targets = np.concatenate([gamed.win_shares, wins])
         self.weights = np.repeat([_GAMED_WEIGHT, 1.0], [len(gamed.win_shares), len(wins)])
 
-    def resample_weights(self, drawn: Floats) -> Floats:
-        """Return the weights of the rows in (resamples, own) draws of the model's own rows."""
-        kept = np.broadcast_to(self.weights[: -self.own], (len(drawn), len(self.weights) - self.own))
-        return np.hstack([kept, drawn])
-
 
 def _fit_win_rate(
     data: _Data, difficulties: Floats, scored: NDArray[np.bool_], *, with_difficulty: bool, seed: int
@@ -231,9 +226,8 @@ def _fit_win_rate(
     replicates: list[Floats] = []
     for _ in range(_BLOCKS):
         drawn = draw_counts(len(difficulties), generator, resamples=RESAMPLES // _BLOCKS).astype(np.float64)
-        again = fit_logistic(
-            data.features, data.targets, data.resample_weights(drawn[:, scored]), l1=1 / inverse_penalty
-        )
+        drawn_weights = np.hstack([np.tile(data.weights[: -data.own], (len(drawn), 1)), drawn[:, scored]])
+        again = fit_logistic(data.features, data.targets, drawn_weights, l1=1 / inverse_penalty)
         shares = expit(again[:, [2]] + again[:, [1]] * difficulties)
         replicates.append(100 * (drawn * shares).sum(axis=1) / len(difficulties))
     weights = dict(zip((LENGTH, DIFFICULTY, MODEL), fitted.tolist(), strict=True))

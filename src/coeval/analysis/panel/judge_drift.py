@@ -70,7 +70,6 @@ class JudgeDrift(msgspec.Struct, frozen=True):
 
 
 def read_judge_scores(reader: RunReader, judge: str) -> Scores:
-    """Read the scores that a judge gave in a run."""
     rows = reader.rows(
         "SELECT task, item, answer, metric, value FROM scores "
         "WHERE judge = ? AND value IS NOT NULL AND NOT failed ORDER BY ALL",

@@ -210,7 +210,6 @@ class ShownTexts:
         return HIGH_MEDIUM_LOW if design is None else design.scales.get(factor, HIGH_MEDIUM_LOW)
 
     def has_level_of_scale(self, label: HumanLabel) -> bool:
-        """Check whether a label's level is one of its factor's scale."""
         return self.scale(label.task_id, label.factor).level(label.level) is not None
 
     def hash_shown_texts(self, answer: str, task: str, factor: str) -> tuple[str, str]:

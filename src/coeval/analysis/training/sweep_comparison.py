@@ -161,7 +161,8 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
     notes = [*together.notes, *(note for group in groups for note in group.notes)]
     only_in = _unshared_steps(runs)
     for label, steps in only_in.items():
-        notes.append(f"only {label} has {_steps_text(steps)}: no other run is compared with it there")
+        texts = f"step{'s' * (len(steps) > 1)} {join_names(map(str, steps))}"
+        notes.append(f"only {label} has {texts}: no other run is compared with it there")
     comparison = SweepComparison(
         folders={run.label: str(run.folder) for run in runs},
         overall=tuple(
@@ -410,8 +411,3 @@ def _step_ranges_text(steps: Sequence[int], is_marked: Sequence[bool]) -> str:
             spans.append([step])
     texts = ["–".join(map(str, span)) for span in spans]
     return f"step{'s' * (sum(is_marked) > 1)} {join_names(texts)}"
-
-
-def _steps_text(steps: Iterable[int]) -> str:
-    texts = [str(step) for step in steps]
-    return f"step{'s' * (len(texts) > 1)} {join_names(texts)}"
