@@ -94,23 +94,17 @@ class Model(ABC):
 
     async def check_connection(self) -> None:
         """Check quickly whether the host accepts connections, without a request; a local model always does.
-
-        Raises ModelError: the host refuses, does not reply, or cannot be resolved.
-        """
+        Raises ModelError: the host refuses, does not reply, or cannot be resolved."""
         return
 
     async def is_listed(self) -> bool:
-        """Check whether the host's model list names the model. False proves nothing.
-
-        Raises Gap: the run is being interrupted.
-        """
+        """Check whether the host's model list names the model. False proves nothing. Raises Gap: the run is
+        being interrupted."""
         return False
 
     async def context_window(self) -> int | None:
-        """Return the most tokens of a prompt and its answer, where the host says it.
-
-        Raises Gap: the run is being interrupted.
-        """
+        """Return the most tokens of a prompt and its answer, where the host says it. Raises Gap: the run is
+        being interrupted."""
         return None
 
     @abstractmethod
@@ -126,8 +120,7 @@ class Model(ABC):
 
 
 def is_own_address(url: str) -> bool:
-    """Check by address or undotted name, without DNS, whether a URL is this machine's or a private
-    network's."""
+    """Check by address or undotted name, without DNS, whether a URL is on this machine or a private net."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:

@@ -322,10 +322,8 @@ class Response(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LabelScore(msgspec.Struct, frozen=True):
-    """Comparison of an answer with one label; both values are spelt as declared.
-
-    ``predicted`` is None where the answer is none of the labels: it states no value, or several.
-    """
+    """Comparison of an answer with one label; both values are spelt as declared. ``predicted`` is None where
+    the answer is none of the labels: it states no value, or several."""
 
     expected: str
     predicted: str | None

@@ -83,10 +83,8 @@ def _stable_base64(data: bytes) -> Iterator[str]:
 
 
 class TextView(NamedTuple):
-    """A text in lower case with escapes replaced by the characters they stand for.
-
-    ``starts`` and ``places`` give, for each piece, its position in ``text`` and in the original.
-    """
+    """A text in lower case with escapes replaced by the characters they stand for. ``starts`` and ``places``
+    give, for each piece, its position in ``text`` and in the original."""
 
     text: str
     starts: list[int]
@@ -279,10 +277,8 @@ class Redactor:
         self.knows_any = bool(self._strong)
 
     def redact_answer(self, text: str) -> str:
-        """Redact an answer: secrets in any spelling, and parts of them at a cut.
-
-        A clean text costs about as much as one search.
-        """
+        """Redact an answer: secrets in any spelling, and parts of them at a cut. A clean text costs about as
+        much as one search."""
         if not self._choose_traces.may_be_in(text):
             return text
         redacted = self._redact_in_views(text, VIEWS, strict=False)

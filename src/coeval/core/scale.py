@@ -48,10 +48,8 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
         return {level.casefold(): index for index, level in enumerate(self.levels)}
 
     def level(self, value: Any) -> str | None:
-        """Find the level that a JSON value is, in any letter case; numbers count as their digits.
-
-        ``7.0`` is 7; ``8/10``, true and null are no levels.
-        """
+        """Find the level that a JSON value is, in any letter case; numbers count as their digits. ``7.0`` is
+        7; ``8/10``, true and null are no levels."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return None
         if isinstance(value, float):

@@ -145,10 +145,8 @@ _FLAG = re.compile(r"--([a-z][a-z-]*)")
 
 
 def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
-    """Make a decorator that turns a function of one record into a function of the record's fields.
-
-    Type checkers and editors see the fields as keywords; the docstring lists each with its help.
-    """
+    """Make a decorator that turns a function of one record into a function of the record's fields. Type
+    checkers and editors see the fields as keywords; the docstring lists each with its help."""
 
     def decorate(function: Callable[[S], R]) -> Callable[P, R]:
         """Wrap ``function``, with the record's fields as its signature and in its docstring."""

@@ -147,8 +147,7 @@ def scope_phrase(comparison: Comparison) -> str:
 
 
 def format_difference(comparison: PairDifference, unit: str = "share") -> str:
-    """Write a difference with its adjusted interval in points: ``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` if
-    lopsided."""
+    """Write a difference with its adjusted interval in points: ``3.1 ± 1.9``; lopsided ``3.1 [0.4, 4.2]``."""
     return metric_difference_text(comparison.difference, *comparison.ci95_adjusted, unit)
 
 
@@ -217,8 +216,7 @@ class ComparisonReport(PlainReport, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """State who is better and by how much, overall, by task and by label; by factor and further metric
-        only if there is nothing else."""
+        """State who is better and by how much; by factor and further metric only if there is nothing else."""
         main = [pair.sentence for pair in self.comparisons if pair.family != "part"]
         return tuple(main or (pair.sentence for pair in self.comparisons))
 
@@ -315,8 +313,7 @@ _LONGEST_SENTENCE = 200
 
 
 def sort_best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list[str]:
-    """Sort sides by the sum of their gaps to the others, as a share of each scale, in the first family of
-    comparisons."""
+    """Sort sides by the sum of their gaps to the others, as shares of the scale, in the first family."""
     ahead = dict.fromkeys(labels, 0.0)
     for comparison in comparisons:
         if comparison.family == comparisons[0].family:
@@ -326,8 +323,7 @@ def sort_best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) ->
 
 
 class LeadingSentence(NamedTuple):
-    """``place``: that of the comparison that the sentence states (`Comparison.place`); empty if it sums up
-    several."""
+    """``place``: `Comparison.place` of what the sentence states; empty if it sums up several."""
 
     text: str
     place: str = ""

@@ -239,10 +239,8 @@ class ComparedPair(NamedTuple):
 
 
 def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
-    """Compare the pairs of each group: overall scores of all pairs first, then tasks, then parts.
-
-    Raises UsageError if nothing is scored on both sides; the message says what each has.
-    """
+    """Compare the pairs of each group: overall scores of all pairs first, then tasks, then parts. Raises
+    UsageError if nothing is scored on both sides; the message says what each has."""
     pairs, sides = compare_pairs(groups), [side for group in groups for side in group]
     comparisons = [comparison for pair in pairs for comparison in pair.comparisons]
     all_notes = [*notes, *mismatch_notes(pairs, sides)]

@@ -42,8 +42,7 @@ FEWEST_JUDGES = 3
 
 
 def lead_verdict(p: float | None, p_over_judges: float | None, judges: int | None) -> LeadVerdict:
-    """Return the verdict of two adjusted p-values; ``judges``: how many scored both sides, None if nobody
-    judged."""
+    """Return the verdict of two adjusted p-values; ``judges`` scored both sides, None if nobody judged."""
     if p is None or p >= ALPHA:
         return "tied"
     if judges is None:
@@ -187,8 +186,7 @@ _MOST_OF_IT = 0.8
 
 
 class FactorPart(NamedTuple):
-    """The difference of a pair in one factor of a task; ``share``: the factor's weight in the overall
-    difference."""
+    """A pair's difference in one factor of a task; ``share``: its weight in the overall difference."""
 
     factor: str
     is_check: bool
@@ -267,8 +265,7 @@ def adjust_family(members: Sequence[FamilyMember]) -> list[PairDifference]:
 def _build_pair_difference(
     member: FamilyMember, adjusted_items: AdjustedP | None, adjusted_both: AdjustedP | None
 ) -> PairDifference:
-    """Join a comparison with its adjusted p-values, over items and over items and judges, in the reported
-    unit."""
+    """Join a comparison with its p-values, over items and over judges too, in the reported unit."""
     single, over, width = member.difference, member.over_judges, member.width
     alone, least = Bounds(single.low, single.high), single.minimum_detectable
     bounds = adjust_bounds(single.difference, single, adjusted_items, member.looks) or alone

@@ -75,8 +75,7 @@ def excess_loss_p_value(strata: Sequence[PairedScores], allowed_loss: float) -> 
 
 
 def _gaffke_bound(values: Floats, weights: Floats, alpha: float, repeats: float) -> float:
-    """Find the α-quantile for items that occur ``repeats`` times as often as observed, and one more of
-    difference −1."""
+    """Find the α-quantile for items that occur ``repeats`` times each, and one more of difference −1."""
     if len(values) > _MOST_KINDS:
         values = np.floor(values * _STEP) / _STEP
     kinds, counts = np.unique(np.stack([values, weights]), axis=1, return_counts=True)
@@ -127,8 +126,7 @@ def count_items_needed(
 def _independent_differences(
     strata: Sequence[PairedScores], shares: Sequence[float] | None = None
 ) -> tuple[Floats, Floats]:
-    """Return the differences of items, or of clusters of them, and their weights, which average 1 in one
-    stratum."""
+    """Return the differences of items, or of their clusters, and their weights, 1 on average in a stratum."""
     values, weights = [], []
     stratum_weights = np.ones(len(strata)) if shares is None else np.asarray(shares) / np.mean(shares)
     for pairs, share in zip(strata, stratum_weights, strict=True):

@@ -42,10 +42,8 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 
 def holm_adjust(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values so that one below 0.05 is false in at most 5 of 100 families (Holm 1979).
-
-    ``p'_(i) = max over j ≤ i of (m − j + 1) p_(j)``, at most 1; in the given order.
-    """
+    """Adjust p-values so that one below 0.05 is false in at most 5 of 100 families (Holm 1979). ``p'_(i) =
+    max over j ≤ i of (m − j + 1) p_(j)``, at most 1; in the given order."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
@@ -207,16 +205,14 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
 
 
 def _enlarge_observed_spread(parts: Sequence[_Stratum], effective_items: float) -> Spread | None:
-    """Return the observed spread, raised for what few ``effective_items`` do not show; None if no item
-    differs."""
+    """Return the observed spread, raised for what few items do not show; None if no item differs."""
     spread = _estimate_spread(parts, 0.0)
     raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(effective_items, 1.0)))
     return raised if spread.error else None
 
 
 def _is_near_scale_end(stratum: _Stratum) -> bool:
-    """Check whether a mean is so close to an end of the scale that few items' worth of score separate it from
-    there."""
+    """Check whether a mean is only a few items' worth of score away from an end of the scale."""
     room = min(stratum.mean_a, 1 - stratum.mean_a, stratum.mean_b, 1 - stratum.mean_b)
     return room < _END and stratum.items * room < _FEW_AT_END
 
@@ -286,8 +282,7 @@ def _difference_variance(mean_p: float, mean_q: float, correlation: float) -> fl
 
 
 def mcnemar_p_value(only_a: int, only_b: int) -> float:
-    """Return the two-sided p-value of McNemar's exact test, for the numbers of items right only in a, and
-    only in b."""
+    """Return the p-value of McNemar's exact test, by the items right only in a, and only in b."""
     discordant = only_a + only_b
     return min(1.0, 2 * float(bdtr(min(only_a, only_b), discordant, 0.5))) if discordant else 1.0
 
@@ -323,8 +318,7 @@ def _largest_common_step(sizes: Floats) -> float:
 
 
 def _flipped_sum_tail_probability(sizes: Floats, total: float) -> float:
-    """Return the probability that the sum of ``±size_i`` reaches ``total`` ≥ 0, by the saddlepoint
-    approximation."""
+    """Approximate the probability that the sum of ``±size_i`` reaches ``total`` ≥ 0, by its saddlepoint."""
     z = total / float(np.sqrt(sizes @ sizes))
     if z < _NO_TAIL:  # the two terms below cancel there
         return float(ndtr(-z))

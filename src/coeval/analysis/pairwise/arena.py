@@ -144,9 +144,7 @@ VERDICTS: dict[str, tuple[float, int]] = {
 
 class ArenaJudgment(msgspec.Struct, frozen=True):
     """A judge's two verdicts on one prompt, as labels of `VERDICTS`; None where the judge gave none.
-
-    ``baseline_first``: the baseline's answer was shown as A; ``model_first``: the model's was.
-    """
+    ``baseline_first``: the baseline's answer was shown as A; ``model_first``: the model's was."""
 
     prompt: str
     category: str

@@ -35,9 +35,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 def rate_with_spread(value: float, replicates: ArrayLike, items: int) -> Rate:
     """Return the rate ``value`` over ``items``, with the spread of its (resamples,) replicates, in percent.
-
-    One item cannot be resampled and has no replicates.
-    """
+    One item cannot be resampled and has no replicates."""
     replicated = np.asarray(replicates, dtype=np.float64)
     error = float(replicated.std(ddof=1)) if len(replicated) else None
     # The bootstrap's variance of a mean is SS/n².
@@ -155,9 +153,7 @@ def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -
 
 class ClippedMean(NamedTuple):
     """A mean clipped to 0 … 1, its bootstrap's standard deviation, its 95% interval, the number of values.
-
-    Without values there is none of the first three.
-    """
+    Without values there is none of the first three."""
 
     mean: float | None
     bootstrap_std: float | None
@@ -249,8 +245,7 @@ class Strengths(NamedTuple):
     again: Floats
 
     def expected_win_rates(self) -> tuple[Floats, Floats]:
-        """Return each student's chance to win against one drawn from the others, and the same of the
-        resamples."""
+        """Return each student's chance to win against one of the others, and the same of the resamples."""
         others = len(self.chance) - 1
         return (self.chance.sum(axis=-1) - 0.5) / others, (self.again.sum(axis=-1) - 0.5) / others
 
@@ -273,8 +268,7 @@ def share_bounds(share: float, sd: float, clusters: int, level: float = 0.95) ->
 
 
 def fit_bradley_terry(wins: Floats, *, seed: int = 0) -> Strengths:
-    """Fit the strengths to ``wins`` as `sum_wins` returns them, and those of resamples of clusters of items
-    (Efron 1979)."""
+    """Fit the strengths to `sum_wins`, and those of resamples of clusters of items (Efron 1979)."""
     clusters, count, _ = wins.shape
     flat = wins.reshape(clusters, -1)
     drawn = np.concatenate([flat.sum(axis=0)[None], *_resample_sums(flat, seed)])

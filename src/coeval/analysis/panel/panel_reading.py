@@ -78,8 +78,7 @@ class JudgeResiduals(NamedTuple):
 
 
 def estimate_family_biases(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
-    """Estimate by judge the biases ``family`` and ``self``, as far as possible; ``families``: of students and
-    judges."""
+    """Estimate by judge the biases ``family`` and ``self``; ``families``: of students and judges."""
     biases: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
     shape = len(grid.students), len(grid.judges)
     pairs = list(product(grid.students, grid.judges))
@@ -166,9 +165,7 @@ def _mark_common_scores(grid: ScoreGrid) -> NDArray[np.bool_]:
 
 def _judge_effects(y: Floats, scored: NDArray[np.bool_], count: Codes) -> Floats:
     """Estimate what each judge adds to a student's quantiles ``y`` (B, T, J), given each task's own level.
-
-    Returns (B, J), with mean 0. ``scored`` and ``count`` are (T, J).
-    """
+    Returns (B, J), with mean 0. ``scored`` and ``count`` are (T, J)."""
     weight = scored * count.max(axis=1, keepdims=True)
     shares = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1)
     level = (y * shares).sum(axis=2, keepdims=True)

@@ -89,8 +89,7 @@ class LineInWeight(NamedTuple):
 
 
 class PoweredMean(NamedTuple):
-    """A mean on the human scale, its 95% bounds, the weight λ of the judged scores; and the mean of the
-    ``labels`` alone."""
+    """A mean on the human scale, its bounds, the weight λ of judged scores; the mean of ``labels`` alone."""
 
     value: float
     bounds: Bounds
@@ -148,8 +147,7 @@ def estimate_line_in_weight(
 
 
 def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> PoweredMean:
-    """Estimate the mean on the human scale; from the labels alone where judged scores would widen its
-    interval."""
+    """Estimate the mean on the human scale; from labels alone if judged scores would widen its interval."""
     parts = estimate_line_in_weight(strata, clusters)
     weight = estimate_best_weight(strata)
     alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)

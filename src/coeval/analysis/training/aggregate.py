@@ -326,10 +326,8 @@ def aggregate_all_checkpoints(root: Path, expected: Mapping[str, int]) -> list[C
 
 
 def write_aggregates(aggregate: CheckpointAggregate) -> list[Path]:
-    """Write ``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole.
-
-    Raises StoreError: a file cannot be written.
-    """
+    """Write ``<checkpoint>/<task>/summary_agg.json`` for each task, replaced whole. Raises StoreError: a file
+    cannot be written."""
     written = []
     for task, task_aggregate in aggregate.tasks.items():
         path = aggregate.checkpoint.folder / task / AGGREGATE

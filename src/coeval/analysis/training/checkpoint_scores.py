@@ -208,8 +208,7 @@ def _read_facts_or_reason(path: Path) -> RunFacts | str:
 
 
 def _keep_largest_group(run_facts: dict[int, RunFacts], reasons: dict[int, str]) -> dict[int, RunFacts]:
-    """Return the largest group of samples that were made and judged alike; add the reasons of the others to
-    ``reasons``."""
+    """Return the largest group of samples made and judged alike; add the others' reasons to ``reasons``."""
     if not run_facts:
         return {}
     groups = Counter(_recipe_key(facts) for facts in run_facts.values())  # in order of their first samples

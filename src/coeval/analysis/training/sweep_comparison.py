@@ -61,8 +61,7 @@ class CheckpointChoice(msgspec.Struct, frozen=True):
 
 
 class OverallMean(msgspec.Struct, frozen=True):
-    """A checkpoint's mean over the tasks, each counting alike, as a share, with its interval over
-    items."""
+    """A checkpoint's mean over the tasks, each counting alike, as a share, with its interval."""
 
     run: str
     step: int
@@ -139,10 +138,8 @@ def read_sweeps(
 
 
 def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
-    """Compare several runs by `compare_runs`, with the notes on their points.
-
-    Raises UsageError if they share no task that was scored alike; the message says why.
-    """
+    """Compare several runs by `compare_runs`, with the notes on their points. Raises UsageError if they share
+    no task that was scored alike; the message says why."""
     comparison = compare_runs(runs)
     if not comparison.differences:
         raise UsageError(
@@ -252,8 +249,7 @@ def _run_pairs(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
 
 
 def _adjust_differences(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDifference, ...]:
-    """Adjust the differences as one family: those over tasks, and those in single tasks as a branch of their
-    own."""
+    """Adjust the differences as one family: those over tasks, and in single tasks a branch of its own."""
     members = [
         FamilyMember(
             pair.difference,
@@ -313,10 +309,8 @@ def task_phrase(task: str | None) -> str:
 
 
 def ship_sentence(choice: CheckpointChoice, *, several: bool) -> str:
-    """Name the checkpoint to ship, and those that are as good on this evidence.
-
-    ``Ship step 160, 88.3 overall: it leads the 7 others.``
-    """
+    """Name the checkpoint to ship, and those that are as good on this evidence. ``Ship step 160, 88.3
+    overall: it leads the 7 others.``"""
     name = checkpoint_label(choice.best, several=several)
     where = f"{metric_text(choice.mean, choice.unit)} {task_phrase(choice.task)}"
     if not choice.peers:
@@ -352,10 +346,8 @@ def list_peers(choice: CheckpointChoice, *, several: bool, most: int = _MOST_NAM
 
 
 def rising_sentence(changes: Sequence[CheckpointDifference], *, several: bool) -> str:
-    """State whether the last step of each run gained on the one before; empty if no run has two.
-
-    ``Rising at the last step: step 800 − step 700 is 3.6 ± 1.4 points.``
-    """
+    """State whether the last step of each run gained on the one before; empty if no run has two. ``Rising at
+    the last step: step 800 − step 700 is 3.6 ± 1.4 points.``"""
     if not changes:
         return ""
     where = "" if changes[0].task is None else f" {task_phrase(changes[0].task)}"
