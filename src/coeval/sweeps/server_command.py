@@ -69,14 +69,9 @@ _SERVERS_OWN = "VLLM_API_KEY"
 
 
 class ServerCommand:
-    """A template, or the short name of one.
-
-    It is split into words as a POSIX shell does it, before anything is filled in: a path with blanks stays
-    one word, and nothing of a value is expanded.
-
-    Raises UsageError: it has no words, an open quote or a credential, names what is no placeholder, or lacks
-    ``{port}``.
-    """
+    """A template, or the short name of one, split into words as a POSIX shell does it before anything is
+    filled in: a path with blanks stays one word, and nothing of a value is expanded. Raises UsageError: it
+    has no words, an open quote or a credential, names what is no placeholder, or lacks ``{port}``."""
 
     flag = _FLAG
     presets = PRESETS
@@ -131,27 +126,17 @@ class ServerCommand:
         """Check whether it loads whatever model a request names, and lists others."""
         return (_program_name(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 
-    @property
-    def adapter_template(self) -> str:
-        return self.text + FOR_ADAPTERS.get(self.text, "")
-
     def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
-        """Filter an ``environment`` for the server: no credentials but those ``passed`` by name, or named in
-        the command."""
+        """Return the ``environment`` without credentials, except those ``passed`` by name or named in the
+        command."""
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def fill_for_server(self, server: Server, port: int) -> tuple[str, ...]:
-        """Fill the command for a server that is to listen on ``port``; return its words. Raises UsageError:
-        as `fill_placeholders`."""
-        values = {
-            "checkpoint": server.checkpoint,
-            "name": server.name,
-            "host": HOST,
-            "port": str(port),
-            "tp_size": str(server.tp_size),
-            "gpus": ",".join(server.gpus),
-        }
-        return self.fill_placeholders(values)
+        """Fill the command for a server that is to listen on ``port``; return its words. Raises as
+        `fill_placeholders`."""
+        sizes = {"port": str(port), "tp_size": str(server.tp_size), "gpus": ",".join(server.gpus)}
+        names = {"checkpoint": server.checkpoint, "name": server.name, "host": HOST}
+        return self.fill_placeholders(names | sizes)
 
     def fill_placeholders(self, values: Mapping[str, str]) -> tuple[str, ...]:
         """Fill the placeholders with these values; return the command's words. Raises UsageError: a value
@@ -210,8 +195,7 @@ def _find_credential(text: str) -> str | None:
 
 
 class MergeCommand(ServerCommand):
-    """A command with ``{path}`` and ``{merged}``, as strict as that of a server. Raises UsageError: as
-    `ServerCommand`."""
+    """A command with ``{path}`` and ``{merged}``. Raises as `ServerCommand`."""
 
     flag = "--merge-command"
     presets: Mapping[str, str] = {}
@@ -230,9 +214,6 @@ class Merging:
         self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: dict[str, str] = {}
 
-    def _folder(self, checkpoint: Checkpoint) -> Path:
-        return self._workers / f"{checkpoint.name}.merge"
-
     async def merge(self, checkpoint: Checkpoint) -> Path:
         """Return a checkpoint's merged folder, made now unless an earlier start has. Raises CoevalError: it
         cannot be merged; with the last lines of the command's log."""
@@ -247,7 +228,7 @@ class Merging:
 
     async def _run_merge(self, checkpoint: Checkpoint) -> Path:
         """Run the merge command into a temporary folder, and rename that once it holds a checkpoint."""
-        folder = self._folder(checkpoint)
+        folder = self._workers / f"{checkpoint.name}.merge"
         merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
         if merged.is_dir():
             return merged
@@ -276,5 +257,5 @@ class Merging:
     def remove_merged(self, checkpoint: Checkpoint) -> None:
         """Remove what was merged, whole or half: it takes the space of a model."""
         self._failed.pop(checkpoint.identity, None)
-        for made in self._folder(checkpoint).glob("merged-*"):
-            shutil.rmtree(made, ignore_errors=True)
+        for merged in self._workers.glob(f"{checkpoint.name}.merge/merged-*"):
+            shutil.rmtree(merged, ignore_errors=True)

@@ -13,7 +13,7 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,12 +50,9 @@ RECORD = "server.json"
 
 
 class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A server, before it is started and while it runs.
-
-    ``group`` is its process group (0 until it is known) and ``started`` when the leader did, ``output`` the
-    pipe that it writes to, ``mark`` what stands in its environment. ``worker`` and ``worker_started`` are the
-    process that started it. Numbers mean what they say on ``host`` since ``boot`` alone.
-    """
+    """A server, before it is started and while it runs: its process ``group`` (0 until it is known), when the
+    leader ``started``, the ``output`` pipe that it writes to, the ``mark`` in its environment, and the
+    ``worker`` that started it. Numbers mean what they say on ``host`` since ``boot`` alone."""
 
     mark: str
     port: int
@@ -66,19 +63,6 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     worker_started: str = ""
     host: str = ""
     boot: str = ""
-
-    @classmethod
-    def for_new_server(cls, mark: str, port: int) -> ServerRecord:
-        """Make the record of a server that this process is about to start."""
-        me = os.getpid()
-        return cls(
-            mark=mark,
-            port=port,
-            worker=me,
-            worker_started=running_process_start_time(me) or "",
-            host=socket.gethostname(),
-            boot=read_boot_id(),
-        )
 
     def write(self, folder: Path) -> None:
         write_json_atomic(folder / RECORD, self)
@@ -156,7 +140,15 @@ class ServerProcess:
     ) -> ServerProcess:
         """Start a server whose log and record lie in ``folder``; its ``environment`` goes over ``inherited``,
         which its guard has too. Raises ServerDown: there is no such command."""
-        record = ServerRecord.for_new_server(secrets.token_hex(16), port)
+        worker = os.getpid()
+        record = ServerRecord(
+            mark=secrets.token_hex(16),
+            port=port,
+            worker=worker,
+            worker_started=running_process_start_time(worker) or "",
+            host=socket.gethostname(),
+            boot=read_boot_id(),
+        )
         record.write(folder)  # before there is anything to find
         launch = Launch(
             command=command,
@@ -267,16 +259,16 @@ def end_leftovers(workers: Path) -> list[str]:
     Servers of other machines are left to these."""
     until = time.monotonic() + WINDING_DOWN_S
     folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
-    reported = (end_leftover(folder, until - time.monotonic()) for folder in folders)
+    reported = (end_leftover_worker_and_server(folder, until - time.monotonic()) for folder in folders)
     return [sentence for sentence in reported if sentence is not None]
 
 
-def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None:
+def end_leftover_worker_and_server(folder: Path, worker_patience_s: float = WINDING_DOWN_S) -> str | None:
     """End the server of one worker's folder, as `end_leftovers` does."""
     record = read_server_record(folder)
     if record is None or not record.is_of_this_host:
         return None
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + worker_patience_s
     while record.worker_lives and record.worker != os.getpid() and time.monotonic() < until:
         time.sleep(LOOK_S)
     if record.worker_lives and record.worker != os.getpid():
@@ -331,7 +323,7 @@ def _lowest_outgoing_port() -> int:
 
 
 def is_port_free(host: str, port: int) -> bool:
-    if any(True for _ in _listening_sockets(port)):
+    if any(_listening_sockets(port)):
         return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as tried:
@@ -395,8 +387,7 @@ async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: s
     listens there. Raises ServerDown: the server has ended, is not up in time, or another process listens on
     its port."""
     began, look_s = time.monotonic(), _LOOK_S[0]
-    wire = Wire()
-    try:
+    async with aclosing(Wire()) as wire:
         while not server.down.is_set():
             if time.monotonic() - began > within_s:
                 raise ServerDown(
@@ -410,8 +401,6 @@ async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: s
                 async with asyncio.timeout(look_s):
                     await server.down.wait()
             look_s = min(look_s * 1.5, _LOOK_S[1])
-    finally:
-        await wire.aclose()
     raise ServerDown("the server ended before it was up")
 
 
@@ -420,9 +409,8 @@ def _listens_on_port(server: ServerProcess) -> bool:
     port = server.record.port
     listening = find_listeners(port, server.record.living_processes())
     if listening.stranger:
-        if (
-            server.down.is_set() or listening.stranger in server.record.living_processes()
-        ):  # it has just ended, or begun
+        # It has just ended, or begun.
+        if server.down.is_set() or listening.stranger in server.record.living_processes():
             return False
         raise ServerDown(
             f"process {listening.stranger} listens on port {port}, which is the server's, and is not of the "
@@ -452,11 +440,8 @@ async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
 
 async def fetch_served_names(url: str, key: str | None = None) -> list[str]:
     """Fetch the models that a server lists; none if it lists none."""
-    wire = Wire()
-    try:
+    async with aclosing(Wire()) as wire:
         reply = await _get(wire, f"{url}/models", key)
-    finally:
-        await wire.aclose()
     try:
         listing = decode(reply.body) if reply is not None and reply.status == 200 else None
     except Undecodable:

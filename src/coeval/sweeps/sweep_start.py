@@ -64,16 +64,16 @@ def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -
     """Find the whole checkpoints of a sweep; none yet if it watches for them. Raises UsageError: there is
     none, or it is unclear which of the user's servers has which."""
     read_throttle(os.environ)  # wrong variables are told before anything begins
-    watched = request.watch is not None
-    checkpoints = [] if watched else request.places.find_all()
-    for path, why in {} if watched else request.places.explain_skipped().items():
+    if request.watch is not None:
+        refuse_ambiguous(request.sweep, [], watched=True)
+        return []
+    checkpoints, places = request.places.find_all(), request.places
+    for path, why in places.explain_skipped().items():
         warn(f"{path} is passed over: {why}; {spell('watch')} waits for such ones")
-    refuse_ambiguous(request.sweep, checkpoints, watched=watched)
-    if not checkpoints and not watched:
+    refuse_ambiguous(request.sweep, checkpoints)
+    if not checkpoints:
         pattern = spell("name_pattern")
-        raise UsageError(
-            f"{request.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
-        )
+        raise UsageError(f"{places.folder} holds no whole checkpoint; say where they lie below it: {pattern}")
     return checkpoints
 
 
@@ -183,7 +183,7 @@ def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iter
         yield (
             f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
             f"count as its own; if it is another checkpoint now, give another {spell('out')}, or remove "
-            f"step_{checkpoint.step} there"
+            f"{checkpoint.name} there"
         )
     if count := table.count_done_with_other_settings(checkpoints):
         jobs = f"{pluralize(count, 'job')} {'was' if count == 1 else 'were'}"
@@ -222,8 +222,7 @@ class SweepEstimate(NamedTuple):
 def estimate_sweep(
     request: SweepRequest, table: JobTable, checkpoints: Sequence[Checkpoint], watcher: Watcher
 ) -> SweepEstimate:
-    """Estimate the requests and the cost of what is owed. Raises UsageError: a task cannot be prepared: an
-    asset is absent, a file has wrong data."""
+    """Estimate the requests and the cost of what is owed. Raises UsageError: a task cannot be prepared."""
     settings, alike = request.settings, Counter[str]()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
     workers = 0
@@ -256,8 +255,8 @@ def estimate_sweep(
 def _add_jobs(
     before: TaskEstimate, requested: EstimateLine | None, judging: EstimateLine | None, times: int
 ) -> TaskEstimate:
-    """Add one job at each of ``times`` checkpoints. What is uncertain is the same for all that are alike: the
-    ends of the range grow with their number."""
+    """Add one job at each of ``times`` checkpoints. What is uncertain is the same for all that are alike, so
+    the ends of the range grow with their number."""
     answers = round(requested.calls.central) if requested is not None else 0
     jobs, asks = before.jobs + times, before.answers + answers * times
     if judging is None:

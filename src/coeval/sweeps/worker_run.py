@@ -1,9 +1,7 @@
-"""A worker's work: prepare, start the server where something is owed, ask, and end the server, whatever
-happens.
+"""A worker's work: prepare, start the server if something is owed, ask, and end the server, whatever happens.
 
-A server that dies, or that answers nothing but failures, is started again after a wait that grows; asking
-then goes on with what is owed. Answers are on disk as they are made, so whatever ends a worker costs those
-that were on their way.
+A server that dies, or answers nothing but failures, is started again after a wait that grows. Answers are
+on disk as they are made, so a worker that ends costs only those in flight.
 """
 
 from __future__ import annotations
@@ -43,7 +41,7 @@ from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import (
     ServerProcess,
-    end_leftover,
+    end_leftover_worker_and_server,
     fetch_served_names,
     find_free_port,
     format_names,
@@ -113,9 +111,8 @@ class WorkerServer:
         except ServerDown as error:
             if process.down.is_set():
                 await process.gone.wait()
-            raise ServerDown(
-                f"{error}{process.exit_note}. {self._log.describe_failure()}", again=error.again
-            ) from error
+            why = f"{error}{process.exit_note}. {self._log.describe_failure()}"
+            raise ServerDown(why, again=error.again) from error
 
 
 class _HeldServer(NamedTuple):
@@ -138,7 +135,7 @@ class KeptServer:
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
-        self._lock_folders: _HeldServer | None = None
+        self._held: _HeldServer | None = None
         self._cold: dict[str, _ColdStart] = {}
         self._trusted = True
 
@@ -148,10 +145,10 @@ class KeptServer:
         `WorkerServer.serve`."""
         stays = False
         try:
-            held = self._lock_folders
+            held = self._held
             if held is None or not await self._try_swap(held, server, interrupt):
                 await self.aclose()
-                held = self._lock_folders = await self._start(server, interrupt)
+                held = self._held = await self._start(server, interrupt)
             yield held.up._replace(name=held.adapter.name)
             stays = True
         finally:
@@ -160,11 +157,11 @@ class KeptServer:
 
     async def aclose(self) -> None:
         """End the server; at once if cancelled."""
-        stack, self._stack, self._lock_folders = self._stack, AsyncExitStack(), None
+        stack, self._stack, self._held = self._stack, AsyncExitStack(), None
         await stack.__aexit__(*sys.exc_info())
 
     async def _start(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
-        await asyncio.to_thread(end_leftover, server.folder)
+        await asyncio.to_thread(end_leftover_worker_and_server, server.folder)
         up = await self._stack.enter_async_context(server.serve(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
         try:
@@ -266,7 +263,7 @@ class _WorkerRun:
         self._log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
 
     def redact(self, text: str) -> str:
-        """Redact and plain others' text, for whoever shows it."""
+        """Redact others' text and escape its control characters."""
         return escape_lines(self._log.redact(text))
 
     @asynccontextmanager
@@ -298,7 +295,7 @@ class _WorkerRun:
             raise UsageError(f"the worker {worker.name} names no model to ask")
         # Which the worker's file does not hold.
         tested = msgspec.structs.replace(tested, access_key=self._key)
-        await asyncio.to_thread(end_leftover, worker.folder)
+        await asyncio.to_thread(end_leftover_worker_and_server, worker.folder)
         evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
         prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
         async with self._lock_folders(prepared):
@@ -309,9 +306,8 @@ class _WorkerRun:
                 return WorkerResult(end="done")
             if worker.server is None:
                 return await self._ask_until_done(prepared, tested)
-            return await self._ask_restarting(
-                WorkerServer(worker, worker.server, self.count, self._log), prepared, tested
-            )
+            server = WorkerServer(worker, worker.server, self.count, self._log)
+            return await self._ask_restarting(server, prepared, tested)
 
     @asynccontextmanager
     async def _lock_folders(self, prepared: Prepared) -> AsyncIterator[None]:
@@ -336,11 +332,8 @@ class _WorkerRun:
         while True:
             came_up = False
             try:
-                kept = self._kept
-                up_now = (
-                    server.serve(self._interrupt) if kept is None else kept.serve(server, self._interrupt)
-                )
-                async with up_now as up:
+                kept, stop = self._kept, self._interrupt
+                async with server.serve(stop) if kept is None else kept.serve(server, stop) as up:
                     came_up = True
                     if loaded and (why := await asyncio.to_thread(why_no_longer_servable, loaded)):
                         return WorkerResult(end="failed", problem=why)
@@ -365,11 +358,10 @@ class _WorkerRun:
 
     async def _ask_own_server(self, prepared: Prepared, tested: ModelSpec, up: Up) -> WorkerResult:
         """Send requests to the worker's own running server: it needs no probe, since they show what is wrong
-        with it. Raises as `_ask`."""
+        with it. Raises as `_ask_until_done`."""
         # It is not waited for: another start mends it sooner.
-        tested = msgspec.structs.replace(
-            tested, base_url=up.url, model=up.name or tested.model, wait_s=OUTAGE_AFTER_S
-        )
+        model = up.name or tested.model
+        tested = msgspec.structs.replace(tested, base_url=up.url, model=model, wait_s=OUTAGE_AFTER_S)
         changed = msgspec.structs.replace(prepared.evaluation, tested=tested, probing=Probing("disable"))
         return await self._ask_until_done(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
 
@@ -382,7 +374,7 @@ class _WorkerRun:
         if another := await self._explain_other_model(tested):
             return WorkerResult(end="failed", problem=another)
         for _ in range(ROUNDS):
-            stopped = await self._ask_once(prepared, tested, up)
+            stopped = await self._ask_until_stopped(prepared, tested, up)
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if self._interrupt.is_set():
@@ -408,7 +400,9 @@ class _WorkerRun:
             return WorkerResult(end="failed", problem=why)
         return WorkerResult(end="done")
 
-    async def _ask_once(self, prepared: Prepared, tested: ModelSpec, up: Up | None) -> Mapping[str, str]:
+    async def _ask_until_stopped(
+        self, prepared: Prepared, tested: ModelSpec, up: Up | None
+    ) -> Mapping[str, str]:
         """Request until the worker is interrupted or its server is down; return the models given up, with
         reasons."""
         stop = asyncio.Event()
