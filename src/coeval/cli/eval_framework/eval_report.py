@@ -57,7 +57,7 @@ from coeval.reports.measure_table import (
 from coeval.store.jsonl import write_json_atomic
 
 if TYPE_CHECKING:
-    from coeval.analysis.training.sample_figures import SampleFigure
+    from coeval.analysis.training.aggregate import SampleFigure
 
 # --- Final table of an evaluation
 
@@ -145,7 +145,7 @@ def read_sample_figures(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
     if not folder_by_task:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.sample_figures import compute_task_figures
+    from coeval.analysis.training.aggregate import compute_task_figures
 
     with OutputReader(next(iter(folder_by_task.values()))) as reader:
         return {
