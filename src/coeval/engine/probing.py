@@ -77,7 +77,7 @@ async def _probe_one(name: str, model: Model, clock: Callable[[], float], *, by_
     """Check one model: its host's connection, then its list, then a single token."""
     began = clock()
     try:
-        await model.reach()
+        await model.check_connection()
         listed = by_list and await model.is_listed()
         if not listed:
             few, more = (
@@ -202,7 +202,7 @@ async def _find_too_long_answers(
 
 async def _read_window(model: Model) -> int | None:
     try:
-        await model.reach()
+        await model.check_connection()
     except ModelError:
         return None  # its first requests say what is wrong with it
     return await model.context_window()

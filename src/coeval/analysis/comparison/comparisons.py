@@ -134,7 +134,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
             )
         costs = costs_by_model(reader)
         return [[*read_sides(reader, {name: name for name in chosen}, costs).values()]]
-    groups = _match_models(readers, models, names)
+    groups = _group_models_across_folders(readers, models, names)
     labels = [_label_sides(readers, group, len(groups)) for group in groups]
     sides = [
         read_sides(
@@ -147,7 +147,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
     return [[of_folder[model] for of_folder, model in zip(sides, group, strict=True)] for group in groups]
 
 
-def _match_models(
+def _group_models_across_folders(
     readers: Sequence[Reader], models: Sequence[Sequence[str]], names: Sequence[str]
 ) -> list[list[str]]:
     """Return groups of models to compare, one model for each folder."""
@@ -173,9 +173,8 @@ def _match_models(
 
 def _resolve_student(name: str, reader: Reader, students: Sequence[str]) -> str:
     """Return the student with this full or short name; raise UsageError with the closest name otherwise."""
-    by_short_name = {
-        short: full for full, short in short_names(students).items()
-    }  # as tables and pages call it
+    # as tables and pages call it
+    by_short_name = {short: full for full, short in short_names(students).items()}
     if name in students or name in by_short_name:
         return name if name in students else by_short_name[name]
     close = get_close_matches(name, [*students, *by_short_name], n=1)
@@ -240,10 +239,8 @@ class ComparedPair(NamedTuple):
 
 
 def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
-    """Compare the pairs of each group: overall scores of all pairs first, then tasks, then parts.
-
-    Raises UsageError if nothing is scored on both sides; the message says what each has.
-    """
+    """Compare the pairs of each group: overall scores of all pairs first, then tasks, then parts. Raises
+    UsageError if nothing is scored on both sides; the message says what each has."""
     pairs, sides = compare_pairs(groups), [side for group in groups for side in group]
     comparisons = [comparison for pair in pairs for comparison in pair.comparisons]
     all_notes = [*notes, *mismatch_notes(pairs, sides)]
@@ -274,26 +271,18 @@ def _has_shared_means(pair: ComparedPair) -> bool:
     a, b, pairing, _, comparisons = pair
     if not pairing.has_equal_coverage((pairing.a, pairing.b)) or a.scored_tasks != b.scored_tasks:
         return True
-    if (
-        a.grids is not b.grids
-        or "factor" not in a.grids
-        or pairing.has_equal_coverage(a.grids["factor"].grid.students)
-    ):
+    factors = a.grids.get("factor") if a.grids is b.grids else None
+    if factors is None or pairing.has_equal_coverage(factors.grid.students):
         return False
-    scores = rank_students(a.grids["factor"].grid).scores
-    means = [
-        (side.model, comparison.task, mean)
-        for comparison in comparisons
-        if comparison.metric == SCORE
-        for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b))
-    ]
-    return any(
-        format_points(mean)
-        != format_points(
-            (scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0
-        )
-        for name, task, mean in means
-    )
+    scores = rank_students(factors.grid).scores
+    for comparison in comparisons:
+        for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b)):
+            if comparison.metric == SCORE:
+                own, task = scores[side.model], comparison.task
+                score = own.score if task is None else own.score_by_task[task]
+                if format_points(mean) != format_points(score.value or 0.0):
+                    return True
+    return False
 
 
 def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
@@ -431,7 +420,7 @@ def _pool_row_scatters(
         gaps_by_key.setdefault(key, {})[a.label, b.label] = row.judged
         keys.append(key)
     for number, group in enumerate(groups):
-        for other_pair in _pair_other_students(group):
+        for other_pair in _pair_students_not_compared(group):
             for row in _list_rows(other_pair):
                 if (key := (number, row.family, row.task, row.metric)) in gaps_by_key:
                     gaps_by_key[key][other_pair.a, other_pair.b] = row.judged
@@ -442,7 +431,7 @@ def _pool_row_scatters(
     return [pooled[key][a.label, b.label] for key, (a, b, _) in zip(keys, paired, strict=True)]
 
 
-def _pair_other_students(group: Sequence[Side]) -> Iterator[Pairing]:
+def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
     """Pair a folder's students, except for the pairs that are compared."""
     first, second, *_ = group
     if first.grids is not second.grids:
@@ -474,13 +463,10 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
         source = None
         a, b, row = paired[index]
         if parent is None and row.metric == SCORE and "factor" in b.grids and comparisons[index].significant:
-            of_pair = [
-                (paired[other][2], members[other].difference) for other in rows_of_pair[a.label, b.label]
-            ]
-            parts = _factor_differences(b.grids["factor"].task_factors, of_pair, row.task)
-            source = find_factor_behind_lead(
-                comparisons[index], weigh_factor_parts(b.grids["factor"].grid, parts)
-            )
+            of_pair = [(paired[at][2], members[at].difference) for at in rows_of_pair[a.label, b.label]]
+            factors = b.grids["factor"]
+            parts = _factor_differences(factors.task_factors, of_pair, row.task)
+            source = find_factor_behind_lead(comparisons[index], weigh_factor_parts(factors.grid, parts))
         tested = msgspec.structs.replace(comparisons[index], gate=gate, comes_from=source)
         comparisons[index] = msgspec.structs.replace(tested, sentence=comparison_sentence(tested))
     return comparisons
@@ -510,11 +496,11 @@ def _find_parent_rows(paired: Sequence[PairedRow]) -> list[int | None]:
     for at, (a, b, row) in enumerate(paired):
         if row.family == "task":
             tasks.setdefault((a.label, b.label, row.task), at)
-
-    def find_parent(a: Side, b: Side, row: ComparedRow) -> int | None:
-        if row.family == "part":
-            return tasks.get((a.label, b.label, row.task))
-        scored = row.family == "task" and row.metric == SCORE
-        return overall.get((a.label, b.label)) if scored else None
-
-    return [find_parent(*compared) for compared in paired]
+    return [
+        tasks.get((a.label, b.label, row.task))
+        if row.family == "part"
+        else overall.get((a.label, b.label))
+        if row.family == "task" and row.metric == SCORE
+        else None
+        for a, b, row in paired
+    ]

@@ -8,13 +8,13 @@ an intersection–union test, whose error is that of its weakest part, so tasks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import Comparison, scope_phrase
+from coeval.analysis.comparison.comparison_report import Comparison, PlainReport, scope_phrase
 from coeval.analysis.comparison.comparisons import (
     SCORE,
     ComparedPair,
@@ -169,7 +169,7 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         return "has too few items"
 
 
-class GateReport(msgspec.Struct, frozen=True):
+class GateReport(PlainReport, frozen=True):
     """The verdicts on all candidates, as `coeval.gate` returns them. ``level``: of each lower bound."""
 
     verdict: Verdict
@@ -189,11 +189,6 @@ class GateReport(msgspec.Struct, frozen=True):
         """Return the deciding tasks in which no item is scored on both sides."""
         tasks = (task for candidate in self.candidates for task in candidate.tasks)
         return tuple(task for task in tasks if task.blocks_go and not task.n)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: what ``coeval gate --json`` prints."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
 
 def gate_sides(
@@ -231,11 +226,14 @@ def gate_sides(
     worse = {draft for draft, p in holm_adjust_by_name(p_by_draft).items() if p < ALPHA}
     candidates = []
     for pair, of_pair, at in zip(pairs, drafts, looks, strict=True):
-        level = _bound_level(alpha, at)
+        words = f"{100 * (1 - alpha):.4g}% sure" + (" at any look" if at is not None else "")
+        level = _BoundLevel(alpha_at_any_look(alpha, at), words)
         tasks = tuple(_gate_task(draft, id(draft) in worse, level, significant_only) for draft in of_pair)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
-        candidates.append(GatedCandidate(pair.a.label, pair.b.label, _combine_verdicts(tasks), tasks))
+        blocking = {task.verdict for task in tasks if task.blocks_go}
+        verdict: Verdict = "NO-GO" if "NO-GO" in blocking else "INCONCLUSIVE" if blocking else "GO"
+        candidates.append(GatedCandidate(pair.a.label, pair.b.label, verdict, tasks))
     verdicts = {candidate.verdict for candidate in candidates}
     sides = [side for group in groups for side in group]
     return GateReport(
@@ -271,11 +269,6 @@ def loss_messages(report: GateReport, delta: float, *, significant_only: bool = 
             )
 
 
-def _combine_verdicts(tasks: Sequence[GatedTask]) -> Verdict:
-    blocking = {task.verdict for task in tasks if task.blocks_go}
-    return "NO-GO" if "NO-GO" in blocking else "INCONCLUSIVE" if blocking else "GO"
-
-
 # --- Tasks of one candidate
 
 
@@ -285,11 +278,6 @@ class _BoundLevel(NamedTuple):
 
     alpha: float
     words: str
-
-
-def _bound_level(total_alpha: float, looks: Looks | None) -> _BoundLevel:
-    at = "" if looks is None else " at any look"
-    return _BoundLevel(alpha_at_any_look(total_alpha, looks), f"{100 * (1 - total_alpha):.4g}% sure{at}")
 
 
 class _Draft(NamedTuple):
@@ -357,22 +345,15 @@ def _draft_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
             elif task in pair.a.compared | pair.b.compared:
                 lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
             of_tasks.append(_Draft(task, metric or "", rule, None, None, (*misfits, lacks)))
-        if metric is None:
-            of_tasks += _draft_unpaired_labels(pair, task, rule, {row.metric for row in (*chosen, *labels)})
+        paired = {row.metric for row in (*chosen, *labels)}
+        for own in pair.pairing.metrics if metric is None and paired else ():
+            if own.task == task and own.measure == "label" and own.metric not in paired:
+                lacks = f"no item has the label {own.metric} of both {pair.a.label} and {pair.b.label}"
+                of_tasks.append(_Draft(task, own.metric, rule, None, None, (lacks,)))
         if not any(row.metric == SCORE and row.family == "task" for row in of_task):
             lacking[task] = "has no score of both"
     yield from _draft_overall(pair, policy, lacking)
     yield from of_tasks
-
-
-def _draft_unpaired_labels(
-    pair: ComparedPair, task: str, rule: TaskRule, paired: Set[str]
-) -> Iterator[_Draft]:
-    """Yield the labels of a task that no item has on both sides, if other scores or labels are ``paired``."""
-    for metric in pair.pairing.metrics if paired else ():
-        if metric.task == task and metric.measure == "label" and metric.metric not in paired:
-            lacks = f"no item has the label {metric.metric} of both {pair.a.label} and {pair.b.label}"
-            yield _Draft(task, metric.metric, rule, None, None, (lacks,))
 
 
 def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str, str]) -> Iterator[_Draft]:

@@ -189,10 +189,8 @@ class OverallVariances(NamedTuple):
 
 
 def estimate_overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
-    """Estimate the variances of the students that all tasks have; zeros for fewer than two.
-
-    A judge keeps its view of a student from task to task, so what it adds is summed before it is squared.
-    """
+    """Estimate the variances of the students that all tasks have; zeros for fewer than two. A judge keeps its
+    view of a student from task to task, so what it adds is summed before it is squared."""
     common = [student for student in blocks[0].students if all(student in block.students for block in blocks)]
     replicates, s = len(squares[0].n), len(common)
     if s < _FEWEST:

@@ -81,8 +81,7 @@ class PeopleMeasures(Record, frozen=True):
 def measure_people(
     reader: RunReader, grid: ScoreGrid, reweighting: Reweighting | None = None
 ) -> PeopleMeasures | None:
-    """Measure a run's human labels; None where there are none. Raises StoreError: labels or answers cannot be
-    read."""
+    """Measure a run's human labels, None if there are none. Raises StoreError: a file cannot be read."""
     labels = [label for label in read_labels(reader.run.path).values() if label.response_id]
     given_labels = [label for label in labels if label.is_persons_level]
     if not given_labels:
@@ -195,8 +194,6 @@ def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
 
 def _kappa_text(kappa: Measured) -> str:
     """Return ``κ 0.52, moderate``."""
-    return (
-        "κ –"
-        if kappa.value is None
-        else f"κ {format_figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
-    )
+    if kappa.value is None:
+        return "κ –"
+    return f"κ {format_figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
