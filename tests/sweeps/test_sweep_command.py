@@ -434,10 +434,7 @@ def busy_board(tmp_path: Path, slots: int) -> SweepBoard:
         folder = tmp_path / f"step_{number}"
         folder.mkdir()
         evaluation = EvalSpec(output=tmp_path, tasks=())
-        board.begin_worker(
-            WorkerSlot(number, (str(number),)),
-            Worker(name=f"step_{number}", folder=folder, evaluation=evaluation),
-        )
+        board.running[number] = Worker(name=f"step_{number}", folder=folder, evaluation=evaluation)
         write_progress(
             folder,
             WorkerProgress(

@@ -192,10 +192,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
-def read_submissions(queue: Path) -> Mapping[int, Submission]:
-    """Read a queue, in order of steps; skip a damaged file with a warning."""
+def read_submissions(queue: Path | None) -> Mapping[int, Submission]:
+    """Read a queue, in order of steps; skip a damaged file with a warning. No queue is an empty one."""
     by_step: dict[int, Submission] = {}
-    for file in queue.glob("step_*.json"):
+    for file in () if queue is None else queue.glob("step_*.json"):
         try:
             submission = read_json(file, Submission)
             by_step[submission.checkpoint.step] = submission
@@ -230,12 +230,9 @@ class CheckpointPlaces:
     queue: Path | None = None
     merged: bool = False
 
-    def read_submitted(self) -> Mapping[int, Submission]:
-        return {} if self.queue is None else read_submissions(self.queue)
-
     def find_all(self) -> list[Checkpoint]:
         """Find all whole checkpoints, in order of their steps. Raises as `find_checkpoints`."""
-        submitted = self.read_submitted()
+        submitted = read_submissions(self.queue)
         checkpoints = self._find_unqueued(submitted)
         steps = {checkpoint.step for checkpoint in checkpoints}
         checkpoints += [queued.checkpoint for step, queued in submitted.items() if step not in steps]
@@ -258,7 +255,7 @@ class CheckpointPlaces:
     def explain_skipped(self) -> dict[str, str]:
         """Return the paths that `find_all` leaves out, with what each lacks, or which path has its step.
         Raises StoreError: the folder cannot be read."""
-        submitted = self.read_submitted()
+        submitted = read_submissions(self.queue)
         path_by_step = {checkpoint.step: checkpoint.path for checkpoint in self._find_unqueued(submitted)}
         queued = {submission.checkpoint.path: step for step, submission in submitted.items()}
         skipped = {
@@ -292,7 +289,7 @@ class CheckpointWatch:
     def find_ready(self) -> list[Checkpoint]:
         """Return the checkpoints that have become ready since the last call. Raises StoreError: the folder
         cannot be read."""
-        submitted = self.places.read_submitted()
+        submitted = read_submissions(self.places.queue)
         ready = [queued.checkpoint for step, queued in submitted.items() if self._taken.get(step) != queued]
         self._taken.update(submitted)
         try:

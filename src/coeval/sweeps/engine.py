@@ -28,10 +28,8 @@ from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_result, write_worker
 
-# --- Slots and engines
-#
-# ``local`` starts processes on this machine; ``ray`` and ``slurm`` have a cluster start them. Results lie on
-# a file system that all of them share, so an engine hands over nothing but the worker's end.
+# --- Slots and engines. Results lie on a file system that all of them share, so an engine hands over nothing
+# but the worker's end.
 
 _MODULE = "coeval.cli.eval_framework.worker_process"
 
@@ -80,13 +78,6 @@ def worker_command(folder: Path | None) -> tuple[str, ...]:
     return (sys.executable, "-m", _MODULE, *([] if folder is None else [str(folder)]))
 
 
-def make_silent_failure(worker: Worker, how: str) -> WorkerResult:
-    """Make the result of a worker whose process reported none: ``how`` it ended, as in "was ended by
-    SIGKILL"."""
-    problem = f"the worker's process {how} before it reported its result; see {worker.folder / WORKER_LOG}"
-    return WorkerResult(end="failed", problem=problem)
-
-
 # --- End of a worker on a cluster
 
 # A worker whose starter was killed interrupts its asking and ends its server; then it tells its result.
@@ -98,12 +89,14 @@ _SOON_S = 5.0
 
 
 async def wait_for_result(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
-    """Wait ``within_s`` for a worker's result file; without one, report ``how`` its process ended."""
+    """Wait ``within_s`` for a worker's result file; without one, report ``how`` its process ended, as in "was
+    ended by SIGKILL"."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while (result := read_result(worker)) is None and loop.time() < until:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
-    return result or make_silent_failure(worker, how)
+    problem = f"the worker's process {how} before it reported its result; see {worker.folder / WORKER_LOG}"
+    return result or WorkerResult(end="failed", problem=problem)
 
 
 # --- Worker process on a cluster node
@@ -226,13 +219,13 @@ class LocalEngine(SweepEngine):
         try:
             if self._keeps and await _run_in_process(process, worker.folder):
                 self._kept[slot.number] = process
-                return read_result(worker) or make_silent_failure(worker, "ended the worker")
+                return await wait_for_result(worker, "ended the worker", 0.0)
             code = await process.wait()
         except asyncio.CancelledError:
             await _interrupt_process(process)
             raise
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return read_result(worker) or make_silent_failure(worker, how)
+        return await wait_for_result(worker, how, 0.0)
 
     async def free_slot(self, slot: WorkerSlot) -> None:
         if (process := self._kept.pop(slot.number, None)) is not None:
@@ -353,10 +346,12 @@ class RayEngine(SweepEngine):
             raise
 
     async def wait_until_lost(self) -> str:
-        """Wait until an address of the cluster has been closed for `_LOOKS` looks in a row."""
-        addresses = [
-            address for address in cluster_addresses(self._ray) if await _accepts_connections(address)
-        ]
+        """Wait until an address of the cluster's head, or of Ray's process on this machine, which takes the
+        tasks, has been closed for `_LOOKS` looks in a row."""
+        context, nodes = self._ray.get_runtime_context(), self._ray.nodes()
+        own = [node for node in nodes if node["NodeID"] == context.get_node_id()]
+        there = [f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own]
+        addresses = [at for at in (context.gcs_address, *there) if await _accepts_connections(at)]
         looks = 0
         while not self._lost:
             await asyncio.sleep(_LOOK_S)
@@ -371,14 +366,6 @@ class RayEngine(SweepEngine):
     async def aclose(self) -> None:
         if self._ours:
             await asyncio.to_thread(self._ray.shutdown)
-
-
-def cluster_addresses(ray: Any) -> list[str]:
-    """Return the addresses of the cluster's head and of Ray's process on this machine, which takes the
-    tasks."""
-    context = ray.get_runtime_context()
-    own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
-    return [context.gcs_address, *(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own)]
 
 
 async def _accepts_connections(address: str) -> bool:

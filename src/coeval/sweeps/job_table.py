@@ -61,10 +61,6 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     at: str = ""
 
-    @property
-    def job(self) -> Job:
-        return Job(self.step, self.label, self.run)
-
 
 def _stamp_files(out: Path, files: Iterable[str]) -> Stamps:
     """Stamp those of these files that exist with size and time."""
@@ -95,10 +91,6 @@ class OwedJobs(NamedTuple):
 
     answers: dict[int, dict[str, tuple[int, ...]]]
     conclusions: dict[str, tuple[int, ...]]
-
-    @property
-    def nothing(self) -> bool:
-        return not self.answers and not self.conclusions
 
 
 class TaskStatus(NamedTuple):
@@ -139,7 +131,7 @@ class JobTable:
         self.plan.write(sweep_folder(self._out))
 
     def _apply_line(self, line: JobLine) -> None:
-        job = line.job
+        job = Job(line.step, line.label, line.run)
         if line.state == "failed":
             self._failed[job] = line
             return

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
 from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
@@ -110,13 +109,9 @@ async def conclude_orders(
     async with SharedHosts(throttle=throttle) as hosts, asyncio.TaskGroup() as group:
         judging = _Judging(keys, interrupt, hosts)
         telling = group.create_task(judging.report_progress(tell))
-        tasks: set[asyncio.Task[None]] = set()
-        async for order in orders:
-            task = group.create_task(judging.conclude(order, tell))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-        if tasks:
-            await asyncio.wait(tasks)
+        async with asyncio.TaskGroup() as concluding:
+            async for order in orders:
+                concluding.create_task(judging.conclude(order, tell))
         telling.cancel()
 
 
@@ -234,10 +229,10 @@ class _Onlooker:
 
 # --- The judging process, as the sweep sees it: fed order by order, begun again where it dies
 
-_MODULE = "coeval.cli.eval_framework.judging_process"
+JUDGING_MODULE = "coeval.cli.eval_framework.judging_process"
+"""What it runs; its arguments are its log and, if there is one, the user's file of credentials."""
 # Bytes: a task's whole summary is one line of the conversation.
 _LONGEST_LINE = 1 << 24
-_DIED = "the judging process ended before it had concluded this; see {log}"
 
 
 class JudgingProcess:
@@ -312,7 +307,7 @@ class JudgingProcess:
         for name, waiting in self._waiting.items():
             if not waiting.done():
                 self._suspects.add(name)
-                problem = _DIED.format(log=self._log)
+                problem = f"the judging process ended before it had concluded this; see {self._log}"
                 waiting.set_result(Concluded(name=name, problem=problem, interrupted=self._closing))
 
     async def aclose(self) -> None:
@@ -331,9 +326,3 @@ class JudgingProcess:
                 process.kill()
             await reading
             raise
-
-
-def judging_command(log: Path, keys: Path | None) -> tuple[str, ...]:
-    """Return the command of the judging process, by this interpreter; ``keys`` is the user's file of
-    credentials."""
-    return (sys.executable, "-m", _MODULE, str(log), *(() if keys is None else (str(keys),)))

@@ -69,7 +69,7 @@ class SweepBoard:
         self.interrupted = self.unavailable = False
         self.problems: list[SweepProblem] = []
         self._slots = tuple(slots)
-        self._running: dict[int, tuple[str, Path]] = {}
+        self.running: dict[int, Worker] = {}
         self.judging: list[str] = []
         self._judging_progress = judging_progress
         self.costs: dict[str, float] = {}
@@ -81,21 +81,16 @@ class SweepBoard:
         self.workers += workers
         self.jobs += jobs
 
-    def begin_worker(self, slot: WorkerSlot, worker: Worker) -> None:
-        self._running[slot.number] = (worker.name, worker.folder)
-
-    def end_worker(self, slot: WorkerSlot) -> None:
-        self._running.pop(slot.number, None)
-
     @property
     def waiting(self) -> int:
-        return max(0, self.workers - self.workers_ended - self.left - len(self._running))
+        return max(0, self.workers - self.workers_ended - self.left - len(self.running))
 
     def list_slots(self) -> Iterator[WorkerShown]:
-        running = dict(self._running)
+        running = dict(self.running)
         for slot in self._slots:
-            name, folder = running.get(slot.number, (None, None))
-            yield WorkerShown(slot, name, None if folder is None else read_progress(folder))
+            worker = running.get(slot.number)
+            name, progress = (None, None) if worker is None else (worker.name, read_progress(worker.folder))
+            yield WorkerShown(slot, name, progress)
 
     def list_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
         for name in list(self.judging):
@@ -302,7 +297,7 @@ class Scheduler:
             self._give_up(due, due.checkpoint.name, str(error))
             return
         worker = self._sweep.make_worker(due.checkpoint, due.number, due.samples, slot, merged)
-        self.board.begin_worker(slot, worker)
+        self.board.running[slot.number] = worker
         result: WorkerResult | None = None
         try:
             result = await self._engine.run(worker, slot)
@@ -310,7 +305,7 @@ class Scheduler:
             result = read_result(worker)
             raise
         finally:
-            self.board.end_worker(slot)
+            del self.board.running[slot.number]
             self._record_answered(due, result)
         if result.end == "done":
             self._answered += 1

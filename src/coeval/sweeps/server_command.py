@@ -36,7 +36,6 @@ PRESETS: Mapping[str, str] = {
     ),
 }
 """Short name → template."""
-DEFAULT = PRESETS["vllm"]
 # 64: the rank of nearly all adapters is below it, and both servers set memory aside for the largest.
 _ADAPTERS = " --enable-lora --max-lora-rank 64"
 FOR_ADAPTERS: Mapping[str, str] = {
@@ -87,17 +86,14 @@ class ServerCommand:
         if not self.words:
             presets = f", or one of {', '.join(self.presets)}" if self.presets else ""
             raise UsageError(f"{self.flag} is empty; give a command{presets}")
-        self._refuse_credentials()
-        self._named = self._find_placeholders()
-
-    def _refuse_credentials(self) -> None:
-        """Raise UsageError if the command holds a credential: workers' files and the process list show it."""
+        # Workers' files and the process list show the command.
         if (credential := _find_credential(self.text)) is not None:
             raise UsageError(
                 f"{self.flag} holds a credential ({credential}), and commands are kept in files; set it as a "
                 "variable of your environment that the server reads, and pass that on by its name: "
                 "--server-env NAME"
             )
+        self._named = self._find_placeholders()
 
     def _find_placeholders(self) -> frozenset[str]:
         """Find the placeholders; raise UsageError if one is unknown, or a needed one absent."""

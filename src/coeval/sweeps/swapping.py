@@ -77,10 +77,8 @@ class ServedAdapter:
         self.loads = 0
         self.is_proven = False
         self._root = url.removesuffix("/v1")
-        self._headers = {
-            "Content-Type": "application/json",
-            **({"Authorization": f"Bearer {key}"} if key else {}),
-        }
+        authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = {"Content-Type": "application/json", **authorization}
         self._adapter = ""
         self._is_sglang = False
 

@@ -276,10 +276,8 @@ def _output_fields(spec: ModelSpec | None) -> Mapping[str, Any] | None:
 
 
 def _stamp_own_files(request: TaskRequest) -> list[tuple[str, int, int]]:
-    paths = [
-        *request.given.values(),
-        *(value for value in request.options.values() if isinstance(value, Path)),
-    ]
+    options = [value for value in request.options.values() if isinstance(value, Path)]
+    paths = [*request.given.values(), *options]
     if request.name.startswith(PREFIX):
         paths.append(Path(request.name.removeprefix(PREFIX)))
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]

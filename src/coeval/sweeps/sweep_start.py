@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -30,7 +30,7 @@ from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_other_checkpoint
-from coeval.sweeps.judging_run import JudgingProcess, judging_command
+from coeval.sweeps.judging_run import JUDGING_MODULE, JudgingProcess
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, find_own_errors
 from coeval.sweeps.server_process import end_leftovers
 from coeval.sweeps.sweep import ACCOUNTS, WORKERS, JobPlan, Sweep, queue_folder
@@ -95,8 +95,9 @@ def open_sweep(
         if settings.api_key:
             environment[KEY_VARIABLE] = settings.api_key
         log = sweep.own_folder / "judging.log"
-        keys = None if settings.keys is None else Path(settings.keys)
-        judge_worker = JudgingProcess(judging_command(log, keys), log, environment)
+        keys = [] if settings.keys is None else [str(settings.keys)]
+        command = (sys.executable, "-m", JUDGING_MODULE, str(log), *keys)
+        judge_worker = JudgingProcess(command, log, environment)
         engine = open_engine(request, environment)
         scheduler = Scheduler(request, table, engine, judge_worker)
         board = scheduler.board
@@ -228,7 +229,7 @@ def estimate_sweep(
     workers = 0
     for checkpoint in checkpoints:
         owed = table.find_owed(checkpoint)
-        if owed.nothing:
+        if not any(owed):
             continue
         workers += len(owed.answers) if settings.inference else 0
         alike[repr(owed)] += 1

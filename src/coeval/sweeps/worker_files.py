@@ -8,7 +8,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -22,12 +22,8 @@ from coeval.engine.progress import PACE_S, Board, seconds_left
 from coeval.store.jsonl import read_json, read_json_if_whole, store_error, write_json_atomic
 from coeval.sweeps.checkpoints import Checkpoint
 
-# --- Worker: one checkpoint on one slot
-#
-# A worker is a process of its own, whoever starts it (the `local`, `ray` and `slurm` engines do): it reads
-# ``worker.json`` from its folder, starts the server, asks for what is owed, and ends the server. In its
-# folder it keeps ``progress.json`` while it goes on, and ``result.json`` at its end. Judging is not a
-# worker's affair.
+# --- Worker: one checkpoint on one slot. It is a process that an engine starts: it reads ``worker.json``,
+# starts the server, asks for what is owed, and ends the server.
 
 WorkerState: TypeAlias = Literal["reading", "starting", "asking", "restarting", "stopping", "ended"]
 WorkerEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed", "refused"]
@@ -179,13 +175,6 @@ log = logging.getLogger("coeval")
 _LONGEST_MESSAGE = 300
 
 
-class RequestedLast(NamedTuple):
-    """Good answers, and failed ones by kind, of the last round of requests."""
-
-    done: int
-    failed: Counter[str]
-
-
 class WorkerCount:
     """Counts of a worker, and the watcher of its requests: each round has a board of its own."""
 
@@ -193,13 +182,9 @@ class WorkerCount:
         self.state: WorkerState = "reading"
         self.starts = 0
         self.restarted = ""
-        self._task_runs: Sequence[TaskRun] = ()
+        self.task_runs: Sequence[TaskRun] = ()
         self._boards: list[Board] = []
         self._marks: deque[tuple[float, int, int]] = deque()  # time, answers that ended, output tokens
-
-    def read(self, task_runs: Sequence[TaskRun]) -> None:
-        """Count these tasks from now on."""
-        self._task_runs = task_runs
 
     def note(self, message: str) -> None:
         log.info("%s", message)
@@ -212,14 +197,15 @@ class WorkerCount:
         self._marks.clear()
         self.state = "asking"
 
-    def count_last_round(self) -> RequestedLast:
+    def count_last_round(self) -> tuple[int, Counter[str]]:
+        """Count good answers of the last round of requests, and failed ones by kind."""
         counts = [count for board in self._boards[-1:] for count in board.phases.values()]
         failed: Counter[str] = sum((count.failed for count in counts), Counter())
-        return RequestedLast(sum(count.done for count in counts), failed)
+        return sum(count.done for count in counts), failed
 
     def progress(self) -> WorkerProgress:
         """Return the current progress; to be called about once a second."""
-        tasks = {run.label: self._count_task(run) for run in self._task_runs}
+        tasks = {run.label: self._count_task(run) for run in self.task_runs}
         done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())
         tokens_per_s, remaining_s = self._measure_pace(planned - done)
         return WorkerProgress(
@@ -254,7 +240,7 @@ class WorkerCount:
 
     def count_answered(self) -> tuple[TaskAnswered, ...]:
         answered = []
-        for run in self._task_runs:
+        for run in self.task_runs:
             counts = {"prompts": len(run.items), "answers": sum(map(is_good, run.answers.values()))}
             answered.append(TaskAnswered(task=run.task, run=run.run or 0, **counts))
         return tuple(answered)

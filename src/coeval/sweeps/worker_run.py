@@ -29,7 +29,6 @@ from coeval.core.errors import (
     WindowExceeded,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.plain import escape_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import await_unless_interrupted
@@ -76,7 +75,7 @@ class WorkerServer:
     @asynccontextmanager
     async def serve(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
         """Start it once; leaving ends it, and kills it if cancelled. Raises Draining: it was interrupted
-        before it was up; ServerDown: it does not come up; with the last lines that it wrote."""
+        before it was up; ServerDown: it does not come up."""
         server, count = self.server, self.count
         self.folder.mkdir(parents=True, exist_ok=True)
         count.starts += 1
@@ -242,7 +241,7 @@ async def run_worker(
             result = msgspec.structs.replace(
                 result,
                 tasks=run.count.count_answered(),
-                problem=run.redact(result.problem),
+                problem=run.server_log.redact(result.problem),
                 starts=run.count.starts,
             )
             write_result(worker, result)
@@ -260,11 +259,7 @@ class _WorkerRun:
         self._interrupt = interrupt
         self._kept = kept
         self._key = worker.read_api_key(os.environ)
-        self._log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
-
-    def redact(self, text: str) -> str:
-        """Redact others' text and escape its control characters."""
-        return escape_lines(self._log.redact(text))
+        self.server_log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
 
     @asynccontextmanager
     async def keep_writing_progress(self) -> AsyncIterator[None]:
@@ -301,12 +296,12 @@ class _WorkerRun:
         async with self._lock_folders(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()
-            self.count.read(prepared.task_runs)
+            self.count.task_runs = prepared.task_runs
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if worker.server is None:
                 return await self._ask_until_done(prepared, tested)
-            server = WorkerServer(worker, worker.server, self.count, self._log)
+            server = WorkerServer(worker, worker.server, self.count, self.server_log)
             return await self._ask_restarting(server, prepared, tested)
 
     @asynccontextmanager
@@ -345,13 +340,14 @@ class _WorkerRun:
             log.warning("%s", problem)
             if self._interrupt.is_set():
                 return WorkerResult(end="interrupted")
-            words = "" if came_up else self._log.lasting_error()
+            words = "" if came_up else self.server_log.lasting_error()
             problem.again = problem.again and (not words or words != before)
             if not problem.again or self.count.starts >= server.server.starts:
                 raise problem
             before = words
             self.count.state = "restarting"
-            self.count.restarted = self.redact(self._log.error_line() or str(problem).partition(". ")[0])
+            why = self.server_log.error_line() or str(problem).partition(". ")[0]
+            self.count.restarted = self.server_log.redact(why)
             if await _wait_for_event(self._interrupt, wait_s):
                 return WorkerResult(end="interrupted")
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
@@ -403,8 +399,8 @@ class _WorkerRun:
     async def _ask_until_stopped(
         self, prepared: Prepared, tested: ModelSpec, up: Up | None
     ) -> Mapping[str, str]:
-        """Request until the worker is interrupted or its server is down; return the models given up, with
-        reasons."""
+        """Request until the worker is interrupted or its server is down; return why models were given up, by
+        name."""
         stop = asyncio.Event()
         events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
         waiting = [asyncio.create_task(event.wait()) for event in events]
@@ -420,7 +416,7 @@ class _WorkerRun:
             await asyncio.wait(waiting)
 
     def _server_down_error(self, up: Up, why: str) -> ServerDown:
-        return ServerDown(f"{why}{up.process.exit_note}. {self._log.describe_failure()}")
+        return ServerDown(f"{why}{up.process.exit_note}. {self.server_log.describe_failure()}")
 
     async def _fetch_names(self, tested: ModelSpec) -> list[str]:
         return await fetch_served_names(tested.base_url, self._key) if tested.base_url else []
@@ -431,8 +427,8 @@ class _WorkerRun:
         return f" It serves: {names}{way}." if names else ""
 
     async def _explain_other_model(self, tested: ModelSpec) -> str:
-        """Explain that the server lists models, and not the tested one: many answer whatever they are called,
-        and their answers would be recorded as the checkpoint's. Else return ''."""
+        """Explain that the server lists models, and not the tested one, whose name would stand for another's
+        answers; else return ''."""
         server = self._worker.server
         if self._worker.vouched or (server is not None and ServerCommand(server.template).loads_any_model):
             return ""
