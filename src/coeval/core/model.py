@@ -119,7 +119,7 @@ class Model(ABC):
         """Take back the answer to ``request`` from where answers are kept: it cannot be used."""
 
 
-def is_own_address(url: str) -> bool:
+def is_private_address(url: str) -> bool:
     """Check by address or undotted name, without DNS, whether a URL is on this machine or a private net."""
     try:
         host = urlsplit(url).hostname or ""

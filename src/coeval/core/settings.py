@@ -85,7 +85,7 @@ def read_settings(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
     return {field.name: field for field in _iterate_settings(record)}
 
 
-def list_by_group(record: type[msgspec.Struct]) -> list[Declared]:
+def list_settings_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     """Return the settings by group; within each, the record's own before those of its bases."""
     annotations = [getattr(base, "__annotations__", {}) for base in record.__mro__]
 
@@ -156,7 +156,7 @@ def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Cal
             return function(record(*arguments, **keywords))
 
         kind: Any = record
-        fields = list_by_group(kind)
+        fields = list_settings_by_group(kind)
         own = signature(record).parameters
         order = dict.fromkeys([*(field.name for field in fields), *own])
         hints = get_type_hints(kind)

@@ -363,7 +363,7 @@ def limit_in_dollars(usd: float) -> str:
     return f"${usd:,.2f}" if round(usd, 2) == usd else f"${Decimal(repr(usd)):,f}"
 
 
-def dollars_beyond(limit: float, *amounts: float) -> list[str]:
+def dollars_beyond_limit(limit: float, *amounts: float) -> list[str]:
     """Format amounts with enough digits to show that their sum exceeds a limit."""
     for digits in range(4, 9):
         amounts_rounded = [round(usd, digits) for usd in amounts]

@@ -21,7 +21,7 @@ from coeval.core.errors import (
     UsageError,
     WindowExceeded,
 )
-from coeval.core.model import Model, ModelSpec, is_own_address, min_answer_limit
+from coeval.core.model import Model, ModelSpec, is_private_address, min_answer_limit
 from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
 from coeval.core.plain import escape_line
 from coeval.core.records import Failure, Message, Request, SamplingParameters
@@ -169,7 +169,7 @@ async def probe_models(
 def _is_window_needed(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
     """Check whether a model's window is worth a request: it is probed, or the user's own server."""
     works = owing is None or spec.name in owing
-    return spec.name in probed or (works and spec.base_url is not None and is_own_address(spec.base_url))
+    return spec.name in probed or (works and spec.base_url is not None and is_private_address(spec.base_url))
 
 
 async def _find_too_long_answers(

@@ -63,14 +63,14 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """Warn of answers cut off or empty, and of tasks without scores. Pairs within ``groups`` are compared."""
     sides = [side for group in groups for side in group]
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
-    if reported := _list_answer_counts(sides, [side.answers.cut for side in sides]):
+    if reported := _answer_counts_text(sides, [side.answers.cut for side in sides]):
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
         many = [count for count in counts if count.are_too_many]
         yield f"{cut_off_cause(counts).capitalize()}: {reported}. {theirs}" + (
             f": {cut_off_remedy(many)} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)
-    if reported := _list_answer_counts(sides, [side.answers.empty for side in sides]):
+    if reported := _answer_counts_text(sides, [side.answers.empty for side in sides]):
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
         yield f"Empty, and counted like all others: {reported}{of_these}. {theirs}."
     lacking = [
@@ -85,7 +85,7 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
         )
 
 
-def _list_answer_counts(sides: Sequence[Side], counts: Sequence[int]) -> str:
+def _answer_counts_text(sides: Sequence[Side], counts: Sequence[int]) -> str:
     """List how many answers of each side are meant, most first; empty if there are none."""
     if not any(counts):
         return ""
@@ -261,11 +261,11 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         tuple(dict.fromkeys(all_notes)),
         tuple(comparison_caveats(pairs, groups)),
         any(side.simulated for side in sides),
-        shared=any(map(_has_shared_means, pairs)),
+        shared=any(map(_means_differ_from_scores, pairs)),
     )
 
 
-def _has_shared_means(pair: ComparedPair) -> bool:
+def _means_differ_from_scores(pair: ComparedPair) -> bool:
     """Check whether the means of a pair differ from the scores of its sides: these have other items or
     judges, or their scores are adjusted for what another student lacks."""
     a, b, pairing, _, comparisons = pair
@@ -288,7 +288,7 @@ def _has_shared_means(pair: ComparedPair) -> bool:
 def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
     """Compare the pairs of each group, all rows tested as one family."""
     pairings = [(a, b, pair_sides(a, b)) for group in groups for a, b in combinations(group, 2)]
-    pairs = [ComparedPair(a, b, pairing, [*_list_rows(pairing)], ()) for a, b, pairing in pairings]
+    pairs = [ComparedPair(a, b, pairing, [*_list_compared_rows(pairing)], ()) for a, b, pairing in pairings]
     paired = [(pair.a, pair.b, row) for pair in pairs for row in pair.rows]
     tested = Counter(row.branch for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
     members = [
@@ -328,7 +328,7 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
                 continue
             if related.apart not in by_others:
                 others = pair_sides(*(side.excluding_judges(related.apart) for side in (a, b)))
-                by_others[related.apart] = list(_list_rows(others))
+                by_others[related.apart] = list(_list_compared_rows(others))
             texts = [
                 f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {scope_phrase(comparison)}"
                 for same in by_others[related.apart]
@@ -339,7 +339,7 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
         yield related_judges_sentence(label, related, join_names(texts, 1) if texts else "")
 
 
-def _list_rows(pairing: Pairing) -> Iterator[ComparedRow]:
+def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     """Yield the rows of a pair in which any item is paired."""
     scored: dict[str, tuple[ScoredPairs, JudgeValues]] = {}
     rows: list[ComparedRow] = []
@@ -421,7 +421,7 @@ def _pool_row_scatters(
         keys.append(key)
     for number, group in enumerate(groups):
         for other_pair in _pair_students_not_compared(group):
-            for row in _list_rows(other_pair):
+            for row in _list_compared_rows(other_pair):
                 if (key := (number, row.family, row.task, row.metric)) in gaps_by_key:
                     gaps_by_key[key][other_pair.a, other_pair.b] = row.judged
     pooled = {
@@ -446,7 +446,7 @@ def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
 
 def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
     """Adjust the comparisons as one family, and put each in a sentence."""
-    parents = _find_parent_rows(paired)
+    parents = _find_parent_indices(paired)
     family = adjust_family(
         [
             member._replace(parent=parent, branch="label" if row.is_label else None)
@@ -488,7 +488,7 @@ def _factor_differences(
     return differences
 
 
-def _find_parent_rows(paired: Sequence[PairedRow]) -> list[int | None]:
+def _find_parent_indices(paired: Sequence[PairedRow]) -> list[int | None]:
     """Return the index of each row's parent test: of a task's score, the overall one of its pair; of a part,
     its task. Labels beside scores and benchmarks' metrics have none, as they are in no score above."""
     overall = {(a.label, b.label): at for at, (a, b, row) in enumerate(paired) if row.family == "overall"}

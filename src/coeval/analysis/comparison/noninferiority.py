@@ -14,21 +14,9 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
+from coeval.analysis.comparison import comparisons, lower_bound
 from coeval.analysis.comparison.comparison_report import Comparison, PlainReport, scope_phrase
-from coeval.analysis.comparison.comparisons import (
-    SCORE,
-    ComparedPair,
-    ComparedRow,
-    compare_pairs,
-    comparison_caveats,
-    mismatch_notes,
-)
-from coeval.analysis.comparison.lower_bound import (
-    ONE_SIDED,
-    count_items_needed,
-    excess_loss_p_value,
-    lower_bound_with_missing,
-)
+from coeval.analysis.comparison.comparisons import ComparedPair
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.comparison.side import Side, unshared_judge_notes
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, combine_looks, p_value_at_any_look
@@ -211,10 +199,10 @@ def gate_sides(
     if metric := policy.task_rule(None).get("metric"):
         raise UsageError(f"{OVERALL} is the mean of the tasks' scores: leave out its metric, {metric}")
     bases = {group[0].label for group in groups}
-    pairs = [pair for pair in compare_pairs(groups) if pair.a.label in bases]
+    pairs = [pair for pair in comparisons.compare_pairs(groups) if pair.a.label in bases]
     if not pairs:
         raise UsageError("there is no candidate to hold against the base: name a second folder")
-    alpha = ONE_SIDED / len(pairs)
+    alpha = lower_bound.ONE_SIDED / len(pairs)
     drafts = [list(_draft_tasks(pair, policy)) for pair in pairs]
     looks = [combine_looks((pair.a.looks, pair.b.looks)) for pair in pairs]
     p_by_draft = {
@@ -240,8 +228,8 @@ def gate_sides(
         next(verdict for verdict in ("NO-GO", "INCONCLUSIVE", "GO") if verdict in verdicts),
         tuple(candidates),
         1 - alpha,
-        tuple(dict.fromkeys([*notes, *mismatch_notes(pairs, sides)])),
-        tuple(comparison_caveats(pairs, groups)),
+        tuple(dict.fromkeys([*notes, *comparisons.mismatch_notes(pairs, sides)])),
+        tuple(comparisons.comparison_caveats(pairs, groups)),
         any(side.simulated for side in sides),
     )
 
@@ -287,7 +275,7 @@ class _Draft(NamedTuple):
     task: str | None
     metric: str
     rule: TaskRule
-    row: ComparedRow | None
+    row: comparisons.ComparedRow | None
     comparison: Comparison | None
     misfits: tuple[str, ...]
 
@@ -299,13 +287,14 @@ class _Draft(NamedTuple):
         """Return the p-value of "the loss is no more than allowed", and no more than none."""
         if self.row is None or self.comparison is None or self.comparison.p is None:
             return 1.0
-        p = excess_loss_p_value([part.pairs for part in self.row.parts], self.rule["max_drop"] / 100)
+        strata = [part.pairs for part in self.row.parts]
+        p = lower_bound.excess_loss_p_value(strata, self.rule["max_drop"] / 100)
         return max(self.comparison.p, p_value_at_any_look(p, looks))
 
     @property
     def place(self) -> str:
         """Return ``overall``, the task, or the task and a label or other metric without scores of both."""
-        named = bool(self.metric) and self.metric != SCORE
+        named = bool(self.metric) and self.metric != comparisons.SCORE
         return f"{self.task}: {self.metric}" if self.task and named else self.task or OVERALL
 
 
@@ -350,7 +339,7 @@ def _draft_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
             if own.task == task and own.measure == "label" and own.metric not in paired:
                 lacks = f"no item has the label {own.metric} of both {pair.a.label} and {pair.b.label}"
                 of_tasks.append(_Draft(task, own.metric, rule, None, None, (lacks,)))
-        if not any(row.metric == SCORE and row.family == "task" for row in of_task):
+        if not any(row.metric == comparisons.SCORE and row.family == "task" for row in of_task):
             lacking[task] = "has no score of both"
     yield from _draft_overall(pair, policy, lacking)
     yield from of_tasks
@@ -361,7 +350,7 @@ def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str,
     the mean leaves it out. Benchmarks' metrics have no mean."""
     rows = [row for row in pair.rows if row.task is None]
     if not rows and OVERALL in policy.tasks:
-        rows = [row for row in pair.rows if row.family == "task" and row.metric == SCORE]
+        rows = [row for row in pair.rows if row.family == "task" and row.metric == comparisons.SCORE]
     measures: dict[str, set[str]] = {}
     for metric in pair.pairing.metrics:
         measures.setdefault(metric.task, set()).add(metric.measure)
@@ -376,7 +365,7 @@ def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str,
         yield _Draft(None, row.metric, rule, row, overall, tuple(misfits))
     if not rows and OVERALL in policy.tasks:
         none = "metrics of benchmarks and labels have no mean over tasks"
-        yield _Draft(None, SCORE, rule, None, None, tuple(misfits or [none]))
+        yield _Draft(None, comparisons.SCORE, rule, None, None, tuple(misfits or [none]))
 
 
 def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_only: bool) -> GatedTask:
@@ -396,7 +385,7 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
         )
     strata = [part.pairs for part in row.parts]
     difference = comparison.difference / comparison.scale
-    lower = lower_bound_with_missing(row.parts, alpha)
+    lower = lower_bound.lower_bound_with_missing(row.parts, alpha)
     few = comparison.n < rule["min_items"]
     reasons = draft.misfits
     if few:
@@ -407,7 +396,7 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
         verdict = "GO" if lower >= -drop and not reasons else "INCONCLUSIVE"
     # where the sides do not fit, no number of items makes it a GO
     open_to_items = verdict == "INCONCLUSIVE" and not draft.misfits
-    needed = count_items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
+    needed = lower_bound.count_items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
     if open_to_items and (few or needed):
         needed = max(needed or 0, rule["min_items"])
     gated = GatedTask(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.core.model import NO_LIMIT, find_answer_limits, is_own_address
+from coeval.core.model import NO_LIMIT, find_answer_limits, is_private_address
 from coeval.core.options import CONTINUE
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN, KNOWN_KEY, find_credential_fields, is_credential_name
@@ -450,7 +450,7 @@ def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: Parameter
     budget = next((key for key, usd in budgets.items() if isinstance(usd, int | float)), None)
     host = HOSTS.get(draft.get("models", index, "interface", default=""))
     url = draft.get_raw("models", index, "parameters", "base_url")
-    if host is not None and host.local and not (isinstance(url, str) and not is_own_address(url)):
+    if host is not None and host.local and not (isinstance(url, str) and not is_private_address(url)):
         budget = None  # it costs nothing; one that does all the same is refused when its price is known
     for keys, limit in find_answer_limits(own):
         if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):
