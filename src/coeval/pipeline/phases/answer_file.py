@@ -92,9 +92,8 @@ def _read_items_by_task(
 
 @dataclass(slots=True)
 class AnswerFile:
-    """The answers of one student to one task. ``lines`` are its records, ``rewritten``: the file does not
-    hold them so yet, ``changed``: some of its records will be gone. ``flaws`` stop a start; ``notes`` are
-    for the user."""
+    """One student's answers to one task. ``lines`` are its records, unless the file holds them (not
+    ``rewritten``); ``changed``: some will be gone. ``flaws`` stop a start; ``notes`` are for the user."""
 
     path: Path
     task: str

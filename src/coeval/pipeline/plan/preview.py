@@ -54,9 +54,8 @@ class Preview:
     supply: Supply
 
     def refuse_start(self, options: RunOptions) -> None:
-        """Refuse a start that cannot do what it should. Raises UsageError: good records are outdated whatever
-        teachers propose, documents are missing, or records would be moved away for a run that could do
-        nothing."""
+        """Refuse a start. Raises UsageError: good records are outdated whatever teachers propose, documents
+        are missing, or records would be moved away for a run that could do nothing."""
         changed = self.supply.describe_changed_tables()
         refuse_changed_records(
             self.least, self.plan.setups, self.records_folder, options.change_policy, changed
@@ -245,7 +244,6 @@ class _FutureBlueprint(Blueprint):
 
 NO_CALLS = Calls(0, 0)
 PhaseOfTask: TypeAlias = tuple[Phase, str]
-"""A phase of a task."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,9 +45,8 @@ class FileGap:
 
 @dataclass(slots=True)
 class Gaps:
-    """The gaps of a run. ``files`` in the order of the plan; ``unsettled``: tasks whose phases 1–2 are
-    unfinished; ``short``: supplied files that people have to extend; ``mixed``: see
-    `describe_mixed_records`."""
+    """The gaps of a run, ``files`` in the order of the plan. ``unsettled``: tasks whose phases 1–2 are
+    unfinished; ``short``: supplied files for people to extend; ``mixed``: see `describe_mixed_records`."""
 
     files: dict[Path, FileGap] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)

@@ -265,9 +265,8 @@ class RepairOptions(NamedTuple):
 
 
 def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Set invalid records of a run aside, after examining its files, and count what is then owed. Raises
-    UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read or
-    written."""
+    """Set invalid records of a run aside, and count what is then owed. Raises UsageError: this is no run, has
+    an older layout, or is in use; StoreError: a file cannot be read or written."""
     folder.refuse_foreign()
     if not options.dry_run:
         finish_replacing(folder)
