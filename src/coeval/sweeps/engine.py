@@ -346,8 +346,8 @@ class RayEngine(SweepEngine):
             raise
 
     async def wait_until_lost(self) -> str:
-        """Wait until an address of the cluster's head, or of Ray's process on this machine, which takes the
-        tasks, has been closed for `_LOOKS` looks in a row."""
+        """Wait until the cluster's head, or Ray's process on this machine, has refused `_LOOKS` looks in a
+        row."""
         context, nodes = self._ray.get_runtime_context(), self._ray.nodes()
         own = [node for node in nodes if node["NodeID"] == context.get_node_id()]
         there = [f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own]

@@ -324,9 +324,8 @@ def is_port_free(host: str, port: int) -> bool:
 
 
 def find_listeners(port: int, pids: Collection[int]) -> tuple[bool, int | None]:
-    """Return whether these processes take connections on a port, and the id of another that does, 0 if it
-    cannot be inspected: servers of one user may share a port (``SO_REUSEPORT``), and answer for each
-    other."""
+    """Return whether these processes take connections on a port, and the id of another that does (0:
+    unknown). Servers of one user may share a port (``SO_REUSEPORT``), and answer for each other."""
     if not any(table.exists() for table in _TABLES):  # then a server is taken at its word
         return True, None
     sockets = set(_listening_sockets(port))
