@@ -84,7 +84,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import BY_TASK, student_rows
 from coeval.analysis.run_results import answer_note_sentences, answer_warning_sentences
 from coeval.analysis.sampled_answers import measure_samples
-from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
 

@@ -33,7 +33,7 @@ from coeval.pipeline.plan.estimate.run_estimate import (
     estimate_run,
     summarise_estimate,
 )
-from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_valid_start
+from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_start
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.partial_starts import sample_for_estimate
 from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
@@ -54,7 +54,8 @@ def estimate_and_print(
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
     keys = load_keys(key_file)
-    start = preview_valid_start(config, options, keys, prices)
+    start = preview_start(config, options, keys, prices)
+    start.preview.refuse_start(options)
     for sentence in start.warnings:
         warn(messages, sentence)
     lengths = read_recorded_lengths(start.config, start.preview)

@@ -84,10 +84,10 @@ def _parse_phase(text: str) -> Phase:
 def _line_counts(files: list[FileState]) -> list[int | str]:
     """Return lines, failed, invalid; then planned, there and missing, empty without a plan to count by."""
     counts = [sum(f.lines for f in files), sum(f.failed for f in files), sum(f.invalid for f in files)]
-    with_plan = [file for file in files if file.planned is not None]
-    if not with_plan:
+    gaps = [file.gap for file in files if file.gap is not None]
+    if not gaps:
         return [*counts, "", "", ""]
-    sums = (sum(f.planned or 0 for f in with_plan), sum(f.there or 0 for f in with_plan))
+    sums = (sum(gap.planned for gap in gaps), sum(gap.there for gap in gaps))
     return [*counts, *sums, sums[0] - sums[1]]
 
 
@@ -128,8 +128,8 @@ def _show_repair_outcome(report: RepairReport, folder: RunDir, dry_run: bool, co
             streams.say(console, f"damaged: {file.damaged}", "yellow")
     if report.no_plan:
         streams.say(console, f"Gaps cannot be counted: {report.no_plan}", "yellow")
-    if report.unsettled:
-        streams.say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
+    if unsettled := report.gaps.unsettled:
+        streams.say(console, f"Phases 1–2 are not finished for: {', '.join(unsettled)}", "yellow")
     invalid = sum(file.invalid for file in report.files)
     counted = pluralize(invalid, "invalid record")
     if report.aside is not None:
@@ -139,5 +139,5 @@ def _show_repair_outcome(report: RepairReport, folder: RunDir, dry_run: bool, co
     else:
         streams.say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
-    if (owed or report.unsettled) and not (dry_run and invalid):
-        print_remedy(console, report.short, build_continue_command(folder), owed=owed + len(report.unsettled))
+    if (owed or unsettled) and not (dry_run and invalid):
+        print_remedy(console, report.gaps.short, build_continue_command(folder), owed=owed + len(unsettled))

@@ -19,7 +19,7 @@ from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
-from coeval.pipeline.plan.estimate.start_preview import add_batch_savings, preview_unchecked_start
+from coeval.pipeline.plan.estimate.start_preview import add_batch_savings, preview_start
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Passage, Report, ReportSection
@@ -85,7 +85,7 @@ def preview_experiment(config: Config, keys: Keys) -> DescribedExperiment:
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
     options = RunOptions.continue_if_started(config)
-    start = preview_unchecked_start(config, options, keys, prices)
+    start = preview_start(config, options, keys, prices)
     assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)

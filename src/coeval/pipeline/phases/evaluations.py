@@ -7,24 +7,11 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coeval.core import records
 from coeval.core.errors import CheckFailed, Gap, Pending, Unparsable
 from coeval.core.model import MAX_ANSWER_BYTES
-from coeval.core.records import (
-    CHECK,
-    EXACT_MATCH,
-    Completion,
-    Datapoint,
-    Evaluation,
-    Failure,
-    Preference,
-    Request,
-    Response,
-    Schema,
-    evaluation_id,
-    judgment_id,
-)
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import ModelWork, answer_text, make_failure
+from coeval.engine.model_work import ModelWork, RecordFields, answer_text, make_failure
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import build_checked_answer
@@ -50,15 +37,13 @@ from coeval.store.rundir import utc_now
 
 
 class PreparedItem:
-    """An item with its template variables and the hashes of what follows from it.
-
-    ``requested`` is the ``input_hash`` of its responses, ``content`` a part of that of its evaluations.
-    ``nuance`` is what the teacher was given, whether or not the item stores it.
-    """
+    """An item with its template variables and the hashes of what follows from it. ``requested`` is the
+    ``input_hash`` of its responses, ``content`` a part of that of its evaluations. ``nuance`` is what the
+    teacher was given, whether or not the item stores it."""
 
     __slots__ = ("_nuance", "_values", "content", "item", "requested")
 
-    def __init__(self, item: Datapoint, nuance: Mapping[str, str]) -> None:
+    def __init__(self, item: records.Datapoint, nuance: Mapping[str, str]) -> None:
         prompt, reference = item.prompt or "", item.reference_response or ""
         self.item, self._nuance = item, nuance
         self._values: Mapping[str, str] = {}
@@ -81,37 +66,35 @@ class PreparedItem:
 
 
 @dataclass(slots=True)
-class ResponseWork(ModelWork[Response]):
+class ResponseWork(ModelWork[records.Response]):
     """Makes one student's response to an item. An empty answer is an answer."""
 
     setup: TaskSetup
     prepared: PreparedItem
 
     phase = "response_collection"
-    record = Response
+    record = records.Response
 
     @property
     def weight(self) -> int:
         return self.setup.records_per_response
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.prepared.values)
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         """Return what judges will see: a refusal is an answer."""
         return {"response": completion.text or completion.refusal or ""}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         item = self.prepared.item
         return {
-            "id": self.key,
             "datapoint_id": item.id,
             "task_id": item.task_id,
             "teacher_model_id": item.teacher_model_id,
             "student_model_id": self.role_model.name,
             "sample": self.role_model.sample,
             "input": item.prompt,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": self.prepared.requested,
             "generated_at": utc_now(),
         }
@@ -123,8 +106,8 @@ class JudgeInput:
 
     setup: TaskSetup
     prepared: PreparedItem
-    response: Response
-    earlier: Evaluation | None = None
+    response: records.Response
+    earlier: records.Evaluation | None = None
     _hash: str = ""
 
     @property
@@ -133,12 +116,11 @@ class JudgeInput:
             self._hash = hash_judged_input(self.prepared.content, self.response.response or "")
         return self._hash
 
-    def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
-        """Return the fields of a judgment that do not depend on its outcome. ``made_from``: the input hash of
-        scores that are kept."""
+    def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> RecordFields:
+        """Return a judgment's fields but its outcome. ``made_from``: the input hash of kept scores."""
         response = self.response
         return {
-            "id": evaluation_id(response.id, judge),
+            "id": records.evaluation_id(response.id, judge),
             "response_id": response.id,
             "datapoint_id": response.datapoint_id,
             "task_id": response.task_id,
@@ -154,9 +136,8 @@ class JudgeInput:
 
 
 @dataclass(slots=True)
-class EvaluationWork(ModelWork[Evaluation]):
-    """Asks one judge for ``factors`` of one response; a record that has other factors already is
-    completed."""
+class EvaluationWork(ModelWork[records.Evaluation]):
+    """Asks one judge for ``factors`` of one response; a record that has others already is completed."""
 
     judged: JudgeInput
     factors: tuple[str, ...]
@@ -166,25 +147,25 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     phase = "evaluation"
     weight = 1
-    record = Evaluation
+    record = records.Evaluation
 
-    async def do(self) -> Evaluation:
+    async def do(self) -> records.Evaluation:
         if self.judged.setup.task.evaluation_mode == "per_factor":
             await self._ask_by_factor()
         else:
             await self.ask(self.key, self.question, self.parse_fields, self.tally)
         return self.make_record(self._merge_into_record_fields())
 
-    def make_failed_record(self, error: Exception) -> Evaluation:
+    def make_failed_record(self, error: Exception) -> records.Evaluation:
         if self._has_score():  # what was scored stays scored; only the rest is missing
             return self.make_record(self._merge_into_record_fields())
         return ModelWork.make_failed_record(self, error)
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         """Ask for all factors at once; those that a reply lacks are asked for again."""
         return self._build_prompt(*self.judged.setup.form.build_joint_question(self._missing_factors()))
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         verdict = self.judged.setup.form.parse_joint_reply(
             self._record_reply_text(completion), self._missing_factors()
         )
@@ -203,8 +184,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         return tuple(factor for factor in self.factors if factor not in self.levels)
 
     async def _ask_by_factor(self) -> None:
-        """Ask for each factor in a call of its own, all at once; one that fails does not affect the
-        others."""
+        """Ask for each factor in a call of its own, all at once; if one fails, the others go on."""
         tallies = [Tally() for _ in self.factors]
         results = await asyncio.gather(*map(self._ask_factor, self.factors, tallies), return_exceptions=True)
         for tally in tallies:  # in the order of the factors, not in that of the answers
@@ -220,21 +200,21 @@ class EvaluationWork(ModelWork[Evaluation]):
         form = self.judged.setup.form
         values, schema = form.build_factor_question(factor)
 
-        def read(completion: Completion) -> None:
+        def read(completion: records.Completion) -> None:
             self._store_levels(form.parse_factor_reply(self._record_reply_text(completion, factor), factor))
 
-        key = judgment_id(self.key, factor)
+        key = records.judgment_id(self.key, factor)
         varying = ("factor", "criterion") if len(self.factors) > 1 else ()
         await self.ask(key, lambda _: self._build_prompt(values, schema, varying), read, tally)
 
     def _build_prompt(
-        self, values: Mapping[str, str], schema: Schema, varying: Collection[str] = ()
-    ) -> Request:
+        self, values: Mapping[str, str], schema: records.Schema, varying: Collection[str] = ()
+    ) -> records.Request:
         judged = self.judged
         variables = {**judged.prepared.values, "response": judged.response.response or "", **values}
         return self.role_model.prompt(variables, schema, varying)
 
-    def _record_reply_text(self, completion: Completion, factor: str = "") -> str:
+    def _record_reply_text(self, completion: records.Completion, factor: str = "") -> str:
         reply_text = completion.text if completion.refusal is None else completion.refusal
         self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
         return answer_text(completion, "the judge")
@@ -243,7 +223,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         """Check whether the record has a score, kept from an earlier record or new."""
         return bool(self.levels or any(self._list_kept_fields(self.judged.earlier)))
 
-    def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
+    def _list_kept_fields(self, earlier: records.Evaluation | None) -> Iterator[RecordFields]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
             (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
@@ -251,19 +231,19 @@ class EvaluationWork(ModelWork[Evaluation]):
         for fields in field_groups:
             yield {f: what for f, what in (fields or {}).items() if f not in self.factors}
 
-    def _merge_into_record_fields(self) -> dict[str, Any]:
+    def _merge_into_record_fields(self) -> RecordFields:
         """Merge kept and new scores into the fields of the record."""
         setup, earlier = self.judged.setup, self.judged.earlier
         now_requested, levels = setup.criteria, self.levels
         fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
-        made: tuple[dict[str, Any], ...] = (*setup.form.split_by_scale(levels), self.reasons)
+        made: tuple[RecordFields, ...] = (*setup.form.split_by_scale(levels), self.reasons)
         for name, kept, new in zip(fields, self._list_kept_fields(earlier), made, strict=True):
             both = {**kept, **new}
             fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
         scored = {**fields["scores"], **fields["values"]}
         criteria = dict(earlier.criteria or {}) if earlier else {}
         criteria |= {factor: text for factor, text in now_requested.items() if factor in levels}
-        completed: dict[str, Any] = {
+        completed: RecordFields = {
             "scores": fields["scores"],
             "values": fields["values"] or None,
             "reasons": fields["reasons"] or None,
@@ -282,7 +262,7 @@ class EvaluationWork(ModelWork[Evaluation]):
             return next(iter(self.replies.values()))
         return [reply for factor in ("", *self.factors) for reply in self.replies.get(factor, ())]
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         return self.judged.identity_fields(self.role_model.name, self.role_model.recipe.hash)
 
 
@@ -297,45 +277,45 @@ class LabelWork:
     weight = 1
     calls = 0
     at_once = True
-    model = EXACT_MATCH
+    model = records.EXACT_MATCH
 
-    async def do(self) -> Evaluation:
+    async def do(self) -> records.Evaluation:
         attributes = self.judged.prepared.item.sampled_target_attributes
         labels = self.judged.setup.labels
         expected = {name: attributes[name] for name in labels if name in attributes}
-        return Evaluation(
+        return records.Evaluation(
             **self._identity_fields(),
             label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
-    def make_failed_record(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._identity_fields(), status="failed", error=make_failure(error))
+    def make_failed_record(self, error: Exception) -> records.Evaluation:
+        return records.Evaluation(**self._identity_fields(), status="failed", error=make_failure(error))
 
-    def _identity_fields(self) -> dict[str, Any]:
-        return self.judged.identity_fields(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
+    def _identity_fields(self) -> RecordFields:
+        return self.judged.identity_fields(records.EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
 
 
 # --- Phase 3: items of teachers
 
 
 @dataclass(slots=True)
-class ItemWork(ModelWork[Datapoint]):
+class ItemWork(ModelWork[records.Datapoint]):
     """Asks a teacher for the item of one slot."""
 
     setup: TaskSetup
     sample: Sample
 
     phase = "data_generation"
-    record = Datapoint
+    record = records.Datapoint
 
     @property
     def weight(self) -> int:
         return 1 + sum(student.samples for student in self.setup.students) * self.setup.records_per_response
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         """Parse the item; one that was cut off is not repaired into half an item."""
         text = answer_text(completion, "the teacher")
         item = parse_item(text)
@@ -343,11 +323,10 @@ class ItemWork(ModelWork[Datapoint]):
             raise Unparsable("it holds half an item", raw=text)
         return {"prompt": item.prompt, "reference_response": item.response, "repaired": item.repaired}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         task = self.setup.task
         stored = {"sampled_nuanced_attributes": self.sample.nuance} if task.store_nuanced else {}
         return {
-            "id": self.key,
             "task_id": task.name,
             "teacher_model_id": self.role_model.name,
             "sampled_target_attributes": self.sample.target,
@@ -361,7 +340,7 @@ class ItemWork(ModelWork[Datapoint]):
 
 
 @dataclass(slots=True)
-class PairWork(ModelWork[Preference]):
+class PairWork(ModelWork[records.Preference]):
     """Asks one judge which of two answers is better; ``first`` is shown first."""
 
     design: PairDesign
@@ -370,9 +349,9 @@ class PairWork(ModelWork[Preference]):
 
     phase = "evaluation"
     weight = 1
-    record = Preference
+    record = records.Preference
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         variables = {
             **self.first.prepared.values,
             "answer_a": self.first.response.response or "",
@@ -381,7 +360,7 @@ class PairWork(ModelWork[Preference]):
         }
         return self.role_model.prompt(variables, self.design.schema)
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         preferred = parse_preference(answer_text(completion, "the judge"))
         return {
             "winner": preferred.value,
@@ -389,17 +368,15 @@ class PairWork(ModelWork[Preference]):
             "raw": cut_to_bytes(completion.text, MAX_ANSWER_BYTES),
         }
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         first, second = self.first.response, self.second.response
         return {
-            "id": self.key,
             "datapoint_id": first.datapoint_id,
             "task_id": first.task_id,
             "teacher_model_id": first.teacher_model_id,
             "first_model_id": first.student_model_id,
             "second_model_id": second.student_model_id,
             "judge_model_id": self.role_model.name,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": join_judged_inputs(self.first.input_hash, self.second.input_hash),
             "evaluated_at": utc_now(),
         }
@@ -410,8 +387,7 @@ class PairWork(ModelWork[Preference]):
 
 @dataclass(slots=True)
 class CheckWork:
-    """Computes ``factors`` of one response: no model, no cost. Factors that cannot be computed are
-    missing."""
+    """Computes ``factors`` of one response without a model; those that cannot be computed are missing."""
 
     judged: JudgeInput
     key: str
@@ -422,9 +398,9 @@ class CheckWork:
     phase = "evaluation"
     weight = 1
     calls = 0
-    model = CHECK
+    model = records.CHECK
 
-    async def do(self) -> Evaluation:
+    async def do(self) -> records.Evaluation:
         """Compute each factor, in this process or by a worker."""
         judged = self.judged
         answer, checks = build_checked_answer(judged.prepared.item, judged.response), judged.setup.checks
@@ -442,11 +418,13 @@ class CheckWork:
                 reasons[factor] = why
         return self._build_record(values, reasons)
 
-    def make_failed_record(self, error: Exception) -> Evaluation:
-        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE)
-        return Evaluation(**identity, status="failed", error=make_failure(error), missing=self.factors)
+    def make_failed_record(self, error: Exception) -> records.Evaluation:
+        identity = self.judged.identity_fields(records.CHECK, CHECK_RECIPE)
+        return records.Evaluation(
+            **identity, status="failed", error=make_failure(error), missing=self.factors
+        )
 
-    def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
+    def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
         """Build the record, with an earlier one's values unless all are computed again."""
         hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
         criteria, made_from = {factor: hashes[factor] for factor in values}, None
@@ -455,19 +433,17 @@ class CheckWork:
             values, reasons = kept | values, _keep_texts_of_factors(kept, earlier.reasons) | reasons
             criteria = _keep_texts_of_factors(kept, earlier.criteria) | criteria
             made_from = earlier.input_hash
-        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
+        identity = self.judged.identity_fields(records.CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
         missing = tuple(factor for factor in hashes if factor in left) if left else ()
-        fields: dict[str, Any] = {
-            "criteria": criteria or None,
-            "reasons": reasons or None,
-            "missing": missing,
-        }
+        fields: RecordFields = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}
         if not values:
             why = f"{missing[0]}: {reasons[missing[0]]}"
-            return Evaluation(**identity, **fields, status="failed", error=Failure(CheckFailed.kind, why))
+            return records.Evaluation(
+                **identity, **fields, status="failed", error=records.Failure(CheckFailed.kind, why)
+            )
         fields["values"] = {factor: values[factor] for factor in (*hashes, *values) if factor in values}
-        return Evaluation(**identity, **fields)
+        return records.Evaluation(**identity, **fields)
 
 
 def _keep_texts_of_factors(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:

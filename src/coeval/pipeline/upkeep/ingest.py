@@ -14,7 +14,7 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
 from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import BenchmarkTeachers
+from coeval.pipeline.config.draft import list_benchmark_teachers
 from coeval.pipeline.config.findings import Suggestion
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
@@ -58,11 +58,8 @@ class IngestTarget(NamedTuple):
 
 
 def find_place_in_config(file: Path, task: str | None = None, teacher: str | None = None) -> IngestTarget:
-    """Find the target in the run folder of an experiment file.
-
-    Raises ConfigError: the file is invalid; UsageError: it has no benchmark teacher, or several targets
-    and none is named.
-    """
+    """Find the target in an experiment's run folder. Raises ConfigError: the file is invalid; UsageError: it
+    has no benchmark teacher, or several targets and none is named."""
     config = load_config(file)
     return _choose_target(config, run_folder(config), (task, teacher), str(file))
 
@@ -88,15 +85,21 @@ def _choose_target(
         raise UsageError(
             f"--task {task}: {file} has no such task; {Suggestion(task, tasks, 'tasks:').sentence()}"
         )
-    targets = list(_list_targets(config, folder))
+    teachers = list_benchmark_teachers(config)
+    targets = [
+        IngestTarget(folder, entry, benchmark.name)
+        for entry in config.tasks
+        for benchmark in teachers
+        if benchmark.serves(entry.name, entry.category)
+    ]
     matching = [p for p in targets if task in (None, p.task.name) and teacher in (None, p.teacher)]
     if len(matching) == 1:
         return matching[0]
     if teacher is not None and not any(target.teacher == teacher for target in targets):
-        teachers = dict.fromkeys(target.teacher for target in targets)
+        names = dict.fromkeys(target.teacher for target in targets)
         raise UsageError(
             f"--teacher {teacher}: no benchmark of {file} is named so; "
-            f"{Suggestion(teacher, teachers, 'benchmarks:').sentence()}"
+            f"{Suggestion(teacher, names, 'benchmarks:').sentence()}"
         )
     if not matching:
         if task is not None and (table := tasks[task].items) is not None:
@@ -107,21 +110,13 @@ def _choose_target(
     raise UsageError(f"{file} has several places for items: {choices}; name one")
 
 
-def _list_targets(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
-    suppliers = BenchmarkTeachers.from_config(config)
-    for task in config.tasks:
-        for teacher in suppliers.list_for_task(task.name, task.category):
-            yield IngestTarget(folder, task, teacher)
-
-
 # Distinct values kept in memory; a label with more is no label but free text.
 _MOST_LABELS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """What to import. ``tables`` are those of ``source``; ``replace``: existing other items move away;
-    ``skip_bad``: rows that make no item are left out."""
+    """What to import. ``replace``: existing other items move away; ``skip_bad``: flawed rows are left out."""
 
     source: TableSource
     tables: Iterator[Table]
@@ -159,11 +154,8 @@ def import_items(
     options: IngestOptions, target: IngestTarget | None, go_on: Callable[[IngestPreview], bool]
 ) -> IngestOutcome | None:
     """Import the items; None if ``go_on``, which is shown the first ones, says no. With ``dry_run``, and
-    without ``target``, all is read and nothing written.
-
-    Raises ConfigError: rows make no item; it names them by file and line; UsageError: there are no items,
-    or the target holds others, or is in use.
-    """
+    without ``target``, all is read and nothing written. Raises ConfigError: rows make no item; it names
+    them by file and line; UsageError: there are no items, or the target holds others, or is in use."""
     with ExitStack() as stack:
         if target is not None and not options.dry_run:
             finish_replacing(target.folder)
@@ -209,9 +201,9 @@ def _write_items(
     prefix, items, replaced = item_prefix(*names), 0, None
     try:
         with replace_file(target.path) as file:
-            for mapped in stream:
+            for row in stream:
                 items += 1
-                file.write(build_item(mapped.item, prefix, names, mapped.place).line)
+                file.write(build_item(row, prefix, *names).line)
             _refuse_flawed_table(harvest, options, items)
             file.flush()
             if exists_already:

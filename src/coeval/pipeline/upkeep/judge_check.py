@@ -150,8 +150,7 @@ def _configure_judge_alone(
     tasks: Collection[str],
     budget_usd: float | None,
 ) -> Config:
-    """Copy the anchor's configuration with these tasks and this judge alone; phases before judging are
-    kept."""
+    """Copy the anchor's configuration with these tasks, this judge alone, and earlier phases kept."""
     keep: dict[Phase, str] = dict.fromkeys(PHASES[:-1], "Keep")
     experiment = {
         "id": folder.path.name,

@@ -18,30 +18,17 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.core import records
 from coeval.core.errors import ConfigError, Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode, decode_utf8, make_decoder
-from coeval.core.records import (
-    LEVELS,
-    Datapoint,
-    Evaluation,
-    Kept,
-    Preference,
-    Response,
-    evaluation_id,
-    is_good,
-    item_prefix,
-    preference_id,
-    proposal_id,
-    response_id,
-)
 from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
 from coeval.pipeline.phases.item_file import parse_item_line
-from coeval.pipeline.phases.supplied import ShortSupply, read_stored_supply
+from coeval.pipeline.phases.supplied import read_stored_supply
 from coeval.pipeline.plan.recorded import RunIndex
-from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
+from coeval.pipeline.upkeep.gaps import FileGap, Gaps, find_gaps
 from coeval.store.jsonl import (
     Appender,
     read_json,
@@ -86,20 +73,19 @@ class _LevelScores(msgspec.Struct):
     scores: dict[str, str]
 
 
-_KIND: dict[Phase, type[Kept]] = {
+_KIND: dict[Phase, type[records.Kept]] = {
     "attribute_mapping": Proposal,
     "rubric_mapping": Proposal,
-    "data_generation": Datapoint,
-    "response_collection": Response,
-    "evaluation": Evaluation,
+    "data_generation": records.Datapoint,
+    "response_collection": records.Response,
+    "evaluation": records.Evaluation,
 }
 
 
 class Examiner:
     """Examines lines, phase by phase in order. ``rubrics`` are each task's factors, if known; ``answered``
-    are
-    (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing, and
-    will be copied again: answers to them stay valid."""
+    are (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing,
+    and will be copied again: answers to them stay valid."""
 
     gone: tuple[str, ...] = ()
 
@@ -111,13 +97,12 @@ class Examiner:
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
         self._read = {phase: make_decoder(kind) for phase, kind in _KIND.items()}
-        self._read_pair = make_decoder(Preference)
+        self._read_pair = make_decoder(records.Preference)
 
-    def examine_line(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
-        """Return the record that a line holds, or what is wrong with it.
-
-        Lines of a benchmark's items (of ``source``) are read as if written by hand.
-        """
+    def examine_line(
+        self, phase: Phase, line: bytes, source: ItemSource | None = None
+    ) -> records.Kept | Flaw:
+        """Return a line's record, or what is wrong with it; a ``source``'s items are read as hand-written."""
         if source is not None:
             parsed = parse_item_line(line, source.task.name, source.teacher)
             if isinstance(parsed, str):
@@ -139,35 +124,34 @@ class Examiner:
         if not isinstance(parsed, str):
             self._replaced.add(parsed.item.id)
 
-    def _find_flaw(self, record: Kept) -> Flaw | None:
+    def _find_flaw(self, record: records.Kept) -> Flaw | None:
         """Check id, value and origin of a record; a valid item or answer is noted, for others to refer to."""
         if flaw := _find_id_flaw(record):
             return flaw
-        if record.status == "ok" and not is_good(record):
+        if record.status == "ok" and not records.is_good(record):
             return Flaw("value", f"{record.id} has status ok and holds no value")
         match record:
-            case Datapoint():
+            case records.Datapoint():
                 self._items.add(record.id)
-            case Response(datapoint_id=item):
+            case records.Response(datapoint_id=item):
                 exists = item in self._items or item in self._replaced
                 if not exists and not item.startswith(self.gone):
                     return Flaw("origin", f"there is no datapoint {item}")
                 self._responses.add(record.id)
-            case Evaluation(task_id=task, datapoint_id=item):
+            case records.Evaluation(task_id=task, datapoint_id=item):
                 factors, scored = self._rubrics.get(task), (*record.scores, *(record.values or ()))
                 if factors is not None and (unknown := [f for f in scored if f not in factors]):
                     return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
                 return self._find_missing_answer_flaw(task, item, record.student_model_id, record.sample)
-            case Preference(task_id=task, datapoint_id=item):
+            case records.Preference(task_id=task, datapoint_id=item):
                 names = (record.first_model_id, record.second_model_id)
                 missing = (self._find_missing_answer_flaw(task, item, name) for name in names)
                 return next(filter(None, missing), None)
         return None
 
     def _find_missing_answer_flaw(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
-        """Return a flaw if the answer is missing, unless the user's table no longer gives it: judgments of it
-        do not count, but are valid."""
-        response = response_id(item, student, sample)
+        """Return a flaw if an answer is missing, unless a table dropped it: judgments of it stay valid."""
+        response = records.response_id(item, student, sample)
         item_exists = item in self._items or item in self._replaced
         if response in self._responses or (item_exists and (task, student) in self._answered):
             return None
@@ -180,30 +164,30 @@ def _classify_misfit(line: bytes, message: str) -> Flaw:
         scores = decode(line, _LevelScores).scores
     except Undecodable:
         return Flaw("fields", message)
-    wrong = [f"{factor}: {level!r}" for factor, level in scores.items() if level not in LEVELS]
+    wrong = [f"{factor}: {level!r}" for factor, level in scores.items() if level not in records.LEVELS]
     return Flaw("level", ", ".join(wrong)) if wrong else Flaw("fields", message)
 
 
-def _find_id_flaw(record: Kept) -> Flaw | None:
+def _find_id_flaw(record: records.Kept) -> Flaw | None:
     """Check that the id of a record names what it is about."""
     match record:
         case Proposal(task_id=task):
-            expected = proposal_id(task, record.teacher_model_id, record.kind)
-        case Datapoint(task_id=task):
-            start = item_prefix(task, record.teacher_model_id)
+            expected = records.proposal_id(task, record.teacher_model_id, record.kind)
+        case records.Datapoint(task_id=task):
+            start = records.item_prefix(task, record.teacher_model_id)
             if record.id.startswith(start) and record.id != start:
                 return None
             return Flaw("id", f"{record.id!r} should begin with {start!r} and go on")
-        case Response(datapoint_id=item):
-            expected = response_id(item, record.student_model_id, record.sample)
-        case Preference(datapoint_id=item):
+        case records.Response(datapoint_id=item):
+            expected = records.response_id(item, record.student_model_id, record.sample)
+        case records.Preference(datapoint_id=item):
             names = (record.first_model_id, record.second_model_id, record.judge_model_id)
-            expected = preference_id(item, *names)
-        case Evaluation(datapoint_id=item):
-            response = response_id(item, record.student_model_id, record.sample)
+            expected = records.preference_id(item, *names)
+        case records.Evaluation(datapoint_id=item):
+            response = records.response_id(item, record.student_model_id, record.sample)
             if record.response_id != response:
                 return Flaw("id", f"response_id is {record.response_id!r}; it should be {response!r}")
-            expected = evaluation_id(response, record.judge_model_id)
+            expected = records.evaluation_id(response, record.judge_model_id)
         case _:
             raise TypeError(f"no file of a run keeps a {type(record).__name__}")
     return None if record.id == expected else Flaw("id", f"it is {record.id!r}; it should be {expected!r}")
@@ -220,11 +204,8 @@ class DamagedLine(NamedTuple):
 
 @dataclass(slots=True)
 class FileState:
-    """One file of a phase: its lines, its invalid ones by offset, and its gaps.
-
-    ``planned`` and ``there`` count records of the plan; None without a plan. A document has no lines;
-    ``damaged`` says why it cannot be used.
-    """
+    """One file of a phase: its lines, its invalid ones by offset, and its gap, None without a plan. A
+    document has no lines; ``damaged`` says why it cannot be used."""
 
     phase: Phase
     path: Path
@@ -233,8 +214,7 @@ class FileState:
     flaws: dict[int, Flaw] = field(default_factory=dict)
     is_document: bool = False
     damaged: str | None = None
-    planned: int | None = None
-    there: int | None = None
+    gap: FileGap | None = None
 
     @property
     def invalid(self) -> int:
@@ -242,20 +222,18 @@ class FileState:
 
     @property
     def owed(self) -> int:
-        return (self.planned or 0) - (self.there or 0)
+        return 0 if self.gap is None else self.gap.missing
 
 
 @dataclass(slots=True)
 class RepairReport:
-    """What a run's files hold. ``aside`` is where invalid lines were moved; ``no_plan``: why gaps are
-    unknown."""
+    """What a run's files hold. Invalid lines moved to ``aside``; ``no_plan``: why there are no ``gaps``."""
 
     files: list[FileState] = field(default_factory=list)
     invalid: list[DamagedLine] = field(default_factory=list)
     aside: Path | None = None
     no_plan: str | None = None
-    unsettled: list[str] = field(default_factory=list)
-    short: list[ShortSupply] = field(default_factory=list)
+    gaps: Gaps = field(default_factory=Gaps)
 
     @property
     def flaws(self) -> dict[Path, dict[int, Flaw]]:
@@ -264,7 +242,7 @@ class RepairReport:
 
     def count_owed(self, phase: Phase) -> int | None:
         """Count the owed records of a phase; None without a plan, or before phases 1–2 are finished."""
-        if self.no_plan or self.unsettled:
+        if self.no_plan or self.gaps.unsettled:
             return None
         return sum(file.owed for file in self.files if file.phase == phase)
 
@@ -287,11 +265,8 @@ class RepairOptions(NamedTuple):
 
 
 def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Set invalid records of a run aside, after examining its files, and count what is then owed.
-
-    Raises UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read
-    or written.
-    """
+    """Set invalid records of a run aside, and count what is then owed. Raises UsageError: this is no run, has
+    an older layout, or is in use; StoreError: a file cannot be read or written."""
     folder.refuse_foreign()
     if not options.dry_run:
         finish_replacing(folder)
@@ -316,19 +291,13 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
 
 
 def inspect_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Examine a run's files line by line, and count what is owed; nothing is changed.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Examine a run's files line by line, and count what is owed. Raises StoreError: one is unreadable."""
     config = load_run_config(folder)
-    if isinstance(config, str):
-        report = examine_files(folder, options, config)
-        report.no_plan = config
-        return report
     report = examine_files(folder, options, config)
-    supplied = read_stored_supply(config, folder).rewritten
-    recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
-    add_gaps_to_report(folder, config, report, recorded, options.phases)
+    if not isinstance(config, str):
+        supplied = read_stored_supply(config, folder).unwritten_lines
+        recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
+        add_gaps_to_report(folder, config, report, recorded, options.phases)
     return report
 
 
@@ -345,11 +314,11 @@ def load_run_config(folder: RunDir) -> Config | str:
 
 def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) -> RepairReport:
     """Examine the files of the requested phases, and read those of earlier phases, to which records refer.
-
-    ``config``, as from `load_run_config`, names supplied items and students with existing answers.
-    """
+    ``config``, as from `load_run_config`, names supplied items and students with existing answers."""
     report, sources, answered = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
-    if not isinstance(config, str):
+    if isinstance(config, str):
+        report.no_plan = config
+    else:
         sources = locate_item_files(config, folder)
         answered = [
             (task.name, name) for task in config.tasks for name in config.students_with_existing_answers(task)
@@ -357,7 +326,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
     examiner = Examiner(dict(read_rubric_factors(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
-            examiner.gone += (item_prefix(source.task.name, source.teacher),)
+            examiner.gone += (records.item_prefix(source.task.name, source.teacher),)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in read_whole_lines(old):
                 examiner.note_replaced_item(text, source)
@@ -384,7 +353,7 @@ def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
 
 def _examine_file(
     state: FileState,
-    examine_line: Callable[[bytes], Kept | Flaw],
+    examine_line: Callable[[bytes], records.Kept | Flaw],
     report: RepairReport,
     options: RepairOptions,
 ) -> FileState:
@@ -393,8 +362,8 @@ def _examine_file(
     for offset, text in read_whole_lines(path):
         state.lines += 1
         result = examine_line(text)
-        if isinstance(result, Kept):
-            state.failed += not is_good(result)
+        if isinstance(result, records.Kept):
+            state.failed += not records.is_good(result)
             continue
         state.flaws[offset] = result
         counts[result.reason] += 1
@@ -485,21 +454,15 @@ def add_gaps_to_report(
     report: RepairReport,
     recorded: RunIndex,
     phases: Collection[Phase] = PHASES,
-) -> Gaps:
+) -> None:
     """Add to the report what is owed by the run's own configuration."""
     damaged = {file.path for file in report.files if file.damaged is not None}
-    gaps = find_gaps(folder, config, recorded, damaged)
-    report.unsettled, report.short = gaps.unsettled, gaps.short
+    report.gaps = find_gaps(folder, config, recorded, damaged)
     states = {file.path: file for file in report.files}
-    for path, gap in gaps.files.items():
-        if gap.phase not in phases:
-            continue
-        if path not in states:
-            states[path] = FileState(gap.phase, path)
-            report.files.append(states[path])
-        states[path].planned, states[path].there = gap.planned, gap.there
-    report.files.sort(key=lambda file: (PHASES.index(file.phase), file.path))
-    return gaps
+    for path, gap in report.gaps.files.items():
+        if gap.phase in phases:
+            states.setdefault(path, FileState(gap.phase, path)).gap = gap
+    report.files = sorted(states.values(), key=lambda file: (PHASES.index(file.phase), file.path))
 
 
 # --- A look at a run: its records as ``--continue`` finds them
@@ -508,12 +471,10 @@ def add_gaps_to_report(
 
 
 class QuickInspection(NamedTuple):
-    """An index of a run's records, and a report on them; no report for a run that has not started, or of the
-    older layout."""
+    """A run's records, and a report on them if it has started and is not of the older layout."""
 
     recorded: RunIndex
     report: RepairReport | None
-    gaps: Gaps | None = None
 
 
 class MissingRecords(NamedTuple):
@@ -531,21 +492,19 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
     if not folder.is_run() or isinstance(config := load_run_config(folder), str):
         return MissingRecords(None, ())
     try:
-        gaps = inspect_quickly(folder, config).gaps
+        report = inspect_quickly(folder, config).report
     except (ConfigError, StoreError) as error:
         return MissingRecords(None, (f"what is missing cannot be counted: {error}",))
-    if gaps is None:
+    if report is None:
         return MissingRecords(None, ())
-    return MissingRecords(gaps, tuple(gaps.describe()), (gaps.mixed,) if gaps.mixed else ())
+    return MissingRecords(
+        report.gaps, tuple(report.gaps.describe()), tuple(filter(None, [report.gaps.mixed]))
+    )
 
 
 def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
-    """Inspect a run, examining lines only if something does not fit; nothing is changed. ``config`` as from
-    `load_run_config`.
-
-    Raises StoreError: a file cannot be read.
-    """
-    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).rewritten
+    """Inspect a run, line by line only if something does not fit; ``config``: from `load_run_config`."""
+    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).unwritten_lines
     recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickInspection(recorded, None)
@@ -554,10 +513,9 @@ def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
         recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
     else:
         report = examine_files(folder, RepairOptions(PHASES[:2]), config)
-    if isinstance(config, str):
-        report.no_plan = config
-        return QuickInspection(recorded, report)
-    return QuickInspection(recorded, report, add_gaps_to_report(folder, config, report, recorded))
+    if not isinstance(config, str):
+        add_gaps_to_report(folder, config, report, recorded)
+    return QuickInspection(recorded, report)
 
 
 def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:
