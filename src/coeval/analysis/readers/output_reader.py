@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from itertools import chain
 from pathlib import Path
-from typing import ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeVar
 
 import msgspec
 
@@ -225,6 +225,19 @@ class _Summary(msgspec.Struct, frozen=True):
     judge: _SummaryJudge | None = None
 
 
+SummaryT = TypeVar("SummaryT")
+
+
+def read_task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
+    """Read a task's ``summary.json`` as a record of this kind; its defaults before the task has been scored.
+    Raises StoreError: the file cannot be read."""
+    return read_json(task / SUMMARY, kind, missing=kind())
+
+
+def has_scores(task: Path) -> bool:
+    return (task / SCORES).is_file()
+
+
 class TaskCounts(NamedTuple):
     """Counts of a task's answers or judgments; ``planned`` is None until the task has been summed up."""
 
@@ -265,7 +278,7 @@ class OutputReader(Reader):
                 {
                     "answers": [task / RESPONSES for task in self._tasks if (task / RESPONSES).is_file()],
                     "judgments": [path for task in self._tasks for path in sorted(task.glob(JUDGMENTS))],
-                    "scores": [task / SCORES for task in self._tasks if (task / SCORES).is_file()],
+                    "scores": [task / SCORES for task in self._tasks if has_scores(task)],
                 }
             )
 
@@ -368,7 +381,7 @@ class OutputReader(Reader):
 
     def _read_summary(self, task: Path) -> _Summary:
         try:
-            return read_json(task / SUMMARY, _Summary, missing=_Summary())
+            return read_task_summary(task, _Summary)
         except StoreError as error:
             self._unread_notes.append(f"{error}; its figures are left out")
             return _Summary()

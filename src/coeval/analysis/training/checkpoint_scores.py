@@ -12,12 +12,12 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.intervals import Floats, Scale, scale_of_unit
-from coeval.analysis.readers.output_reader import OutputReader
+from coeval.analysis.readers.output_reader import OutputReader, has_scores, read_task_summary
 from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
-from coeval.store.jsonl import read_json, read_json_if_whole
-from coeval.store.output_folder import SCORES, SUMMARY, list_output_tasks, sample_number
+from coeval.store.jsonl import read_json_if_whole
+from coeval.store.output_folder import list_output_tasks, sample_number
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -158,7 +158,7 @@ def _choose_runs_of_task(
     """Choose the samples of a task, and note why others are left out; ``others``: the folder's tasks."""
     read: dict[int, RunFacts] = {}
     reasons: dict[int, str] = {}
-    gone = {sample_number(path) for path in paths if not (path / SCORES).is_file()}
+    gone = {sample_number(path) for path in paths if not has_scores(path)}
     for path in paths:
         run = sample_number(path)
         own = _read_facts_or_reason(path)
@@ -195,7 +195,7 @@ def _choose_runs_of_task(
 def _read_facts_or_reason(path: Path) -> RunFacts | str:
     """Read a sample's facts, or return why it cannot count."""
     try:
-        facts = read_json(path / SUMMARY, RunFacts, missing=RunFacts())
+        facts = read_task_summary(path, RunFacts)
     except StoreError as error:
         return str(error)
     if facts.not_measured:
