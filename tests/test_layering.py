@@ -110,7 +110,6 @@ LATE_IMPORTS = {
     "models/batch/batches.py": {
         "coeval.models.batch.batch_http": "aiohttp is slow to load, and only batch jobs need it"
     },
-    "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
 }
 """File → what its functions import, and why not at the top. In ``cli/`` a command may import late what
 few of its calls need; ``coeval --help`` loads no command."""

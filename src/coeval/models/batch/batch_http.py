@@ -39,15 +39,15 @@ from coeval.models.transport.call import Fault, Tries, read_retry_advice, read_r
 from coeval.models.transport.connection import LARGE_BODY, HttpReply
 from coeval.models.transport.endpoint import Endpoint
 from coeval.models.transport.faults import (
+    SENDING_ERRORS,
     describe_request,
     error_from_exception,
     error_from_status,
-    sending_errors,
     was_never_sent,
 )
 from coeval.models.transport.network import find_proxy
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
-from coeval.models.transport.proxied import open_session, read_headers
+from coeval.models.transport.proxied import open_session, raise_wire_errors, read_headers
 from coeval.store.jsonl import store_error
 
 # --- Replies, read into memory or to disk
@@ -242,9 +242,10 @@ class BatchHttp:
                 error.args = (f"{where}: {endpoint.redact_message(str(error))}",)
                 return Fault(error, error.retryable and error.retry_advised)
         try:
-            async with self._open_response(route, sending) as response:
-                reply = await read_reply(response, into)
-        except sending_errors() as error:
+            with raise_wire_errors():
+                async with self._open_response(route, sending) as response:
+                    reply = await read_reply(response, into)
+        except SENDING_ERRORS as error:
             failed = error_from_exception(error, where, SILENCE_S)
             failed.args = (endpoint.redact_message(str(failed)),)
             again = sending.repeatable or was_never_sent(error)

@@ -48,6 +48,22 @@ class Closed(WireError):
         self.sent = sent
 
 
+class NoProxy(WireError):
+    """The proxy accepts no connection."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class ProxyRefusal(WireError):
+    """The proxy refuses to connect us to the host."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class NotHttp(WireError):
     """The reply is no HTTP/1 reply, or one that we do not accept; the message says why."""
 

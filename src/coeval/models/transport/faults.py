@@ -1,4 +1,4 @@
-"""Maps foreign failures to our errors: exceptions of the wire, of sockets and of aiohttp, and HTTP statuses.
+"""Maps foreign failures to our errors: exceptions of the wire and of sockets, and HTTP statuses.
 
 No message repeats a header, a query or a foreign text with a URL: only the request, as `describe_request`
 writes it, and the cause.
@@ -11,7 +11,6 @@ import os
 import re
 import socket
 import ssl
-import sys
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
@@ -39,8 +38,10 @@ from coeval.models.transport.body import (
     ConnectTimeout,
     Lost,
     NoConnection,
+    NoProxy,
     NotHttp,
     NoTurn,
+    ProxyRefusal,
     WireError,
 )
 from coeval.models.transport.call import PROBE_TIMEOUT_S
@@ -70,18 +71,12 @@ _ADVICE = re.compile(
     r"(?<=\S)\.?\s*(?:Received Model Group=|Available Model Group |LiteLLM Retried:|LiteLLM: model group"
     r"|To drop these, set `?litellm).*"
 )
+_NEVER_SENT = (NoConnection, ConnectTimeout, NoTurn, NoProxy, ProxyRefusal, socket.gaierror, ssl.SSLError)
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
-def sending_errors() -> tuple[type[Exception], ...]:
-    """Return every exception type that sending a request and reading its reply raises; TimeoutError is an
-    OSError. aiohttp's are included only if it is loaded, that is, if a proxy is in use."""
-    if "aiohttp" not in sys.modules:
-        return WireError, OSError
-    from aiohttp import ClientError, EofStream
-    from aiohttp.http_exceptions import HttpProcessingError
-
-    return WireError, OSError, ClientError, HttpProcessingError, EofStream
+SENDING_ERRORS = (WireError, OSError)
+"""Every exception type that sending a request and reading its reply raises; TimeoutError is an OSError."""
 
 
 def may_be_billed(status: int) -> bool:
@@ -91,55 +86,7 @@ def may_be_billed(status: int) -> bool:
 
 def was_never_sent(error: Exception) -> bool:
     """Check whether a foreign error means that nothing of the request was sent, for want of a connection."""
-    error = _to_wire_error(error)
-    if isinstance(error, NoConnection | ConnectTimeout | NoTurn | socket.gaierror | ssl.SSLError):
-        return True
-    return not error.sent if isinstance(error, Closed) else _make_error_at_proxy(error, "") is not None
-
-
-def _to_wire_error(error: Exception) -> Exception:
-    """Convert aiohttp's exception to the one that our own wire raises; return others as they are."""
-    if "aiohttp" not in sys.modules:
-        return error
-    import aiohttp
-    from aiohttp.http_exceptions import HttpProcessingError
-
-    match error:
-        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return error
-        case aiohttp.ConnectionTimeoutError():
-            return ConnectTimeout()
-        case aiohttp.ClientConnectorCertificateError():
-            return error.certificate_error
-        case aiohttp.ClientSSLError():
-            return error.os_error
-        case aiohttp.ClientConnectorDNSError():
-            return socket.gaierror(socket.EAI_NONAME, error.os_error.strerror)
-        case aiohttp.ClientConnectorError():
-            return NoConnection(error.os_error)
-        case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
-            return Lost(begun=False)
-        case aiohttp.ClientPayloadError():
-            return Lost(begun=True)
-        case aiohttp.ClientResponseError() | HttpProcessingError():
-            return NotHttp(error.message)
-        case _:
-            return error
-
-
-def _make_error_at_proxy(error: Exception, where: str) -> ModelError | None:
-    """The ModelError for what went wrong between us and a proxy; None for anything else."""
-    if "aiohttp" not in sys.modules:
-        return None
-    import aiohttp
-
-    match error:
-        case aiohttp.ClientProxyConnectionError():
-            return make_proxy_error(where, error.os_error)
-        case aiohttp.ClientHttpProxyError():
-            return _error_from_proxy(error.status, error.message, where)
-        case _:
-            return None
+    return isinstance(error, _NEVER_SENT) or (isinstance(error, Closed) and not error.sent)
 
 
 def describe_request(method: str, url: URL) -> str:
@@ -151,11 +98,8 @@ def describe_request(method: str, url: URL) -> str:
 def error_from_exception(
     error: Exception, where: str, timeout_s: float, *, probe: bool = False
 ) -> ModelError:
-    """Make the ModelError for one of `sending_errors`, with retries not advised if they cannot help. A
+    """Make the ModelError for one of `SENDING_ERRORS`, with retries not advised if they cannot help. A
     ``probe`` waits less long than other requests."""
-    error = _to_wire_error(error)
-    if (at_proxy := _make_error_at_proxy(error, where)) is not None:
-        return at_proxy
     match error:
         case ConnectTimeout():
             return ConnectionFailed(f"{where}: no connection within {min(timeout_s, CONNECT_TIMEOUT_S):g} s")
@@ -175,6 +119,10 @@ def error_from_exception(
             return ConnectionFailed(
                 f"{where}: the connection was closed, because the run ends", retry_advised=False
             )
+        case NoProxy():
+            return make_proxy_error(where, error.cause)
+        case ProxyRefusal():
+            return _error_from_proxy(error.status, str(error), where)
         case NotHttp():
             why = _first_line(str(error))
             return Unreadable(f"{where}: the answer is not HTTP as we read it ({why})")

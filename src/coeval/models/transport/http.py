@@ -43,12 +43,12 @@ from coeval.models.transport.call import (
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint, check_reachable, describe_outage
 from coeval.models.transport.faults import (
+    SENDING_ERRORS,
     describe_request,
     error_from_exception,
     error_from_garbage,
     error_from_status,
     may_be_billed,
-    sending_errors,
     was_never_sent,
 )
 from coeval.models.transport.network import raise_open_file_limit
@@ -313,7 +313,7 @@ class Http:
         request_number = endpoint.record_send(sent_at, call)
         try:
             reply = await wire.send(route, body, call.timeout_s)
-        except sending_errors() as error:
+        except SENDING_ERRORS as error:
             if away := was_never_sent(error):
                 call.unsent()
             failure = error_from_exception(error, exchange.description, call.timeout_s, probe=call.probe)
