@@ -86,6 +86,15 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     return StoreError(f"cannot {action} {path}: {hint}")
 
 
+@contextmanager
+def raise_store_errors(action: str, path: Path) -> Iterator[None]:
+    """Raise each OSError as the `store_error` of an action on a path."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(action, path, error) from error
+
+
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Replace a file atomically: a crash leaves the old content or the new."""
     with replace_file(Path(path)) as file:

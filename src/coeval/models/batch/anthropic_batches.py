@@ -5,7 +5,7 @@ Source: the API reference, the guide on batch processing and Anthropic's own cli
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from shutil import rmtree
 from urllib.parse import quote
@@ -15,7 +15,6 @@ from yarl import URL
 
 from coeval.core import foreign
 from coeval.core.errors import Unreadable
-from coeval.core.model import ModelSpec
 from coeval.models.batch.batch_api import (
     CLOCKS_APART_S,
     PAGE,
@@ -25,12 +24,11 @@ from coeval.models.batch.batch_api import (
     BatchProgress,
     BatchReply,
     BatchState,
-    DamagedResult,
+    HttpBatches,
     Undecided,
-    download_results,
     is_made_before,
 )
-from coeval.models.batch.batch_http import BatchHttp, decode_answer
+from coeval.models.batch.batch_http import decode_answer
 from coeval.models.dialects.anthropic_messages import read_error_status
 from coeval.store.jsonl import read_whole_lines
 
@@ -102,7 +100,7 @@ _read_line = foreign.make_decoder(_MessageResultLine)
 _read_custom_id = foreign.make_decoder(_SubmittedLine)
 
 
-class MessageBatches:
+class MessageBatches(HttpBatches):
     """The batches of a workspace.
 
     Anthropic stores nothing that distinguishes batches but the custom ids, and discloses these with the
@@ -111,9 +109,6 @@ class MessageBatches:
     """
 
     limits = BatchLimits(requests=100_000, bytes=256_000_000 - len(_BEGIN) - len(_END))
-
-    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
-        self._http = http
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         return b'{"custom_id":"%s","params":%s}\n' % (custom_id.encode(), body)
@@ -154,11 +149,22 @@ class MessageBatches:
             failed=counts.ended - counts.succeeded if reported else None,
         )
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        async for reply in download_results(
-            self._http, self._results_path(await self._retrieve(job_id)), into, _parse_reply
-        ):
-            yield reply
+    async def list_results(self, job_id: str) -> list[str]:
+        return [self._results_path(await self._retrieve(job_id))]
+
+    @staticmethod
+    def read_result(line: bytes) -> BatchReply:
+        reported = _read_line(line)
+        match reported.result.type:
+            case "succeeded":
+                return BatchReply(reported.custom_id, 200, bytes(reported.result.message))
+            case "errored":
+                body = bytes(reported.result.error)
+                return BatchReply(reported.custom_id, read_error_status(body, UNKNOWN_ERROR), body)
+            case "canceled" | "expired":
+                return BatchReply(reported.custom_id, None, b"")
+            case kind:
+                raise Unreadable(f"what a result of the type {kind[:40]!r} means is not known")
 
     async def cancel(self, job_id: str) -> None:
         await self._http.send("POST", f"{_job_path(job_id)}/cancel", repeatable=True)
@@ -181,7 +187,7 @@ class MessageBatches:
         into = job.lines.with_suffix(".part")
         into.mkdir(exist_ok=True)
         try:
-            replies = download_results(self._http, self._results_path(batch), into, _parse_reply)
+            replies = self._download_results(self._results_path(batch), into)
             reported = {line.custom_id async for line in replies if isinstance(line, BatchReply)}
             sent = (_read_custom_id(line.text).custom_id for line in read_whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)
@@ -223,17 +229,3 @@ def _has_same_origin(url: str, base: str) -> bool:
         return URL(url).origin() == URL(base).origin()
     except ValueError:
         return False
-
-
-def _parse_reply(line: bytes) -> BatchReply:
-    reported = _read_line(line)
-    match reported.result.type:
-        case "succeeded":
-            return BatchReply(reported.custom_id, 200, bytes(reported.result.message))
-        case "errored":
-            body = bytes(reported.result.error)
-            return BatchReply(reported.custom_id, read_error_status(body, UNKNOWN_ERROR), body)
-        case "canceled" | "expired":
-            return BatchReply(reported.custom_id, None, b"")
-        case kind:
-            raise Unreadable(f"what a result of the type {kind[:40]!r} means is not known")

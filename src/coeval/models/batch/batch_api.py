@@ -7,15 +7,13 @@ before it is submitted, polling, keeping results) is done once, above.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
-
-from msgspec import Raw
 
 from coeval.core.entry_points import import_object
 from coeval.core.errors import (
@@ -29,7 +27,7 @@ from coeval.core.errors import (
 )
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import Host
-from coeval.store.jsonl import store_error
+from coeval.store.jsonl import raise_store_errors
 
 if TYPE_CHECKING:
     from coeval.models.batch.batch_http import BatchHttp
@@ -211,49 +209,48 @@ UNKNOWN_ERROR: Final = 500
 _LONGEST_LINE = 1 << 26
 
 
-def read_result_lines(results: Path) -> Iterator[bytes]:
+def _read_lines(results: Path) -> Iterator[bytes]:
     """Yield the lines of a downloaded file, the last one even without a line feed; of a line longer than any
     answer only the beginning, which is no JSON. Raises StoreError: the file cannot be read."""
-    try:
-        with results.open("rb") as file:
-            while line := file.readline(_LONGEST_LINE):
-                if not line.isspace():
-                    yield line
-                while line and not line.endswith(b"\n"):
-                    line = file.readline(_LONGEST_LINE)
-    except OSError as error:
-        raise store_error("read", results, error) from error
+    with raise_store_errors("read", results), results.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if not line.isspace():
+                yield line
+            while line and not line.endswith(b"\n"):
+                line = file.readline(_LONGEST_LINE)
 
 
-def parse_results(
-    results: Iterable[bytes], read: Callable[[bytes], BatchReply], noun: str = "line"
-) -> Iterator[BatchReply | DamagedResult]:
-    """Parse each result by ``read``, unreadable ones as a `DamagedResult`; people count ``noun``."""
-    for number, result in enumerate(results, 1):
-        reply: BatchReply | DamagedResult
-        try:
-            reply = read(result)
-        except (Undecodable, Unreadable) as error:
-            reply = DamagedResult(f"{noun} {number:,}", str(error))
-        yield reply
+class HttpBatches(BatchApi):
+    """A batch interface whose results are files of lines at the host."""
 
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+        self._http = http
+        self._model = spec.model
 
-async def download_results(
-    http: BatchHttp, path: str, into: Path, read: Callable[[bytes], BatchReply]
-) -> AsyncIterator[BatchReply | DamagedResult]:
-    """Download a file of results into the folder ``into``, and yield its lines; see `parse_results`."""
-    file = into / "results.jsonl"
-    await http.download(path, file)
-    for reply in parse_results(read_result_lines(file), read):
-        yield reply
+    async def list_results(self, job_id: str) -> list[str]:
+        """List the paths or URLs of a job's result files."""
+        raise NotImplementedError
 
+    @staticmethod
+    def read_result(line: bytes) -> BatchReply:
+        """Read a line of a result file. Raises Undecodable, Unreadable: it is damaged."""
+        raise NotImplementedError
 
-def make_answered_reply(custom_id: str, answer: Raw) -> BatchReply:
-    """Make the reply of a request without an error; Unreadable without an answer, too."""
-    reported = bytes(answer)
-    if reported in (b"", b"null"):
-        raise Unreadable("it holds neither an answer nor an error")
-    return BatchReply(custom_id, 200, reported)
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        for path in await self.list_results(job_id):
+            async for reply in self._download_results(path, into):
+                yield reply
+
+    async def _download_results(self, path: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        file = into / "results.jsonl"
+        await self._http.download(path, file)
+        for number, line in enumerate(_read_lines(file), 1):
+            reply: BatchReply | DamagedResult
+            try:
+                reply = self.read_result(line)
+            except (Undecodable, Unreadable) as error:
+                reply = DamagedResult(f"line {number:,}", str(error))
+            yield reply
 
 
 def is_made_before(reported: float | str | None, since: float) -> bool:

@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import aiohttp
@@ -48,7 +48,7 @@ from coeval.models.transport.faults import (
 from coeval.models.transport.network import find_proxy
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
 from coeval.models.transport.proxied import open_session, raise_wire_errors, read_headers
-from coeval.store.jsonl import store_error
+from coeval.store.jsonl import raise_store_errors
 
 # --- Replies, read into memory or to disk
 
@@ -72,19 +72,15 @@ async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> Htt
 async def _write_download(response: aiohttp.ClientResponse, into: Path) -> None:
     """Write a reply's body to disk; StoreError if it is too large, or the disk refuses."""
     received = 0
-    try:
+    with raise_store_errors("write to", into):
         file = into.open("wb")
-    except OSError as error:
-        raise store_error("write to", into, error) from error
     with file:
         async for piece in response.content.iter_chunked(_CHUNK):
             received += len(piece)
             if received > _LARGEST_DOWNLOAD:
                 raise StoreError(f"{into}: the host sends more than {_LARGEST_DOWNLOAD >> 30} GiB of results")
-            try:
+            with raise_store_errors("write to", into):
                 file.write(piece)
-            except OSError as error:
-                raise store_error("write to", into, error) from error
 
 
 # A host silent for so long after the upload is given up: some first read a large file.
@@ -325,19 +321,14 @@ class BatchHttp:
 def _make_upload(content: Content | None, opened: AsyncExitStack) -> Any:
     """Make what aiohttp sends; files are closed with ``opened``."""
     if isinstance(content, Path):
-        return opened.enter_context(_open_file(content))
+        with raise_store_errors("read", content):
+            return opened.enter_context(content.open("rb"))
     if not isinstance(content, UploadForm):
         return io.BytesIO(content) if isinstance(content, bytes) and len(content) > LARGE_BODY else content
     parts = aiohttp.FormData()
     for field, value in content.fields.items():
         parts.add_field(field, value)
-    file = opened.enter_context(_open_file(content.file))
+    with raise_store_errors("read", content.file):
+        file = opened.enter_context(content.file.open("rb"))
     parts.add_field(content.name, file, filename=content.file.name, content_type=_JSONL)
     return parts
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise store_error("read", path, error) from error

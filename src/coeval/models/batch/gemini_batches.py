@@ -6,15 +6,13 @@ and what `google-genai` sends. A job expires after two days, without any results
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from urllib.parse import quote
 
 import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, Unreadable
 from coeval.core.foreign import make_decoder
-from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.batch.batch_api import (
     BatchJob,
@@ -22,12 +20,10 @@ from coeval.models.batch.batch_api import (
     BatchProgress,
     BatchReply,
     BatchState,
-    DamagedResult,
-    download_results,
-    make_answered_reply,
+    HttpBatches,
     raise_retryable_as_unmade,
 )
-from coeval.models.batch.batch_http import BatchHttp, decode_answer
+from coeval.models.batch.batch_http import decode_answer
 from coeval.models.dialects.gemini import explain, generate_path
 from coeval.models.transport.faults import error_from_status, excerpt
 
@@ -161,15 +157,11 @@ class _GeminiResult(msgspec.Struct, frozen=True):
 _read_result = make_decoder(_GeminiResult)
 
 
-class GeminiBatches:
+class GeminiBatches(HttpBatches):
     """Batches of one model of the Gemini API."""
 
     limits = BatchLimits(requests=1_000_000, bytes=2_000_000_000)
     """Google names no number of requests; the tokens that may wait for a model are the account's."""
-
-    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
-        self._http = http
-        self._create_path = generate_path(spec.model).replace(":generateContent", ":batchGenerateContent")
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         return b'{"key":"%b","request":%b}\n' % (custom_id.encode(), body)
@@ -178,7 +170,8 @@ class GeminiBatches:
         with raise_retryable_as_unmade():
             input_config = {"fileName": await self._upload(job)}
         needed = {"batch": {"displayName": job.name, "inputConfig": input_config}}
-        reply = await self._http.send("POST", self._create_path, msgspec.json.encode(needed))
+        path = generate_path(self._model).replace(":generateContent", ":batchGenerateContent")
+        reply = await self._http.send("POST", path, msgspec.json.encode(needed))
         return decode_answer(reply.body, _Operation, "a batch").name
 
     async def find(self, job: BatchJob) -> str | None:
@@ -198,12 +191,21 @@ class GeminiBatches:
         why = make_job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
         return BatchProgress(state, word, total, done, failed, why)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        output = (await self._read_batch(job_id)).output
-        if output.responses_file:
-            path = f"/{quote(output.responses_file)}:download?alt=media"
-            async for reply in download_results(self._http, path, into, _parse_reply):
-                yield reply
+    async def list_results(self, job_id: str) -> list[str]:
+        file = (await self._read_batch(job_id)).output.responses_file
+        return [f"/{quote(file)}:download?alt=media"] if file else []
+
+    @staticmethod
+    def read_result(line: bytes) -> BatchReply:
+        reported = _read_result(line)
+        if not reported.key:
+            raise Unreadable("it names no request")
+        if reported.error is not None:
+            return make_failed_reply(reported.key, reported.error)
+        answer = bytes(reported.response)
+        if answer in (b"", b"null"):
+            raise Unreadable("it holds neither an answer nor an error")
+        return BatchReply(reported.key, 200, answer)
 
     async def cancel(self, job_id: str) -> None:
         await self._http.send("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
@@ -239,12 +241,3 @@ def _parse_count(reported: str | int | None) -> int | None:
         return number if reported is not None and (number := int(reported)) >= 0 else None
     except ValueError:
         return None
-
-
-def _parse_reply(result: bytes) -> BatchReply:
-    reported = _read_result(result)
-    if not reported.key:
-        raise Unreadable("it names no request")
-    if reported.error is not None:
-        return make_failed_reply(reported.key, reported.error)
-    return make_answered_reply(reported.key, reported.response)

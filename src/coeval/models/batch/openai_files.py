@@ -7,7 +7,7 @@ are called the same way at their own base URL.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -28,8 +28,7 @@ from coeval.models.batch.batch_api import (
     BatchProgress,
     BatchReply,
     BatchState,
-    DamagedResult,
-    download_results,
+    HttpBatches,
     is_made_before,
     raise_retryable_as_unmade,
 )
@@ -88,7 +87,7 @@ class _Unanswered(msgspec.Struct, frozen=True):
 _read_result = make_decoder(_Result)
 
 
-class FileBatches:
+class FileBatches(HttpBatches):
     """What jobs made of files share; ``jobs`` is their path below the base URL."""
 
     request_url = "/v1/chat/completions"
@@ -96,8 +95,7 @@ class FileBatches:
     jobs = "/batches"
 
     def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
-        self._http = http
-        self._model = spec.model
+        super().__init__(http, spec, settings)
         self._paths = self.paths(spec, settings)
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:  # noqa: ARG002
@@ -132,33 +130,26 @@ class FileBatches:
         """Read what the host says of a file."""
         return await self._http.read(self._file_path(file_id), UploadedFile, "a file")
 
-    async def _read_results(
-        self, into: Path, *file_ids: str | None
-    ) -> AsyncIterator[BatchReply | DamagedResult]:
-        """Download the files of results and errors that exist into the folder ``into``; yield their lines."""
-        for file_id in filter(None, file_ids):
-            async for reply in download_results(
-                self._http, self._file_path(file_id, "/content"), into, read_result
-            ):
-                yield reply
+    def _content_paths(self, *file_ids: str | None) -> list[str]:
+        """Return the paths of the files of results and of errors that exist."""
+        return [self._file_path(file_id, "/content") for file_id in file_ids if file_id]
 
     def _file_path(self, file_id: str, below: str = "") -> str:
         return self._paths.make_path(f"/files/{quote(file_id, safe='')}{below}")
 
+    @staticmethod
+    def read_result(line: bytes) -> BatchReply:
+        """Read a line of a file of results or of errors, as OpenAI writes both."""
+        result = _read_result(line)
+        if result.response is not None:
+            return BatchReply(result.custom_id, result.response.status_code, bytes(result.response.body))
+        error = bytes(result.error)
+        if error == b"null":
+            raise Unreadable("it holds neither an answer nor an error")
+        return BatchReply(result.custom_id, _read_live_status(error), b'{"error":%s}' % error)
 
-def read_result(line: bytes) -> BatchReply:
-    """Read a line of a file of results or of errors, as OpenAI writes both."""
-    result = _read_result(line)
-    if result.response is not None:
-        return BatchReply(result.custom_id, result.response.status_code, bytes(result.response.body))
-    if bytes(result.error) == b"null":
-        raise Unreadable("it holds neither an answer nor an error")
-    return BatchReply(
-        result.custom_id, _read_live_status(result.error), b'{"error":%s}' % bytes(result.error)
-    )
 
-
-def _read_live_status(error: msgspec.Raw) -> int | None:
+def _read_live_status(error: bytes) -> int | None:
     """Return the status that an error would have live; None if the request was never processed."""
     try:
         return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, UNKNOWN_ERROR)
@@ -263,10 +254,9 @@ class OpenAiBatches(FileBatches):
         error = _make_refusal(batch, self._http.redactor) if state == "failed" else None
         return _make_progress(state, batch.status, counts, error)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+    async def list_results(self, job_id: str) -> list[str]:
         batch = await self._read_batch(job_id)
-        async for reply in self._read_results(into, batch.output_file_id, batch.error_file_id):
-            yield reply
+        return self._content_paths(batch.output_file_id, batch.error_file_id)
 
     async def _read_batch(self, job_id: str) -> _Batch:
         return await self._http.read(self._job_path(job_id), _Batch, "a batch")
@@ -412,10 +402,9 @@ class MistralBatches(FileBatches):
         counts = _JobCounts(job.total_requests, job.succeeded_requests, job.failed_requests)
         return _make_progress(job.state, job.status, counts, error)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+    async def list_results(self, job_id: str) -> list[str]:
         job = await self._read_job(job_id)
-        async for reply in self._read_results(into, job.output_file, job.error_file):
-            yield reply
+        return self._content_paths(job.output_file, job.error_file)
 
     async def _read_job(self, job_id: str) -> _MistralJob:
         return await self._http.read(self._job_path(job_id), _MistralJob, "a batch job")
