@@ -16,17 +16,18 @@ import msgspec
 
 from coeval.core.errors import BatchLost, Gap, ModelError, Pending, StoreError, Undecodable
 from coeval.core.foreign import decode, make_decoder
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Purpose, Usage
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.job_list import HostRefusals, JobList
-from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
+from coeval.models.dialects.dialect import FieldRejected
 from coeval.store.jsonl import (
     Appender,
     cut_torn_tail,
+    raise_store_errors,
     read_line_at,
     read_torn_tail,
     read_whole_lines,
-    store_error,
 )
 from coeval.store.record_index import OFFSET_BITS
 
@@ -75,10 +76,7 @@ def _iterate_subclasses(kind: type[ModelError]) -> Iterator[type[ModelError]]:
         yield from _iterate_subclasses(more)
 
 
-_KINDS: dict[str, type[ModelError]] = {
-    kind.__name__: kind
-    for kind in (*_iterate_subclasses(ModelError), FieldRejected, LimitRenamed, SchemaRejected)
-}
+_KINDS = {kind.__name__: kind for kind in _iterate_subclasses(ModelError)}
 
 
 # --- Request file of a batch job
@@ -115,20 +113,16 @@ class ParkedFile:
         self.requests = self.bytes = 0
         self.usd = self.dearest_usd = 0.0
         self.phases: Counter[str] = Counter()
-        try:
+        with raise_store_errors("write to", folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = lines_path(folder, self.tag).open("xb", buffering=1 << 18)
             self._ids = ids_path(folder, self.tag).open("xb", buffering=1 << 16)
-        except OSError as error:
-            raise store_error("write to", folder, error) from error
 
     def add(self, key: bytes, line: bytes, phase: str, usd: float) -> None:
         """Add a request; StoreError if the disk refuses."""
-        try:
+        with raise_store_errors("write to", self.folder):
             self._lines.write(line)
             self._ids.write(key)
-        except OSError as error:
-            raise store_error("write to", self.folder, error) from error
         self.requests += 1
         self.bytes += len(line)
         self.usd += usd
@@ -137,13 +131,11 @@ class ParkedFile:
 
     def close(self) -> None:
         """Flush both files to disk and close them; StoreError if the disk refuses."""
-        try:
+        with raise_store_errors("write to", self.folder):
             for file in (self._lines, self._ids):
                 file.flush()
                 os.fsync(file.fileno())
                 file.close()
-        except OSError as error:
-            raise store_error("write to", self.folder, error) from error
 
     def discard(self) -> None:
         """Close and delete both files."""
@@ -284,12 +276,9 @@ class BatchIndex:
 
     def _read_ids(self, tag: str) -> Iterator[bytes]:
         path = ids_path(self.folder, tag)
-        try:
-            with path.open("rb", buffering=1 << 18) as file:
-                while key := file.read(ID_BYTES):
-                    yield key
-        except OSError as error:
-            raise store_error("read", path, error) from error
+        with raise_store_errors("read", path), path.open("rb", buffering=1 << 18) as file:
+            while key := file.read(ID_BYTES):
+                yield key
 
     def remove_job(self, tag: str) -> None:
         """Remove a job from the list, and its files."""
@@ -318,37 +307,25 @@ class BatchIndex:
 LIVE_AGAIN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The model whose requests are batched: its name in the experiment and at the provider, its endpoint and
-    batch interface.
+@dataclass(slots=True, kw_only=True)
+class BatchQueue:
+    """One model's requests that go by batch jobs of its ``api``; ``endpoint`` is its base URL.
 
     ``read`` makes a `BatchOutcome` of an id, a status and a body, ``redact`` what may be shown of a host's
     text; ``bodies`` are the host's refusals under which bodies are made; ``keyless`` says where a key is
-    looked for, if none was found.
+    looked for, if none was found. ``submit_file`` is called with each file that becomes a job; ``live_left``
+    requests may be sent live in this round; ``refusal`` is why no more jobs are made of this model,
+    ``limits`` how large they may be.
     """
 
-    name: str
-    interface: str
-    model: str
+    spec: ModelSpec
     endpoint: str
     api: BatchApi
     meter: Meter
     read: Callable[[str, int, bytes], BatchOutcome]
     bodies: Callable[[], list[HostRefusals]]
     redact: Callable[[str], str]
-    keyless: str = ""
-
-
-@dataclass(slots=True)
-class BatchQueue:
-    """One model's parked requests.
-
-    ``submit_file`` is called with each file that becomes a job; ``live_left`` requests may be sent live in
-    this round; ``refusal`` is why no more jobs are made of this model, ``limits`` how large they may be.
-    """
-
-    source: Source
+    keyless: str
     index: BatchIndex
     submit_file: Callable[[BatchQueue, ParkedFile], None]
     limits: BatchLimits = field(init=False)
@@ -357,15 +334,12 @@ class BatchQueue:
     _filling: ParkedFile | None = None
 
     def __post_init__(self) -> None:
-        self.limits = self.source.api.limits
+        self.limits = self.api.limits
 
     @property
     def parked(self) -> int:
         """Return the number of requests that are in no job yet."""
         return 0 if self._filling is None else self._filling.requests
-
-    def begin_round(self) -> None:
-        self.live_left = LIVE_AGAIN
 
     def take_live_slot(self) -> bool:
         """Take one of the round's few live retries; return whether there was one."""
@@ -376,7 +350,7 @@ class BatchQueue:
 
     def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
         """Write a request, with permit and ``usd`` held, to the next job's file; StoreError if that fails."""
-        line = self.source.api.line(key.hex(), body)
+        line = self.api.line(key.hex(), body)
         file = self._filling
         if file is not None and (
             file.requests >= self.limits.requests or file.bytes + len(line) > self.limits.bytes
@@ -418,5 +392,5 @@ class BatchQueue:
     def _discard_file(self, file: ParkedFile) -> None:
         usd_each = file.usd / file.requests
         for _ in range(file.requests):
-            self.source.meter.release_for_batch(usd_each)
+            self.meter.release_for_batch(usd_each)
         file.discard()

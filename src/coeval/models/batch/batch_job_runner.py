@@ -96,7 +96,7 @@ class JobResults:
     """Writes and books the results of one job of a queue."""
 
     def __init__(self, queue: BatchQueue, job: PendingJob) -> None:
-        self._source = queue.source
+        self._queue = queue
         self._index = queue.index
         self._job = job
 
@@ -112,14 +112,14 @@ class JobResults:
         tally, count = _Tally(await self._index.list_waiting(job.tag), set()), 0
         try:
             with replace_file(results_path(folder, job.tag)) as file:
-                async for reply in self._source.api.collect(job.id or "", into):
+                async for reply in self._queue.api.collect(job.id or "", into):
                     count += 1
                     if not count % _BREATH:
                         await asyncio.sleep(0)
                     if isinstance(reply, DamagedResult):
                         tally.count_damaged(reply)
                     elif tally.count_result(reply):
-                        outcome = self._source.read(reply.custom_id, reply.status or 0, reply.body)
+                        outcome = self._queue.read(reply.custom_id, reply.status or 0, reply.body)
                         file.write(_ENCODE(outcome) + b"\n")
                 self._record_missing(progress, tally, last=last)
         finally:
@@ -135,7 +135,7 @@ class JobResults:
         job.unknown = tally.count_unknown(progress)
         if job.unknown and tally.first is not None:
             lines = pluralize(tally.damaged, "result")
-            where = f"{tally.first.where}: {self._source.redact(tally.first.why)}"
+            where = f"{tally.first.where}: {self._queue.redact(tally.first.why)}"
             job.damage = f"{lines} cannot be read ({where})"
         self._index.jobs.put(job)
 
@@ -148,7 +148,7 @@ class JobResults:
         """Book and index the written results; return their number. Requests of unknown outcome are booked as
         perhaps spent. Safe to repeat after a crash: a job is booked once. Raises StoreError: results cannot
         be read, or the account not written."""
-        meter = self._source.meter
+        meter = self._queue.meter
         bill, count = meter.open_bill(), 0
         account = meter.open_jobs().get(self._job.tag)
         most_usd = account.dearest_usd if account is not None else 0.0
@@ -169,7 +169,7 @@ class JobResults:
 
     def book_as_lost(self) -> None:
         """Book all that was held for the job as perhaps spent; StoreError if that cannot be written."""
-        meter = self._source.meter
+        meter = self._queue.meter
         bill, account = meter.open_bill(), meter.open_jobs().get(self._job.tag)
         if account is not None:
             for _ in range(account.requests):
@@ -237,7 +237,7 @@ class BatchJobRunner:
         self.looked = False
         self._has_reported = False
         self._gives_up = batching.mode is BatchMode.CANCEL and bool(job.cancelled)
-        self._api = queue.source.api
+        self._api = queue.api
         self._index = queue.index
         self._results = JobResults(queue, job)
 
@@ -307,7 +307,7 @@ class BatchJobRunner:
         self._has_reported = False
         self._index.jobs.put(self.job)
         self._tell(f"{self.job.label} is submitted")
-        self.queue.source.meter.budget_gate.serve_waiting()  # its money will not come back soon
+        self.queue.meter.budget_gate.serve_waiting()  # its money will not come back soon
         return None
 
     async def _find_job_despite_refusal(self) -> str | None:
@@ -360,7 +360,7 @@ class BatchJobRunner:
                 if not self.looked and (undecided or not self._mode.calls_models):
                     self.looked = True
                     # Requests may wait for the money it holds.
-                    self.queue.source.meter.budget_gate.serve_waiting()
+                    self.queue.meter.budget_gate.serve_waiting()
             else:
                 looks += 1
                 if job_id is not None or looks == LOOKS:
@@ -429,7 +429,7 @@ class BatchJobRunner:
 
     def _report_progress(self, progress: BatchProgress) -> None:
         job = self.job
-        state_word = self.queue.source.redact(progress.shown)
+        state_word = self.queue.redact(progress.shown)
         if state_word != job.shown:
             done = "" if progress.done is None else f", {progress.done + (progress.failed or 0):,} done"
             self._tell(f"{self.job.label}: {state_word}{done}")
@@ -489,7 +489,7 @@ class BatchJobRunner:
 
     async def _end_refused_job(self, error: ModelError | None) -> JobEnd:
         """End a job that the provider refused whole, of which nothing is paid."""
-        reason = self.queue.source.redact(str(error)) if error is not None else "no reason was given"
+        reason = self.queue.redact(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._split(error)
         message = f"{self.job.label} was refused: {reason}. To send its requests live: {BATCH_OFF}"
@@ -502,7 +502,7 @@ class BatchJobRunner:
 
     async def _end_without_id(self, job_id: str) -> JobEnd:
         """Drop a job whose id is unusable: it exists, but its cost will never be known."""
-        named = self.queue.source.redact(repr(job_id[:80]))
+        named = self.queue.redact(repr(job_id[:80]))
         message = f"{self.job.label} is lost: its host returned {named}, not an id. It may have been paid"
         self._results.book_as_lost()
         await self._index.mark_lost(self.job.tag, message)
@@ -517,7 +517,7 @@ class BatchJobRunner:
         await self._index.release_waiting(self.job.tag)
         self._index.remove_job(self.job.tag)
         self._tell(
-            f"{self.job.label} is given up ({self.queue.source.redact(str(error))}): it may have been "
+            f"{self.job.label} is given up ({self.queue.redact(str(error))}): it may have been "
             "paid, and counts as perhaps spent"
         )
         return JobEnd.RELEASED
@@ -529,25 +529,25 @@ class BatchJobRunner:
 
     def _forget_job(self) -> None:
         """Forget a job that never came about; release its permits and money."""
-        meter = self.queue.source.meter
+        meter = self.queue.meter
         meter.settle_job(self.job.tag, meter.open_bill())
         self._index.remove_job(self.job.tag)
 
     def _leave_job_on_list(self, error: ModelError) -> JobEnd:
-        self.job.note = self.queue.source.redact(str(error))
+        self.job.note = self.queue.redact(str(error))
         if self._mode is BatchMode.CANCEL:
             self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
         elif isinstance(error, NotFound):
             self.job.note += "; coeval status RUN --cancel-batches gives it up, if it is gone for good"
-        if isinstance(error, AccessDenied) and self.queue.source.keyless:
-            self.job.note += f"; {self.queue.source.keyless}"
+        if isinstance(error, AccessDenied) and self.queue.keyless:
+            self.job.note += f"; {self.queue.keyless}"
         self._index.jobs.put(self.job)
         self._tell(f"{self.job.label} is left as it is: {self.job.note}")
         return JobEnd.LEFT
 
     def _report_retry(self, error: ModelError) -> None:
         """Report a failure that is retried, once until something succeeds."""
-        self.job.note = self.queue.source.redact(str(error))
+        self.job.note = self.queue.redact(str(error))
         _log.info("%s: %s", self.job.label, self.job.note)
         if not self._has_reported:
             self._has_reported = True

@@ -30,15 +30,15 @@ from coeval.core.model import (
     max_answer_tokens,
     min_answer_limit,
 )
-from coeval.core.records import CallId, Completion, Purpose, Request
+from coeval.core.records import CallId, Completion, Request
 from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.batch.batch_api import BatchJob, cancel_job, load_batch_maker
 from coeval.models.batch.batch_index import (
+    LIVE_AGAIN,
     BatchIndex,
     BatchOutcome,
     BatchQueue,
     ParkedFile,
-    Source,
     StoredError,
 )
 from coeval.models.batch.batch_job_runner import BatchJobRunner, JobEnd
@@ -65,8 +65,8 @@ _LOOK_S = 0.1
 
 
 class Batches:
-    """The batch jobs of a session: `open_queue` for each batched model, then `resume_jobs` of earlier starts.
-    `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers.
+    """The batch jobs of a session: a queue of each batched model in ``queues``, then `resume_jobs` of earlier
+    starts. `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers.
 
     ``folder`` and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job.
     Raises StoreError: what an earlier start left cannot be read.
@@ -74,9 +74,9 @@ class Batches:
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
         self.index = BatchIndex(folder, jobs)
-        self._batching = batching
+        self.batching = batching
         self._tell = tell
-        self._queues: dict[str, BatchQueue] = {}
+        self.queues: dict[str, BatchQueue] = {}
         self._runners: dict[asyncio.Task[JobEnd], BatchJobRunner] = {}
         self._woken = asyncio.Event()
         self._has_results = False
@@ -88,31 +88,17 @@ class Batches:
 
     def __contains__(self, name: str) -> bool:
         """Check whether a model has batched phases, or had: what is in jobs is not requested twice."""
-        return bool(self.batched_phases(name)) or any(job.name == name for job in self.index.jobs)
-
-    def batched_phases(self, name: str) -> frozenset[Purpose]:
-        """Return the phases in which a model's requests are put into jobs."""
-        return self._batching.phases.get(name, frozenset())
-
-    @property
-    def calls_models(self) -> bool:
-        """Check whether this session calls models, by jobs or live."""
-        return self._batching.mode.calls_models
-
-    def open_queue(self, source: Source) -> BatchQueue:
-        """Open the queue that parks a model's requests."""
-        queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit_file)
-        return queue
+        return bool(self.batching.phases.get(name)) or any(job.name == name for job in self.index.jobs)
 
     async def resume_jobs(self) -> None:
         """Resume the jobs of earlier starts whose models are open now."""
         self.begin_round()
         for job in self.index.jobs:
-            queue = self._queues.get(job.name)
+            queue = self.queues.get(job.name)
             if job.state == "collected" or queue is None:
                 continue
             # A job missing in the account was never sent.
-            if job.tag not in queue.source.meter.open_jobs() and job.id is None:
+            if job.tag not in queue.meter.open_jobs() and job.id is None:
                 await self.index.release_waiting(job.tag)
                 self.index.remove_job(job.tag)
                 continue
@@ -130,25 +116,25 @@ class Batches:
         """Begin a round, in which records are made of what has been collected."""
         self._has_results = False
         self._usable = [job.tag for job in self.index.jobs if job.state == "collected"]
-        for queue in self._queues.values():
-            queue.begin_round()
+        for queue in self.queues.values():
+            queue.live_left = LIVE_AGAIN
 
     def submit_parked(self, name: str | None = None) -> None:
         """Submit what is parked, for one model or all."""
-        for queue in self._queues.values():
-            if name in (None, queue.source.name):
+        for queue in self.queues.values():
+            if name in (None, queue.spec.name):
                 queue.close_file()
 
     def submit_to_free_money(self) -> Held:
         """Submit parked requests that hold money others wait for, unless they are few and running jobs hold
         more. Return how long the rest stays held."""
         under_way = sum(runner.job.requests for runner in self._runners.values())
-        for queue in self._queues.values():
+        for queue in self.queues.values():
             if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
                 queue.close_file()
         if any(runner.job.id is None and not runner.looked for runner in self._runners.values()):
             return Held.BRIEFLY
-        waits = self._batching.mode is BatchMode.WAIT and bool(self._runners)
+        waits = self.batching.mode is BatchMode.WAIT and bool(self._runners)
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
     def remove_recorded_jobs(self) -> None:
@@ -158,7 +144,7 @@ class Batches:
     async def wait_for_results(self) -> bool:
         """Submit what is parked, and wait for results; False if none will come. In a mode that does not wait,
         return once each job was submitted and checked. Raises StoreError: the disk refuses."""
-        wait = self._batching.mode is BatchMode.WAIT
+        wait = self.batching.mode is BatchMode.WAIT
         self.submit_parked()
         while not self._has_results and self._failure is None and self._runners:
             if not wait and all(runner.looked for runner in self._runners.values()):
@@ -172,7 +158,7 @@ class Batches:
 
     async def aclose(self) -> None:
         """Stop polling; forget requests that are in no job."""
-        for queue in self._queues.values():
+        for queue in self.queues.values():
             queue.discard()
         for task in self._runners:
             task.cancel()
@@ -181,24 +167,24 @@ class Batches:
             self.index.jobs.write()
         self.index.close()
 
-    def _submit_file(self, queue: BatchQueue, file: ParkedFile) -> None:
+    def submit_file(self, queue: BatchQueue, file: ParkedFile) -> None:
         """Record a job before it is submitted, then start its runner."""
-        source = queue.source
+        spec = queue.spec
         job = PendingJob(
             tag=file.tag,
             state="written",
-            interface=source.interface,
-            name=source.name,
-            model=source.model,
-            endpoint=source.endpoint,
+            interface=spec.interface,
+            name=spec.name,
+            model=spec.model,
+            endpoint=queue.endpoint,
             phases=dict(file.phases),
             requests=file.requests,
             bytes=file.bytes,
             written_at=time.time(),
-            bodies=source.bodies(),
+            bodies=queue.bodies(),
         )
         self.index.jobs.put(job)
-        source.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
+        queue.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
         self._start_runner(queue, job, fresh=True)
 
     def _start_runner(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
@@ -206,7 +192,7 @@ class Batches:
             others = (runner.job for runner in self._runners.values() if runner.queue is queue)
             return any(other is not job and other.state == "submitted" for other in others)
 
-        runner = BatchJobRunner(queue, job, self._batching, self._tell, has_other_jobs)
+        runner = BatchJobRunner(queue, job, self.batching, self._tell, has_other_jobs)
         task = asyncio.get_running_loop().create_task(runner.run(fresh=fresh))
         self._runners[task] = runner
         task.add_done_callback(self._finish_runner)
@@ -325,32 +311,30 @@ class BatchedModel(HostedModel):
         spec, endpoint = address.spec, self._endpoint
         http = BatchHttp(endpoint, explain=address.dialect.explain)
         self._meter = meter
-        self._calls_models = batches.calls_models
-        self._parked = batches.batched_phases(spec.name)
+        self._calls_models = batches.batching.mode.calls_models
+        self._parked = batches.batching.phases.get(spec.name, frozenset())
         self._plain_host = address.host
         self._bodies = [HostRefusals()]
         self._restore_refusals(
             bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies
         )
-        self._queue = batches.open_queue(
-            Source(
-                name=spec.name,
-                interface=spec.interface,
-                model=spec.model,
-                endpoint=endpoint.url,
-                api=load_batch_maker(address.host)(http, spec, address.settings),
-                meter=meter,
-                read=self._read_outcome,
-                bodies=lambda: list(self._bodies),
-                redact=lambda text: http.redactor.redact_message(text),
-                keyless=_describe_missing_key(address),
-            )
+        self._queue = batches.queues[spec.name] = BatchQueue(
+            spec=spec,
+            endpoint=endpoint.url,
+            api=load_batch_maker(address.host)(http, spec, address.settings),
+            meter=meter,
+            read=self._read_outcome,
+            bodies=lambda: list(self._bodies),
+            redact=lambda text: http.redactor.redact_message(text),
+            keyless=_describe_missing_key(address),
+            index=batches.index,
+            submit_file=batches.submit_file,
         )
         return http
 
     async def is_listed(self) -> bool:
         """Check the list as `HostedModel`; one served in batches only is listed if jobs can be made."""
-        api = self._queue.source.api
+        api = self._queue.api
         if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
             return await super().is_listed()
         await api.find(BatchJob("", Path("none.jsonl"), 0, 0, time.time()))
