@@ -58,11 +58,8 @@ _SETTING = re.compile(r"\{(\w+)\}")
 
 
 class ModelAddress(NamedTuple):
-    """Where requests for a model go, and with which credential.
-
-    ``path`` is appended to the base ``url``. A missing one of the host's ``settings`` raises the UsageError
-    that says where to set it.
-    """
+    """Where requests for a model go, and with which credential. ``path`` is appended to the base ``url``. A
+    missing one of the host's ``settings`` raises the UsageError that says where to set it."""
 
     spec: ModelSpec
     host: Host
@@ -208,10 +205,8 @@ def _check_base_url(url: str, who: str, name: str) -> str:
 
 
 class ConfiguredAddress(NamedTuple):
-    """A base URL as the user wrote it, the host's settings and the model's id.
-
-    A missing ``settings[name]`` raises the UsageError that says where to set it.
-    """
+    """A base URL as the user wrote it, the host's settings and the model's id. A missing ``settings[name]``
+    raises the UsageError that says where to set it."""
 
     url: str
     settings: Mapping[str, str]

@@ -34,10 +34,8 @@ from coeval.models.keys import Credential
 
 @dataclass(frozen=True)
 class Signer:
-    """Constant headers that authenticate requests to one endpoint. Its repr shows none.
-
-    ``supplied_settings`` are settings of the host that come with the credential; configured ones go first.
-    """
+    """Constant headers that authenticate requests to one endpoint. Its repr shows none. ``supplied_settings``
+    are settings of the host that come with the credential; configured ones go first."""
 
     fixed: Mapping[str, str] = field(repr=False)
     supplied_settings: Mapping[str, str] = field(default_factory=dict, kw_only=True)

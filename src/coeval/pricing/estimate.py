@@ -38,12 +38,10 @@ class EndpointPace(NamedTuple):
 
 
 class PricedModel(NamedTuple):
-    """A model with what its calls in one role cost and take.
-
-    ``tariff`` is None if its price is unknown; calls that are ``batched`` cost ``share`` of it.
-    ``thinking`` are reasoning tokens of a reply, ``limit`` its most tokens. ``tokens_per_s`` None: replies
-    come whole. ``recorded_as`` is the name in records if it is another (that of a variant).
-    """
+    """A model with what its calls in one role cost and take. ``tariff`` is None if its price is unknown;
+    calls that are ``batched`` cost ``share`` of it. ``thinking`` are reasoning tokens of a reply, ``limit``
+    its most tokens. ``tokens_per_s`` None: replies come whole. ``recorded_as`` is the name in records if it
+    is another (that of a variant)."""
 
     name: str
     role: str
@@ -66,12 +64,10 @@ class PricedModel(NamedTuple):
 
 
 class CallShape(NamedTuple):
-    """Similar calls: those of a model for a phase of a task, with rules of thumb for one call.
-
-    ``counted`` bounds their number, ``calls`` is how many are paid for at the ends of the range.
-    ``prompt`` and ``reply`` are tokens of a call, ``seen`` those of a prompt about the items seen so far.
-    ``together`` calls share the same ``head`` tokens, which hosts may cache.
-    """
+    """Similar calls: those of a model for a phase of a task, with rules of thumb for one call. ``counted``
+    bounds their number, ``calls`` is how many are paid for at the ends of the range. ``prompt`` and ``reply``
+    are tokens of a call, ``seen`` those of a prompt about the items seen so far. ``together`` calls share the
+    same ``head`` tokens, which hosts may cache."""
 
     phase: str
     task: str

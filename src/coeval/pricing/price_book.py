@@ -51,12 +51,10 @@ _FREE = ":free"
 def find_library_tariff(
     provider: str, model: str, at: datetime | None = None, context: Mapping[str, str] | None = None
 ) -> Tariff | None:
-    """Look up a model's token prices in the library, by the library's provider id; None where unknown.
-
-    ``at`` defaults to now; ``context`` holds fields of a request that the price depends on, such as
+    """Look up a model's token prices in the library, by the library's provider id; None where unknown. ``at``
+    defaults to now; ``context`` holds fields of a request that the price depends on, such as
     ``service_tier``. A model without a rate of input or of output counts as unknown: it does not answer in
-    text.
-    """
+    text."""
     info = _find_model(provider, model)
     if info is None:
         return None

@@ -101,12 +101,9 @@ _read_custom_id = foreign.make_decoder(_SubmittedLine)
 
 
 class MessageBatches(HttpBatches):
-    """The batches of a workspace.
-
-    Anthropic stores nothing that distinguishes batches but the custom ids, and discloses these with the
-    results, at the end. So a batch whose id was lost is at first only a candidate, by its size and time,
-    and certain once it has ended.
-    """
+    """The batches of a workspace. Anthropic stores nothing that distinguishes batches but the custom ids, and
+    discloses these with the results, at the end. So a batch whose id was lost is at first only a candidate,
+    by its size and time, and certain once it has ended."""
 
     limits = BatchLimits(requests=100_000, bytes=256_000_000 - len(_BEGIN) - len(_END))
 

@@ -79,13 +79,10 @@ class BatchLimits(NamedTuple):
 
 
 class BatchJob(NamedTuple):
-    """One job, before and after it is submitted.
-
-    ``lines`` is the file of its requests, a line each (`BatchApi.line`); ``tag`` 32 unique hex digits,
-    which the provider stores if it can; ``written_at`` when the intent was written to disk, in seconds
-    since 1970. ``others`` are the ids of known jobs: full jobs of one run look alike, and `BatchApi.find`
-    must not take one of these for a job whose id was lost.
-    """
+    """One job, before and after it is submitted. ``lines`` is the file of its requests, a line each
+    (`BatchApi.line`); ``tag`` 32 unique hex digits, which the provider stores if it can; ``written_at`` when
+    the intent was written to disk, in seconds since 1970. ``others`` are the ids of known jobs: full jobs of
+    one run look alike, and `BatchApi.find` must not take one of these for a job whose id was lost."""
 
     tag: str
     lines: Path
@@ -155,12 +152,10 @@ class DamagedResult(NamedTuple):
 
 
 class BatchApi(Protocol):
-    """A provider's batch interface for one model at one endpoint; it keeps no state between calls.
-
-    All methods but `line` call the provider and raise ModelError, whose class says whether to retry. A
-    `create` that raises a retryable error may have made the job: call `find` before another `create`,
-    except after `Unmade`.
-    """
+    """A provider's batch interface for one model at one endpoint; it keeps no state between calls. All
+    methods but `line` call the provider and raise ModelError, whose class says whether to retry. A `create`
+    that raises a retryable error may have made the job: call `find` before another `create`, except after
+    `Unmade`."""
 
     limits: BatchLimits
 

@@ -101,11 +101,9 @@ def results_path(folder: Path, tag: str) -> Path:
 
 
 class ParkedFile:
-    """Parked requests that will be submitted as one job: a file of lines, and one of ids.
-
-    ``usd`` is the money held for them, ``dearest_usd`` the most for one. The files count only once a job
-    is recorded for them.
-    """
+    """Parked requests that will be submitted as one job: a file of lines, and one of ids. ``usd`` is the
+    money held for them, ``dearest_usd`` the most for one. The files count only once a job is recorded for
+    them."""
 
     def __init__(self, folder: Path) -> None:
         self.tag = uuid4().hex
@@ -152,11 +150,9 @@ _OURS = (".ids", ".jsonl", ".tmp")
 
 
 class BatchIndex:
-    """The folder ``batches/`` and its list of jobs, for the only process that writes them.
-
-    For each request it keeps the position of its answer, some 150 bytes; texts are read from disk when a
-    record is made. A collected result is kept until `remove_jobs`.
-    """
+    """The folder ``batches/`` and its list of jobs, for the only process that writes them. For each request
+    it keeps the position of its answer, some 150 bytes; texts are read from disk when a record is made. A
+    collected result is kept until `remove_jobs`."""
 
     def __init__(self, folder: Path, jobs: Path) -> None:
         self.folder = folder

@@ -66,11 +66,9 @@ _LOOK_S = 0.1
 
 class Batches:
     """The batch jobs of a session: a queue of each batched model in ``queues``, then `resume_jobs` of earlier
-    starts. `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers.
-
-    ``folder`` and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job.
-    Raises StoreError: what an earlier start left cannot be read.
-    """
+    starts. `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers. ``folder``
+    and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job. Raises
+    StoreError: what an earlier start left cannot be read."""
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
         self.index = BatchIndex(folder, jobs)
@@ -297,11 +295,9 @@ async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
 
 class BatchedModel(HostedModel):
     """A hosted model some of whose phases go by batch jobs. Their requests are parked for the next job, which
-    raises Pending, and answered from collected results when they are made again.
-
-    Bodies and errors are those of live requests. A request's id hashes its `CallId` and body: no answer
-    can be taken for another request's.
-    """
+    raises Pending, and answered from collected results when they are made again. Bodies and errors are those
+    of live requests. A request's id hashes its `CallId` and body: no answer can be taken for another
+    request's."""
 
     def join_batches(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
         """Park requests with ``batches``; return the HTTP client to close in the end. Raises UsageError: the

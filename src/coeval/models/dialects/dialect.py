@@ -50,12 +50,10 @@ def read_window(reported: Any) -> int | None:
 
 
 class ListedModel(NamedTuple):
-    """A model in a host's list, by the id that requests name.
-
-    ``context_window`` is in tokens; None: not stated. ``routed``: a gateway lists it, which proves nothing
-    of requests for it. ``bounds``: a prompt and its answer together never exceed ``context_window``; else
-    it may be of prompts alone, or of one of several servers of the model.
-    """
+    """A model in a host's list, by the id that requests name. ``context_window`` is in tokens; None: not
+    stated. ``routed``: a gateway lists it, which proves nothing of requests for it. ``bounds``: a prompt and
+    its answer together never exceed ``context_window``; else it may be of prompts alone, or of one of several
+    servers of the model."""
 
     id: str
     context_window: int | None = None
@@ -71,13 +69,10 @@ class ModelPage(NamedTuple):
 
 
 class ModelList(NamedTuple):
-    """How a host lists its models, page by page, each by a GET without a body.
-
-    ``first`` is appended to the base URL, with its query, for the first page; ``after`` is the parameter
-    that takes ``ModelPage.next``. ``decode`` reads a page, without models that are no longer served or, if
-    the host says so, answer no messages; it raises Undecodable for any other body. The caller redacts ids
-    (`models.hosted`).
-    """
+    """How a host lists its models, page by page, each by a GET without a body. ``first`` is appended to the
+    base URL, with its query, for the first page; ``after`` is the parameter that takes ``ModelPage.next``.
+    ``decode`` reads a page, without models that are no longer served or, if the host says so, answer no
+    messages; it raises Undecodable for any other body. The caller redacts ids (`models.hosted`)."""
 
     first: str
     decode: Callable[[bytes], ModelPage]
@@ -110,10 +105,8 @@ class LimitRenamed(BadRequest):
 @runtime_checkable
 class Dialect(Protocol):
     """A host's wire format: how requests are encoded, and what replies mean. It keeps no state between calls.
-
-    ``labels_field`` is the field for a request's labels, if there is one; it is dropped for hosts that do
-    not know it. ``model_list`` is how its hosts list their models, or None.
-    """
+    ``labels_field`` is the field for a request's labels, if there is one; it is dropped for hosts that do not
+    know it. ``model_list`` is how its hosts list their models, or None."""
 
     labels_field: str | None
     model_list: ModelList | None = None

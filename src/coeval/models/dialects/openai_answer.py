@@ -34,11 +34,9 @@ _MOST_TOKENS = 1 << 24
 
 class Counts:
     """Reads the token counts of an answer by name, each by itself, so that one bad count loses no other.
-
     ``uncounted`` becomes True if there are no counts, a required one is missing, or one is impossible:
-    negative, no whole number, or more than any context holds. Such a count reads as zero, which must not
-    pass for its cost.
-    """
+    negative, no whole number, or more than any context holds. Such a count reads as zero, which must not pass
+    for its cost."""
 
     def __init__(self, reported: bytes | msgspec.Raw) -> None:
         self.uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET

@@ -128,11 +128,9 @@ _AS_IT_IS: Mapping[str, Any] = MappingProxyType({})
 
 class ModelTraits(NamedTuple):
     """What a family of models takes at a host: ``models`` matches the start of a model's id, in any case, at
-    ``hosts``.
-
-    ``takes`` gives the only value that a parameter may have, or `NOT_AT_ALL`; ``reasoning_takes`` the same
-    for requests that ask for reasoning. ``strict``: a schema may be sent as one to follow strictly.
-    """
+    ``hosts``. ``takes`` gives the only value that a parameter may have, or `NOT_AT_ALL`; ``reasoning_takes``
+    the same for requests that ask for reasoning. ``strict``: a schema may be sent as one to follow
+    strictly."""
 
     hosts: tuple[str, ...]
     models: str

@@ -44,11 +44,9 @@ _RNG = random.Random()
 
 
 class OwnCode(Model):
-    """A model that is the user's code: retried after passing errors, and redacted.
-
-    A call's cost is known once it is over. Under a budget, one call runs alone until a first one has
-    succeeded; from then on the largest cost so far is reserved before each call.
-    """
+    """A model that is the user's code: retried after passing errors, and redacted. A call's cost is known
+    once it is over. Under a budget, one call runs alone until a first one has succeeded; from then on the
+    largest cost so far is reserved before each call."""
 
     answer_limit = "max_answer_bytes"
 
@@ -163,10 +161,8 @@ _DIRECTORY = _WorkingDirectory()
 
 
 class FunctionModel(OwnCode):
-    """A function of the user's, by ``callable``; loading it runs its file.
-
-    Raises UsageError: it is not there, or takes what no request has.
-    """
+    """A function of the user's, by ``callable``; loading it runs its file. Raises UsageError: it is not
+    there, or takes what no request has."""
 
     def __init__(self, spec: ModelSpec, admission: Admission) -> None:
         super().__init__(spec, admission)
@@ -243,10 +239,8 @@ class CallThreads:
         self._hanging: set[Future[Any]] = set()
 
     def run(self, request: Request) -> Future[Any]:
-        """Queue a call; the future holds its value (a `Raised` or ``_LATE`` instead) and its seconds.
-
-        Raises ModelStopped: as many calls hang as there may be threads.
-        """
+        """Queue a call; the future holds its value (a `Raised` or ``_LATE`` instead) and its seconds. Raises
+        ModelStopped: as many calls hang as there may be threads."""
         if len(self._hanging) >= self._most:
             raise self._make_stopped_error()
         loop = asyncio.get_running_loop()

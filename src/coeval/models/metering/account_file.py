@@ -24,11 +24,9 @@ Most = Callable[[int, int], float]
 
 
 class Terms(NamedTuple):
-    """A model's price and limits over the life of the folder. None: unlimited, or unknown.
-
-    ``priced_by`` is the source of ``price``. ``most`` is the most that a request may cost (None: free, or
-    unknown). ``batch_price`` and ``batch_most`` are those of requests in batch jobs.
-    """
+    """A model's price and limits over the life of the folder. None: unlimited, or unknown. ``priced_by`` is
+    the source of ``price``. ``most`` is the most that a request may cost (None: free, or unknown).
+    ``batch_price`` and ``batch_most`` are those of requests in batch jobs."""
 
     max_calls: int | None = None
     price: Price | None = None

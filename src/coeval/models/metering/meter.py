@@ -25,12 +25,10 @@ from coeval.models.metering.budget_gate import BudgetGate, Fund
 
 
 class JobBill:
-    """Adds up the replies of a batch job; made by `Meter.open_bill`.
-
-    ``sums`` counts the requests that the host processed, failed ones too, with their usage and cost; its
-    ``uncertain_usd`` covers answers without a price and unreadable replies. ``taken_usd`` is what the priced
-    answers took of the job's money, each at most what was held for it.
-    """
+    """Adds up the replies of a batch job; made by `Meter.open_bill`. ``sums`` counts the requests that the
+    host processed, failed ones too, with their usage and cost; its ``uncertain_usd`` covers answers without a
+    price and unreadable replies. ``taken_usd`` is what the priced answers took of the job's money, each at
+    most what was held for it."""
 
     def __init__(self, price: Price | None, doubt: Callable[[Usage, float], None]) -> None:
         self._price = price

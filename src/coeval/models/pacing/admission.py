@@ -35,9 +35,7 @@ DENIALS_TO_STOP = 20
 
 class Admission:
     """Permits a model's requests, until its quota or budget is used up or its host keeps refusing it.
-
-    ``meter`` is its account; None if none is kept.
-    """
+    ``meter`` is its account; None if none is kept."""
 
     def __init__(self, name: str, meter: Meter | None = None) -> None:
         self._name = name
@@ -198,11 +196,9 @@ class Admission:
 
 class Reservation:
     """The permit and the money of one live request of a model with an account: ``usd`` is set aside before
-    each attempt and settled after it.
-
-    An attempt that was sent and not settled when the next one begins, or at `close`, may have been billed.
-    ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier requests cost.
-    """
+    each attempt and settled after it. An attempt that was sent and not settled when the next one begins, or
+    at `close`, may have been billed. ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier
+    requests cost."""
 
     def __init__(self, admission: Admission, usd: float, priority: int, *, bounds: bool = True) -> None:
         self._admission = admission
@@ -277,11 +273,9 @@ _MOST = 8192
 
 
 class SharedPrefixes:
-    """Sends one of the requests that share a prefix first; the others follow when it has ended.
-
-    A host caches a prefix with the first answer. Requests sent at the same time would each pay for writing
-    it, and none would read it.
-    """
+    """Sends one of the requests that share a prefix first; the others follow when it has ended. A host caches
+    a prefix with the first answer. Requests sent at the same time would each pay for writing it, and none
+    would read it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

@@ -30,11 +30,9 @@ _NO_GAP_S = 0.005
 
 
 class Pace:
-    """A rate of ``per_minute`` units, with bursts of ``burst_s`` seconds' worth.
-
-    A charge delays later requests, even if it is made after the fact; a negative one is a refund. This is
-    the generic cell rate algorithm: its only state is the time at which everything charged is paid for.
-    """
+    """A rate of ``per_minute`` units, with bursts of ``burst_s`` seconds' worth. A charge delays later
+    requests, even if it is made after the fact; a negative one is a refund. This is the generic cell rate
+    algorithm: its only state is the time at which everything charged is paid for."""
 
     def __init__(self, per_minute: float, burst_s: float) -> None:
         self._seconds_each = 60.0 / per_minute
@@ -50,12 +48,10 @@ class Pace:
 
 
 class Spacing:
-    """The gap between requests to a host that refuses them.
-
-    After a refusal, nothing is sent for twice the time that the refusal took; each further refusal doubles
-    the gap, each request sent without one halves it. A host that refuses everything gets about one request
-    a second, and one that recovers has its full load two seconds later.
-    """
+    """The gap between requests to a host that refuses them. After a refusal, nothing is sent for twice the
+    time that the refusal took; each further refusal doubles the gap, each request sent without one halves it.
+    A host that refuses everything gets about one request a second, and one that recovers has its full load
+    two seconds later."""
 
     def __init__(self) -> None:
         self._gap_s = self._sent_from = 0.0
@@ -91,10 +87,8 @@ _NEVER = float("-inf")
 
 class Gate:
     """Holds requests back: by rates, gaps after refusals, times that the host named, and the turn among
-    processes.
-
-    All times are seconds of one clock, except those of ``turn``, which has its own; None: no throttle.
-    """
+    processes. All times are seconds of one clock, except those of ``turn``, which has its own; None: no
+    throttle."""
 
     def __init__(self, turn: Turn | None = None) -> None:
         self._turn = turn
@@ -261,12 +255,10 @@ def refuse_nothing() -> None:
 
 
 class Limiter:
-    """Grants the slots of one endpoint to its requests, by priority.
-
-    ``start_concurrency=max_concurrency`` gives full concurrency at once. A request is charged the mean number
-    of tokens when it is sent, and corrected by its answer. ``turn`` is its turn among all processes, if there
-    is a throttle; ``clock`` is monotonic, in seconds.
-    """
+    """Grants the slots of one endpoint to its requests, by priority. ``start_concurrency=max_concurrency``
+    gives full concurrency at once. A request is charged the mean number of tokens when it is sent, and
+    corrected by its answer. ``turn`` is its turn among all processes, if there is a throttle; ``clock`` is
+    monotonic, in seconds."""
 
     def __init__(
         self,

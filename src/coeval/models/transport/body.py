@@ -80,10 +80,8 @@ _ANY_HEADER = 32 + zlib.MAX_WBITS
 
 class Body:
     """Collects a reply's body and unpacks it. ``coding`` is the Content-Encoding: we ask for none, but some
-    hosts compress all the same.
-
-    `read` raises if the body cannot be unpacked; `add` as soon as it is too large.
-    """
+    hosts compress all the same. `read` raises if the body cannot be unpacked; `add` as soon as it is too
+    large."""
 
     def __init__(self, coding: str | None = None) -> None:
         self._stream: zlib._Decompress | None = None

@@ -80,12 +80,9 @@ _TURNED_AWAY_WAIT_S = 4.0
 
 
 class Fault(NamedTuple):
-    """A failed attempt.
-
-    ``again``: sending the same request again may help. ``crowded``: the host refused it for the number of
-    requests, so it does not count as an attempt; nor does one whose host takes no connections yet
-    (``awaited``).
-    """
+    """A failed attempt. ``again``: sending the same request again may help. ``crowded``: the host refused it
+    for the number of requests, so it does not count as an attempt; nor does one whose host takes no
+    connections yet (``awaited``)."""
 
     error: ModelError
     again: bool

@@ -47,11 +47,9 @@ class HttpReply(NamedTuple):
 
 
 class ReplyParser:
-    """Parses the reply to one request from bytes as they arrive.
-
-    ``keep_alive``: the connection may be used again; known once the reply is complete, and False if
-    anything follows it, as nobody asked for that. ``begun``: some of the reply has come.
-    """
+    """Parses the reply to one request from bytes as they arrive. ``keep_alive``: the connection may be used
+    again; known once the reply is complete, and False if anything follows it, as nobody asked for that.
+    ``begun``: some of the reply has come."""
 
     def __init__(self) -> None:
         # A new parser for each reply: a used one passes trailers on to the next reply.
@@ -156,11 +154,8 @@ class ConnectionObserver(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """A keep-alive connection with at most one request on it.
-
-    It reports its events to ``observer``, which sets `is_idle` and ``idle_since`` (the loop's time) and
-    may use the connection again while it is idle.
-    """
+    """A keep-alive connection with at most one request on it. It reports its events to ``observer``, which
+    sets `is_idle` and ``idle_since`` (the loop's time) and may use the connection again while it is idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observer: ConnectionObserver) -> None:
         self._loop = loop

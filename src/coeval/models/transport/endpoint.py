@@ -69,11 +69,9 @@ def _catalog_host_names() -> frozenset[str]:
 
 class Endpoint:
     """One base URL and credential: its headers, the limiter that its models share, and whether it is down.
-
     ``url`` is the base URL, without credentials (`resolve_address`). ``headers`` go with every request.
     ``secrets`` are further credentials that its host receives; ``redactor`` removes these, and those that
-    ``signer`` sends, from its replies. Raises UsageError: a header cannot be sent.
-    """
+    ``signer`` sends, from its replies. Raises UsageError: a header cannot be sent."""
 
     def __init__(
         self,

@@ -71,13 +71,10 @@ class _SharedEndpoint(NamedTuple):
 
 
 class SharedHosts:
-    """Connections, and an `Endpoint` for each base URL and credential.
-
-    Sessions with the same `SharedHosts` share what an endpoint knows of its host: requests in flight,
-    rates, holds, outages. It outlives them; whoever made it closes it (`aclose`, or as an async context
-    manager). ``wire`` sends requests without a proxy; None: a `Wire`. ``throttle`` is the pace kept with
-    other processes; None: none.
-    """
+    """Connections, and an `Endpoint` for each base URL and credential. Sessions with the same `SharedHosts`
+    share what an endpoint knows of its host: requests in flight, rates, holds, outages. It outlives them;
+    whoever made it closes it (`aclose`, or as an async context manager). ``wire`` sends requests without a
+    proxy; None: a `Wire`. ``throttle`` is the pace kept with other processes; None: none."""
 
     def __init__(self, wire: Sender | None = None, throttle: Throttle | None = None) -> None:
         raise_open_file_limit()
@@ -179,12 +176,10 @@ class _Exchange(NamedTuple, Generic[T]):
 
 
 class Http:
-    """Sends requests of one session, with retries; opened with the first, closed with `aclose`.
-
-    ``clock`` and ``sleep`` are monotonic seconds, and how to wait for some; ``rng`` spreads retries, so
-    that requests that failed together are not retried together. ``hosts`` may be shared with other
-    sessions; None: its own, with the environment's throttle; raises UsageError as `read_throttle`.
-    """
+    """Sends requests of one session, with retries; opened with the first, closed with `aclose`. ``clock`` and
+    ``sleep`` are monotonic seconds, and how to wait for some; ``rng`` spreads retries, so that requests that
+    failed together are not retried together. ``hosts`` may be shared with other sessions; None: its own, with
+    the environment's throttle; raises UsageError as `read_throttle`."""
 
     def __init__(
         self,
