@@ -7,7 +7,7 @@ before it is submitted, polling, keeping results) is done once, above.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
@@ -46,12 +46,10 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
 """By `Host.batch`; imported when a batch is in use."""
 
 
-class BatchMaker(Protocol):
-    """Makes the batch interface of one model at one endpoint. ``settings`` are the host's that are no
-    credentials (`Host.places`), from the model's parameters, the key file, the environment or defaults.
-    Raises UsageError: a setting that batches need is missing or unusable."""
-
-    def __call__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str], /) -> BatchApi: ...
+BatchMaker: TypeAlias = "Callable[[BatchHttp, ModelSpec, Mapping[str, str]], BatchApi]"
+"""Makes the batch interface of one model at one endpoint. The settings are the host's that are no credentials
+(`Host.places`), from the model's parameters, the key file, the environment or defaults. Raises UsageError: a
+setting that batches need is missing or unusable."""
 
 
 def load_batch_maker(host: Host) -> BatchMaker:

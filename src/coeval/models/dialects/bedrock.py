@@ -40,12 +40,12 @@ from coeval.models.dialects.dialect import (
     Dialect,
     FieldRejected,
     encode_arguments,
+    encode_groups,
     finish_completion,
     get_schema,
     get_seed,
     make_reply_reader,
     map_finish_reason,
-    overlay_fields,
     read_error_fields,
 )
 from coeval.models.dialects.openai_answer import Counts
@@ -258,12 +258,7 @@ class Bedrock(Dialect):
         if (schema := get_schema(request, spec, structured=structured)) is not None:
             follows = _choose_claude_schema_mode(spec.model, parameters) if claude else family.follows
             _add_schema(body, schema, follows)
-        for name, value in sampling.rest.items():
-            overlay_fields(
-                body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS
-            )
-        overlay_fields(body, spec.extra_body, _GROUPS)
-        return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
+        return encode_groups(body, request, spec, _OF_THE_BODY, _GROUPS)
 
     def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
         return _is_claude(spec.model) and keeps_prefix(request, spec)

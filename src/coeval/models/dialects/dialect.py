@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -166,12 +166,21 @@ def get_schema(request: Request, spec: ModelSpec, *, structured: bool) -> Schema
 # --- Extra body fields set by users
 
 
-def overlay_fields(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[str]) -> None:
-    """Overlay a body with fields; in an object that ``groups`` names, replace only the fields within it."""
-    for name, value in fields.items():
-        current = body.get(name)
-        grouped = name in groups and isinstance(current, dict) and isinstance(value, dict)
-        body[name] = current | value if grouped else value
+def encode_groups(
+    body: dict[str, Any], request: Request, spec: ModelSpec, at_top: Container[str], groups: Sequence[str]
+) -> bytes:
+    """Encode a body whose parameters lie in ``groups``, without empty ones. A request's further parameters go
+    into the first group unless they are fields ``at_top``; of a group, the user's fields replace only those
+    that they name."""
+    rest = request.sampling.rest.items()
+    further = ({name: value} if name in at_top else {groups[0]: {name: value}} for name, value in rest)
+    for fields in (*further, spec.extra_body):
+        for name, value in fields.items():
+            current = body.get(name)
+            if name in groups and isinstance(current, dict) and isinstance(value, dict):
+                value = current | value
+            body[name] = value
+    return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
 
 # --- An answer as a host gave it: its reasoning apart, and without credentials

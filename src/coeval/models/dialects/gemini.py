@@ -35,12 +35,12 @@ from coeval.models.dialects.dialect import (
     ModelList,
     ModelPage,
     encode_arguments,
+    encode_groups,
     finish_completion,
     get_schema,
     get_seed,
     make_reply_reader,
     map_finish_reason,
-    overlay_fields,
     read_error_fields,
     read_model_name,
     read_window,
@@ -331,12 +331,7 @@ class Gemini(Dialect):
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = schema.body
         body[_CONFIG] = config
-        for name, value in request.sampling.rest.items():
-            overlay_fields(
-                body, {name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}, (_CONFIG,)
-            )
-        overlay_fields(body, spec.extra_body, (_CONFIG,))
-        return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
+        return encode_groups(body, request, spec, _OF_THE_BODY, (_CONFIG,))
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         """Decode an answer; see `Dialect`. A withheld prompt raises ContentFiltered."""

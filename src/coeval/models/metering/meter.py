@@ -146,7 +146,12 @@ class Meter:
             if (refused := self.refusal()) is not None:
                 raise refused
             if not row.reserved:
-                self._reserve_requests_on_disk(ceiling)
+                row.reserved = min(BLOCK, ceiling - row.requests)
+                try:
+                    self._file.write()
+                except StoreError:
+                    row.reserved = 0
+                    raise
             row.reserved -= 1
         row.requests += 1
 
@@ -278,15 +283,6 @@ class Meter:
                 setattr(row, name, getattr(before, name))
             raise
         self.budget_gate.serve_waiting()
-
-    def _reserve_requests_on_disk(self, ceiling: int) -> None:
-        """Reserve a block of requests on disk."""
-        self._row.reserved = min(BLOCK, ceiling - self._row.requests)
-        try:
-            self._file.write()
-        except StoreError:
-            self._row.reserved = 0
-            raise
 
 
 _log = logging.getLogger("coeval")

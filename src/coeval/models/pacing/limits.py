@@ -92,7 +92,7 @@ class Gate:
 
     def __init__(self, turn: Turn | None = None) -> None:
         self._turn = turn
-        self._spacing = Spacing()
+        self.spacing = Spacing()
         self._requests: Pace | None = None
         self._tokens: Pace | None = None
         self.counts_tokens = False
@@ -124,22 +124,15 @@ class Gate:
         self._look_until = max(self._look_until, until)
         self.may_block = True
 
-    @property
-    def is_spacing(self) -> bool:
-        return not self._spacing.is_open
-
     def record_refusal(self, sent_at: float, now: float) -> None:
-        self._spacing.record_refusal(sent_at, now)
+        self.spacing.record_refusal(sent_at, now)
         self.may_block = True
-
-    def reset_spacing(self) -> None:
-        self._spacing.reset()
 
     def wait_s(self, now: float) -> float:
         """Return the seconds until the next request may be sent; clear `may_block` if nothing can block."""
         wait_s = self._held_until - now
-        if not self._spacing.is_open:
-            wait_s = max(wait_s, self._spacing.wait_s(now))
+        if not self.spacing.is_open:
+            wait_s = max(wait_s, self.spacing.wait_s(now))
         if self._requests is not None:
             wait_s = max(wait_s, self._requests.wait_s(now))
         if self._tokens is not None:
@@ -147,13 +140,13 @@ class Gate:
         if self._turn is not None and wait_s <= 0:
             wait_s = self._turn.wait_s()
         if wait_s <= 0:
-            self.may_block = self._is_paced or not self._spacing.is_open or self._look_until > now
+            self.may_block = self._is_paced or not self.spacing.is_open or self._look_until > now
         return wait_s
 
     def charge_request(self, now: float) -> None:
         """Charge a request that is sent now."""
-        if not self._spacing.is_open:
-            self._spacing.record_send(now)
+        if not self.spacing.is_open:
+            self.spacing.record_send(now)
         if self._requests is not None:
             self._requests.charge(now, 1)
         if self._tokens is not None:
@@ -346,7 +339,7 @@ class Limiter:
     def record_refusal(self, sent_at: float) -> None:
         """Record that the host refused a request for overload."""
         now = self._clock()
-        if self._window.record_refusal(sent_at, now, is_spacing=self.gate.is_spacing):
+        if self._window.record_refusal(sent_at, now, is_spacing=not self.gate.spacing.is_open):
             self.gate.record_refusal(sent_at, now)
 
     def record_timeout(self, sent_at: float, *, alone: bool) -> None:
@@ -356,7 +349,7 @@ class Limiter:
     def forget_refusals(self) -> None:
         """Forget refusals: the host was down for another reason than load."""
         self._window.grow_to_start()
-        self.gate.reset_spacing()
+        self.gate.spacing.reset()
 
     def hold(self, seconds: float, lane: Lane | None = None) -> None:
         """Grant nothing (in a lane) for the time that the host named, at most `LONGEST_HOLD_S`."""

@@ -14,7 +14,6 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from yarl import URL
@@ -86,9 +85,7 @@ class SharedHosts:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def open_endpoints(self, addresses: Iterable[ModelAddress]) -> dict[EndpointKey, Endpoint]:
@@ -112,14 +109,11 @@ class SharedHosts:
                 self._endpoints[key] = shared._replace(limits=merged)
         else:
             first = addresses[0]
-            limiter = self.make_limiter(limits, key[0])
+            limiter = Limiter(limits, turn=self._throttle.open_turn(key[0]) if self._throttle else None)
             endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
             self._endpoints[key] = _SharedEndpoint(endpoint, limits)
         if waits := [a.spec.wait_s for a in addresses if a.spec.wait_s is not None]:
             self._endpoints[key].endpoint.set_wait(max(waits))
-
-    def make_limiter(self, limits: EndpointLimits, url: str) -> Limiter:
-        return Limiter(limits, turn=None if self._throttle is None else self._throttle.open_turn(url))
 
     def describe_throttle_problems(self) -> list[str]:
         """Say why the throttle is not shared with other processes, if so; on the first call only."""
