@@ -15,16 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
+from coeval.core import errors
 from coeval.core.entry_points import import_object
-from coeval.core.errors import (
-    BadRequest,
-    ModelError,
-    RateLimited,
-    ServerFault,
-    Undecodable,
-    Unreadable,
-    UsageError,
-)
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import Host
 from coeval.store.jsonl import raise_store_errors
@@ -56,7 +48,7 @@ def load_batch_maker(host: Host) -> BatchMaker:
     """Load the maker of a host's batch interface; UsageError if another package's does not exist."""
     maker: BatchMaker = import_object(BATCH_APIS.get(host.batch, host.batch), host.name)
     if not callable(maker):
-        raise UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
+        raise errors.UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
     return maker
 
 
@@ -95,13 +87,13 @@ class BatchJob(NamedTuple):
         return f"coeval-{self.tag}"
 
 
-class Undecided(ServerFault):
+class Undecided(errors.ServerFault):
     """The provider stores no tag, and discloses whether a job is ours only when it has ended."""
 
     kind = "undecided"
 
 
-class Unmade(ServerFault):
+class Unmade(errors.ServerFault):
     """A job's requests could not be uploaded, so there is no job; it may be retried."""
 
     kind = "unmade"
@@ -112,8 +104,8 @@ def raise_retryable_as_unmade() -> Iterator[None]:
     """Raise passing failures before a job is made as `Unmade`."""
     try:
         yield
-    except ModelError as error:
-        if not error.retryable or isinstance(error, RateLimited):
+    except errors.ModelError as error:
+        if not error.retryable or isinstance(error, errors.RateLimited):
             raise
         raise Unmade(str(error), status=error.status, retry_after_s=error.retry_after_s) from error
 
@@ -128,7 +120,7 @@ class BatchProgress(NamedTuple):
     total: int | None = None
     done: int | None = None
     failed: int | None = None
-    error: ModelError | None = None
+    error: errors.ModelError | None = None
 
 
 class BatchReply(NamedTuple):
@@ -184,8 +176,8 @@ async def cancel_job(api: BatchApi, job_id: str) -> None:
     """Cancel a job, unless it has ended meanwhile. Raises ModelError: the provider refuses."""
     try:
         await api.cancel(job_id)
-    except (BadRequest, ServerFault) as error:
-        refused = isinstance(error, BadRequest) or error.status == HTTPStatus.CONFLICT
+    except (errors.BadRequest, errors.ServerFault) as error:
+        refused = isinstance(error, errors.BadRequest) or error.status == HTTPStatus.CONFLICT
         if not refused or (await api.check(job_id)).state == "running":
             raise
 
@@ -241,7 +233,7 @@ class HttpBatches(BatchApi):
             reply: BatchReply | DamagedResult
             try:
                 reply = self.read_result(line)
-            except (Undecodable, Unreadable) as error:
+            except (errors.Undecodable, errors.Unreadable) as error:
                 reply = DamagedResult(f"line {number:,}", str(error))
             yield reply
 

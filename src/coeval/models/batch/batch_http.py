@@ -22,15 +22,7 @@ import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from coeval.core.errors import (
-    AccessDenied,
-    ModelError,
-    RateLimited,
-    ServerFault,
-    StoreError,
-    Undecodable,
-    Unreadable,
-)
+from coeval.core import errors
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S
@@ -78,7 +70,9 @@ async def _write_download(response: aiohttp.ClientResponse, into: Path) -> None:
         async for piece in response.content.iter_chunked(_CHUNK):
             received += len(piece)
             if received > _LARGEST_DOWNLOAD:
-                raise StoreError(f"{into}: the host sends more than {_LARGEST_DOWNLOAD >> 30} GiB of results")
+                raise errors.StoreError(
+                    f"{into}: the host sends more than {_LARGEST_DOWNLOAD >> 30} GiB of results"
+                )
             with raise_store_errors("write to", into):
                 file.write(piece)
 
@@ -124,8 +118,8 @@ def decode_answer(body: bytes, kind: type[T], what: str) -> T:
     """Decode a reply; Unreadable if it is not ``what``."""
     try:
         return decode(body, kind)
-    except Undecodable as error:
-        raise Unreadable(f"the host's answer is not {what} ({error})") from error
+    except errors.Undecodable as error:
+        raise errors.Unreadable(f"the host's answer is not {what} ({error})") from error
 
 
 class ListPage(Protocol):
@@ -154,7 +148,7 @@ class BatchHttp:
         *,
         sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
         rng: random.Random | None = None,
-        explain: Callable[[HttpReply, str, Redactor], ModelError | None] | None = None,
+        explain: Callable[[HttpReply, str, Redactor], errors.ModelError | None] | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._explain = explain
@@ -234,7 +228,7 @@ class BatchHttp:
             body = sending.content if isinstance(sending.content, bytes) else None
             try:
                 route = await endpoint.sign_route(route, body, time.time())
-            except ModelError as error:
+            except errors.ModelError as error:
                 error.args = (f"{where}: {endpoint.redact_message(str(error))}",)
                 return Fault(error, error.retryable and error.retry_advised)
         try:
@@ -254,15 +248,15 @@ class BatchHttp:
         if sending.repeatable:
             return fault._replace(again=True)
         # It may have been processed all the same: the caller checks before it sends it again.
-        return Fault(ServerFault(str(fault.error), status=reply.status), again=False)
+        return Fault(errors.ServerFault(str(fault.error), status=reply.status), again=False)
 
     def _make_status_fault(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
         error = error_from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
-            error = RateLimited(str(error), status=reply.status)
+            error = errors.RateLimited(str(error), status=reply.status)
         elif self._explain is not None:
             explained = self._explain(reply, self.url, self._endpoint.redactor)
-            if isinstance(explained, AccessDenied):
+            if isinstance(explained, errors.AccessDenied):
                 error = type(explained)(str(error), status=reply.status)
         error.args = (self._endpoint.redact_message(str(error)),)
         error.retry_after_s = read_retry_wait_s(reply.headers)

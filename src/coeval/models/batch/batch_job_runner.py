@@ -16,15 +16,7 @@ import msgspec
 from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.options import BATCH_OFF
 from coeval.core.text import pluralize
-from coeval.models.batch.batch_api import (
-    BatchJob,
-    BatchProgress,
-    BatchReply,
-    DamagedResult,
-    Undecided,
-    Unmade,
-    cancel_job,
-)
+from coeval.models.batch import batch_api
 from coeval.models.batch.batch_index import (
     BatchOutcome,
     BatchQueue,
@@ -53,13 +45,13 @@ class _Tally:
     answered: int = 0
     failed: int = 0
     damaged: int = 0
-    first: DamagedResult | None = None
+    first: batch_api.DamagedResult | None = None
 
-    def count_damaged(self, line: DamagedResult) -> None:
+    def count_damaged(self, line: batch_api.DamagedResult) -> None:
         self.damaged += 1
         self.first = self.first or line
 
-    def count_result(self, result: BatchReply) -> bool:
+    def count_result(self, result: batch_api.BatchReply) -> bool:
         """Count a result; return whether it is the first outcome of its request."""
         if result.custom_id not in self.missing_ids and result.custom_id not in self.undone_ids:
             return False
@@ -74,7 +66,7 @@ class _Tally:
             self.failed += 1
         return True
 
-    def count_unknown(self, progress: BatchProgress) -> int:
+    def count_unknown(self, progress: batch_api.BatchProgress) -> int:
         """Count the requests without a result that may have been processed and paid: all that the provider
         does not report as expired, cancelled or failed."""
         left = len(self.missing_ids)
@@ -84,7 +76,7 @@ class _Tally:
             may_be = max(0, (progress.done or 0) - self.answered)
         return min(left, max(may_be, self.damaged))
 
-    def count_outstanding(self, progress: BatchProgress) -> int:
+    def count_outstanding(self, progress: batch_api.BatchProgress) -> int:
         """Count the results that the provider has counted and not given."""
         if progress.state == "ended":
             return len(self.missing_ids)
@@ -100,7 +92,7 @@ class JobResults:
         self._index = queue.index
         self._job = job
 
-    async def write(self, progress: BatchProgress, *, last: bool) -> None:
+    async def write(self, progress: batch_api.BatchProgress, *, last: bool) -> None:
         """Write the provider's results, whole or not at all, one for each of our requests, decoded as live
         answers are and redacted. Fewer results than ``progress`` counts are accepted only at the ``last``
         attempt. Raises ModelError: they cannot be had, a retryable one if there are fewer than counted;
@@ -116,7 +108,7 @@ class JobResults:
                     count += 1
                     if not count % _BREATH:
                         await asyncio.sleep(0)
-                    if isinstance(reply, DamagedResult):
+                    if isinstance(reply, batch_api.DamagedResult):
                         tally.count_damaged(reply)
                     elif tally.count_result(reply):
                         outcome = self._queue.read(reply.custom_id, reply.status or 0, reply.body)
@@ -125,7 +117,7 @@ class JobResults:
         finally:
             shutil.rmtree(into, ignore_errors=True)
 
-    def _record_missing(self, progress: BatchProgress, tally: _Tally, *, last: bool) -> None:
+    def _record_missing(self, progress: batch_api.BatchProgress, tally: _Tally, *, last: bool) -> None:
         """Record how many outcomes are unknown, before the results are written."""
         job = self._job
         if not last and (late := tally.count_outstanding(progress)):
@@ -291,10 +283,10 @@ class BatchJobRunner:
                     job_id = made
                     break
                 # A job refused with 429, or not uploaded, was not made; of others nobody can know.
-                look = look or not isinstance(error, RateLimited | Unmade)
+                look = look or not isinstance(error, RateLimited | batch_api.Unmade)
                 waits_for_others = isinstance(error, RateLimited) and self._has_other_jobs()
                 counted += not waits_for_others
-                if counted >= UPLOADS and isinstance(error, Unmade) and not look:
+                if counted >= UPLOADS and isinstance(error, batch_api.Unmade) and not look:
                     return await self._end_refused_job(error)
                 if counted > SUBMISSIONS:
                     raise
@@ -330,7 +322,7 @@ class BatchJobRunner:
     async def _request_cancel(self) -> NotFound | None:
         """Ask the provider to cancel the job; return its error if it does not know the job."""
         try:
-            await cancel_job(self._api, self.job.id or "")
+            await batch_api.cancel_job(self._api, self.job.id or "")
         except NotFound as unknown:
             return unknown
         except ModelError:
@@ -350,7 +342,7 @@ class BatchJobRunner:
             try:
                 job_id = await self._api.find(self._make_batch_job())
             except ModelError as error:
-                undecided = isinstance(error, Undecided)
+                undecided = isinstance(error, batch_api.Undecided)
                 failures += not undecided
                 if not error.retryable or failures > SUBMISSIONS or self._gives_up:
                     raise
@@ -377,7 +369,7 @@ class BatchJobRunner:
         )
         return alone and self.job.requests > 1
 
-    def _make_batch_job(self) -> BatchJob:
+    def _make_batch_job(self) -> batch_api.BatchJob:
         others = (job.id for job in self._index.jobs if job.id is not None)
         lines = lines_path(self._index.folder, self.job.tag)
         return self.job.as_submitted(lines, (*others, *self.job.refused))
@@ -395,7 +387,7 @@ class BatchJobRunner:
             if not self._has_other_jobs():
                 return
 
-    async def _wait_until_ended(self) -> BatchProgress:
+    async def _wait_until_ended(self) -> batch_api.BatchProgress:
         """Check the job until it has ended; ModelError if that fails, or it runs too long."""
         failures = 0
         for pause in self._pace.pauses():
@@ -427,7 +419,7 @@ class BatchJobRunner:
                 "cancels it, and given once more gives it up"
             )
 
-    def _report_progress(self, progress: BatchProgress) -> None:
+    def _report_progress(self, progress: batch_api.BatchProgress) -> None:
         job = self.job
         state_word = self.queue.redact(progress.shown)
         if state_word != job.shown:
@@ -442,7 +434,7 @@ class BatchJobRunner:
         job.checked_at, job.note = time.time(), ""
         self._index.jobs.put(job)
 
-    async def _collect_results(self, progress: BatchProgress) -> None:
+    async def _collect_results(self, progress: batch_api.BatchProgress) -> None:
         """Write the results whole; retry while they are fewer than the provider counts."""
         waits = self._pace.pauses()
         for left in reversed(range(COLLECTIONS)):
@@ -494,7 +486,7 @@ class BatchJobRunner:
             return await self._split(error)
         message = f"{self.job.label} was refused: {reason}. To send its requests live: {BATCH_OFF}"
         await self._index.mark_lost(self.job.tag, message)
-        if isinstance(error, AccessDenied | NotFound | Unmade):
+        if isinstance(error, AccessDenied | NotFound | batch_api.Unmade):
             await self.queue.refuse(message)
         self._forget_job()
         self._tell(message)

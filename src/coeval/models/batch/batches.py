@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coeval.core.errors import (
-    Draining,
-    Gap,
-    ModelError,
-    NotFound,
-    Pending,
-    StoreError,
-    Undecodable,
-    UsageError,
-)
+from coeval.core import errors
 from coeval.core.model import (
     ModelSpec,
     mark_cut_by_window,
@@ -161,7 +152,7 @@ class Batches:
         for task in self._runners:
             task.cancel()
         await asyncio.gather(*self._runners, return_exceptions=True)
-        with suppress(StoreError):  # the time of the last check is only informative
+        with suppress(errors.StoreError):  # the time of the last check is only informative
             self.index.jobs.write()
         self.index.close()
 
@@ -234,9 +225,9 @@ async def cancel_jobs(
         gone = gives_up or before == "accepted"
         try:
             await _cancel_at_provider(job, keys)
-        except NotFound:
+        except errors.NotFound:
             gone, job.note = True, "its provider knows it no more"
-        except (ModelError, UsageError) as error:
+        except (errors.ModelError, errors.UsageError) as error:
             gone, job.note = gone or bool(before), f"{error}. {keys.places(job.interface)}"
             job.cancelled = "requested"
         else:
@@ -273,9 +264,9 @@ def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
 async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
     """Ask a job's provider to cancel it. Raises ModelError: it refuses; UsageError: no key or job id."""
     if job.id is None:
-        raise UsageError("whether it was submitted is not known")
+        raise errors.UsageError("whether it was submitted is not known")
     if job.interface not in HOSTS:
-        raise UsageError(f"there is no interface {job.interface} any more")
+        raise errors.UsageError(f"there is no interface {job.interface} any more")
     host = HOSTS[job.interface]
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
@@ -382,7 +373,7 @@ class BatchedModel(HostedModel):
             sent, dropped = self._drop_refused(request)
             structured = request.schema is not None and request.schema.name not in self._refused_schemas
             body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
-        except ModelError:
+        except errors.ModelError:
             return None  # no such body could be made
         finally:
             self._refused_schemas, self._refused_fields, self._host = refused
@@ -407,16 +398,18 @@ class BatchedModel(HostedModel):
             if outcome.completion is not None:
                 return Answered(outcome.completion, outcome.completion.latency_s, 1)
             raise (
-                outcome.error.make_error() if outcome.error is not None else ModelError("nothing came of it")
+                outcome.error.make_error()
+                if outcome.error is not None
+                else errors.ModelError("nothing came of it")
             )
         if not self._calls_models:
-            raise Draining("only what batch jobs have brought is made records of")
+            raise errors.Draining("only what batch jobs have brought is made records of")
         if request.purpose not in self._parked or (about.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
             queue.index.store_live_outcome(BatchOutcome(key.hex(), answered.value))
             return answered
         await self._park_request(key, request, body)
-        raise Pending(f"{about} waits for a batch job")
+        raise errors.Pending(f"{about} waits for a batch job")
 
     async def _park_request(self, key: bytes, request: Request, body: bytes) -> None:
         """Hold a request's permit and money, and write it to the file of the next job. Raises Gap: a quota or
@@ -432,7 +425,7 @@ class BatchedModel(HostedModel):
             await waiting
             try:
                 queue.raise_if_refused()
-            except Gap:
+            except errors.Gap:
                 self._meter.release_for_batch(usd)
                 raise
         queue.park(key, body, request.purpose, usd)
@@ -451,9 +444,9 @@ class BatchedModel(HostedModel):
             if error is None:
                 error = error_from_status(status, body, where, redactor)
             error.status = status
-        except Undecodable as undecodable:
+        except errors.Undecodable as undecodable:
             error = error_from_garbage(status, body, undecodable, where, redactor)
-        except ModelError as reported:
+        except errors.ModelError as reported:
             error = reported
             if error.usage is not None:
                 error.usage = self._meter.add_batch_price(error.usage)

@@ -14,19 +14,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import (
-    AccessDenied,
-    BadRequest,
-    Misshapen,
-    ModelError,
-    NotFound,
-    RateLimited,
-    ServerFault,
-)
+from coeval.core import errors
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
+from coeval.models.dialects import dialect
 from coeval.models.dialects.anthropic_messages import (
     REDACTED_THINKING,
     TOOL_DESCRIPTION,
@@ -35,18 +28,6 @@ from coeval.models.dialects.anthropic_messages import (
     find_claude_family,
     keeps_prefix,
     split_shared_prefix,
-)
-from coeval.models.dialects.dialect import (
-    Dialect,
-    FieldRejected,
-    encode_arguments,
-    encode_groups,
-    finish_completion,
-    get_schema,
-    get_seed,
-    make_reply_reader,
-    map_finish_reason,
-    read_error_fields,
 )
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import move_system_to_user
@@ -99,7 +80,7 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_read_answer = make_reply_reader(_ConverseAnswer)
+_read_answer = dialect.make_reply_reader(_ConverseAnswer)
 
 
 def _join_text(content: list[_ConverseBlock]) -> str:
@@ -110,7 +91,7 @@ def _join_text(content: list[_ConverseBlock]) -> str:
             texts.append(block.text)
         if block.citations_content is not None:
             texts += (part.text for part in block.citations_content.content)
-    calls = (encode_arguments(block.tool_use.input) for block in content if block.tool_use)
+    calls = (dialect.encode_arguments(block.tool_use.input) for block in content if block.tool_use)
     return "".join(texts) or "\n".join(calls)
 
 
@@ -134,14 +115,14 @@ _EXPIRED = ("ExpiredTokenException", "ExpiredToken", "RequestExpired")
 _RENEW = "; renew the credentials (aws sso login, or a new session) and resume with --continue"
 _DAY = "; the quota of the day is spent"
 # What AWS's names say: the error, and what is added to its words where waiting does not help.
-_NAMED: Mapping[str, tuple[type[ModelError], str]] = {
-    **dict.fromkeys(_NO_ACCESS, (AccessDenied, "")),
-    **dict.fromkeys(_EXPIRED, (AccessDenied, _RENEW)),
-    "ThrottlingException": (RateLimited, ""),
-    "ServiceQuotaExceededException": (RateLimited, "; the account's quota is spent"),
-    "ModelNotReadyException": (ServerFault, ""),
-    "ModelErrorException": (ServerFault, ""),
-    "ResourceNotFoundException": (NotFound, ""),
+_NAMED: Mapping[str, tuple[type[errors.ModelError], str]] = {
+    **dict.fromkeys(_NO_ACCESS, (errors.AccessDenied, "")),
+    **dict.fromkeys(_EXPIRED, (errors.AccessDenied, _RENEW)),
+    "ThrottlingException": (errors.RateLimited, ""),
+    "ServiceQuotaExceededException": (errors.RateLimited, "; the account's quota is spent"),
+    "ModelNotReadyException": (errors.ServerFault, ""),
+    "ModelErrorException": (errors.ServerFault, ""),
+    "ResourceNotFoundException": (errors.NotFound, ""),
 }
 _PER_DAY = re.compile(r"per day|daily")
 
@@ -225,7 +206,7 @@ _OF_THE_MODEL = "additionalModelRequestFields"
 _GROUPS = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
 
 
-class Bedrock(Dialect):
+class Bedrock(dialect.Dialect):
     """Bedrock's Converse; see `Dialect`."""
 
     labels_field = None
@@ -235,9 +216,9 @@ class Bedrock(Dialect):
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         if request.top_logprobs is not None:
-            raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-        if get_seed(request) is not None:
-            raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
+            raise errors.BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+        if dialect.get_seed(request) is not None:
+            raise dialect.FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
         family = find_bedrock_family(spec.model)
         body = _encode_messages(request, spec, family)
         claude = _is_claude(spec.model)
@@ -255,10 +236,10 @@ class Bedrock(Dialect):
         )
         body["outputConfig"] = _drop_unset(effort=parameters.pop("effort", None))
         body[_OF_THE_MODEL] = parameters
-        if (schema := get_schema(request, spec, structured=structured)) is not None:
+        if (schema := dialect.get_schema(request, spec, structured=structured)) is not None:
             follows = _choose_claude_schema_mode(spec.model, parameters) if claude else family.follows
             _add_schema(body, schema, follows)
-        return encode_groups(body, request, spec, _OF_THE_BODY, _GROUPS)
+        return dialect.encode_groups(body, request, spec, _OF_THE_BODY, _GROUPS)
 
     def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
         return _is_claude(spec.model) and keeps_prefix(request, spec)
@@ -268,11 +249,11 @@ class Bedrock(Dialect):
         answer, notes = _read_answer(body)
         message = answer.output.message if answer.output is not None else None
         if message is None:
-            raise Misshapen("no message")
+            raise errors.Misshapen("no message")
         usage = Counts(answer.usage).read_uncached_usage(
             "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
         )
-        finish = map_finish_reason(answer.stop_reason, usage)
+        finish = dialect.map_finish_reason(answer.stop_reason, usage)
         content = message.content or []
         completion = Completion(
             text=_join_text(content),
@@ -281,13 +262,13 @@ class Bedrock(Dialect):
             reasoning=_join_reasoning(content),
             truncated=finish == "length",
         )
-        return finish_completion(completion, redactor, notes)
+        return dialect.finish_completion(completion, redactor, notes)
 
-    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
+    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> errors.ModelError | None:
         """Explain an error reply; see `Dialect`. Besides the table of all dialects, AWS's error types say
         that credentials are invalid or expired, that a daily or account quota is used up (waiting does not
         help), or that the model is not ready or failed."""
-        problem = read_error_fields(reply.body, _AwsProblem)
+        problem = dialect.read_error_fields(reply.body, _AwsProblem)
         # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
         error_type = reply.headers.get("x-amzn-errortype") or problem.kind or ""
         kind = error_type.partition(":")[0].rpartition("#")[2].strip()
@@ -296,10 +277,10 @@ class Bedrock(Dialect):
         if kind not in _NAMED:
             return classify_refusal(reply.status, message)
         error, more = _NAMED[kind]
-        if error is RateLimited and _PER_DAY.search(message.lower()):
+        if error is errors.RateLimited and _PER_DAY.search(message.lower()):
             more = more or _DAY
         if kind == "ModelErrorException" and 400 <= (problem.original_status_code or 0) < 500:
-            error = BadRequest
+            error = errors.BadRequest
         return error(f"{message}{more}", status=reply.status, retry_advised=not more)
 
 
@@ -341,7 +322,9 @@ def _encode_blocks(message: Message, spec: ModelSpec) -> list[Body]:
     if message.content.strip():
         return [{"text": message.content}]
     if message.role == "user":
-        raise BadRequest(f"{spec.interface} takes no empty message, and one of the user's is; leave it out")
+        raise errors.BadRequest(
+            f"{spec.interface} takes no empty message, and one of the user's is; leave it out"
+        )
     return []
 
 
@@ -367,14 +350,16 @@ def _encode_other_parameters(request: Request, model: str, family: BedrockFamily
     sampling = request.sampling
     parameters = _drop_unset(temperature=sampling.temperature, top_p=sampling.top_p)
     if sampling.thinking_budget is not None:
-        raise FieldRejected(f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget")
+        raise dialect.FieldRejected(
+            f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget"
+        )
     if sampling.top_k is not None:
         if not family.top_k:
-            raise FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
+            raise dialect.FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
         parameters |= nest_value(family.top_k, sampling.top_k)
     if sampling.reasoning_effort is not None:
         if not family.effort:
-            raise FieldRejected(
+            raise dialect.FieldRejected(
                 f"{model} has nothing for reasoning_effort; leave it out, or set what it has in "
                 "parameters.extra_body, within additionalModelRequestFields",
                 field="reasoning_effort",

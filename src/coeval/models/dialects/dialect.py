@@ -23,16 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core import foreign
-from coeval.core.errors import (
-    BadRequest,
-    ContentFiltered,
-    Misshapen,
-    ModelError,
-    ServerFault,
-    Undecodable,
-    Unreadable,
-)
+from coeval.core import errors, foreign
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, Schema, TokenLogprob, Usage
 from coeval.core.redaction import PART, Redactor
@@ -85,11 +76,11 @@ class ModelList(NamedTuple):
         return f"{self.first}{'&' if '?' in self.first else '?'}{self.after}={quote(page, safe='')}"
 
 
-class SchemaRejected(BadRequest):
+class SchemaRejected(errors.BadRequest):
     """The host, or this model of it, does not accept the schema of a request."""
 
 
-class FieldRejected(BadRequest):
+class FieldRejected(errors.BadRequest):
     """The host, or this model of it, does not accept a parameter, ``field`` by our name for it: known before
     a request is sent, or learnt from a refusal."""
 
@@ -98,7 +89,7 @@ class FieldRejected(BadRequest):
         self.field = field
 
 
-class LimitRenamed(BadRequest):
+class LimitRenamed(errors.BadRequest):
     """The model's limit on output has the other one of OpenAI's two names."""
 
 
@@ -129,7 +120,7 @@ class Dialect(Protocol):
         """Decode the answer in a 2xx body, redacted. Raises Undecodable: it is no answer, and the request is
         retried once; ModelError: it holds an error instead."""
 
-    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
+    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> errors.ModelError | None:
         """Explain an error reply, by `FieldRejected` and `SchemaRejected` among others; None leaves it to the
         status. ``url`` is the base URL. Quotes are redacted before they are cut."""
 
@@ -146,7 +137,7 @@ def read_error_fields(body: bytes, kind: type[P]) -> P:
             error = error[0]
         inner = error.get("error") if isinstance(error, dict) else None
         return foreign.convert(inner if isinstance(inner, dict) else error, kind)
-    except Undecodable:
+    except errors.Undecodable:
         return kind()
 
 
@@ -214,7 +205,7 @@ def finish_completion(completion: Completion, redactor: Redactor, notes: tuple[s
     if notes:
         lost_in_reasoning = completion.truncated and completion.reasoning
         if not (completion.text or completion.refusal or lost_in_reasoning or notes == (MENDED,)):
-            raise Misshapen("; ".join(notes))
+            raise errors.Misshapen("; ".join(notes))
         completion = msgspec.structs.replace(completion, notes=(*completion.notes, *notes))
     return redact_completion(completion, redactor)
 
@@ -271,12 +262,12 @@ def make_reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
     def read_reply(body: bytes) -> Read[T]:
         try:
             return Read(read(body))
-        except Undecodable as error:
+        except errors.Undecodable as error:
             fit = _ReplyFit()
             try:
                 reply, is_mended = foreign.decode_damaged(body)
                 value = fit.fit_value(reply, kind, "")
-            except (_Unfit, Undecodable):
+            except (_Unfit, errors.Undecodable):
                 raise error from None
             return Read(value, (*[MENDED] * is_mended, *fit.notes)[:_MOST_NOTES])
 
@@ -324,7 +315,7 @@ class _ReplyFit:
             return msgspec.Raw(msgspec.json.encode(value))
         try:
             return foreign.convert(value, kind)
-        except Misshapen:
+        except errors.Misshapen:
             raise _Unfit from None
 
     def _fit_text(self, value: Any, depth: int = 0) -> str:
@@ -403,11 +394,13 @@ def map_finish_reason(reason: str | None, usage: Usage, why: str = "", text: str
     detail = f"{reason}: {why}" if why else reason
     match ending:
         case "filtered":
-            raise ContentFiltered(f"the host's content filter withheld the answer ({detail})", usage=usage)
+            raise errors.ContentFiltered(
+                f"the host's content filter withheld the answer ({detail})", usage=usage
+            )
         case "broken_off":
-            raise ServerFault(f"the host broke off its answer (finish reason {detail})", usage=usage)
+            raise errors.ServerFault(f"the host broke off its answer (finish reason {detail})", usage=usage)
         case "unusable" if not (text and reason.lower() == "other"):
-            raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
+            raise errors.Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
         case "unusable" | None:
             return reason
     return ending

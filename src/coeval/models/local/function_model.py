@@ -18,18 +18,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.errors import (
-    BadRequest,
-    CoevalError,
-    ConnectionFailed,
-    ModelError,
-    ModelStopped,
-    RateLimited,
-    RequestTimeout,
-    ServerFault,
-    Unreadable,
-    describe_error,
-)
+from coeval.core import errors
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
@@ -69,8 +58,8 @@ class OwnCode(Model):
         for attempt in count(1):
             try:
                 completion = await self._answer(request)
-            except ModelError as error:
-                unread = isinstance(error, Unreadable)  # which phases ask for anew, three times in all
+            except errors.ModelError as error:
+                unread = isinstance(error, errors.Unreadable)  # which phases ask for anew, three times in all
                 fault = Fault(error, again=error.retryable and error.retry_advised and not unread)
                 if not tries.count_failure(fault):
                     raise
@@ -106,11 +95,11 @@ class OwnCode(Model):
         admission.record_reported_cost(completion.usage)
         return completion
 
-    def _map_exception(self, error: BaseException, location: str) -> ModelError:
+    def _map_exception(self, error: BaseException, location: str) -> errors.ModelError:
         """Map an exception of the user's code to a ModelError: a passing one, or a failure of the item."""
-        if isinstance(error, ModelError):
+        if isinstance(error, errors.ModelError):
             return error
-        message = self._redactor.redact_message(f"{location} raised {describe_error(error)}")
+        message = self._redactor.redact_message(f"{location} raised {errors.describe_error(error)}")
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", getattr(response, "status_code", None))
         kinds = {base.__name__ for base in type(error).__mro__}
@@ -118,19 +107,21 @@ class OwnCode(Model):
             headers = getattr(response, "headers", None)
             header_items = headers.items() if isinstance(headers, Mapping) else ()
             wait_s = read_retry_wait_s({f"{name}".lower(): f"{value}" for name, value in header_items})
-            return RateLimited(message, status=429, retry_after_s=wait_s)
+            return errors.RateLimited(message, status=429, retry_after_s=wait_s)
         if isinstance(status, int) and (status in (408, 409) or status >= 500):
-            return ServerFault(message, status=status)
+            return errors.ServerFault(message, status=status)
         if isinstance(status, int) and status >= 400:
-            return BadRequest(message, status=status)
+            return errors.BadRequest(message, status=status)
         if isinstance(error, TimeoutError) or kinds & {"Timeout", "TimeoutException", "APITimeoutError"}:
-            return RequestTimeout(message)
+            return errors.RequestTimeout(message)
         if isinstance(error, ConnectionError) or kinds & {"TransportError", "APIConnectionError"}:
-            return ConnectionFailed(message)
-        return ServerFault(message, retry_advised=False)
+            return errors.ConnectionFailed(message)
+        return errors.ServerFault(message, retry_advised=False)
 
-    def _make_timeout(self, location: str) -> RequestTimeout:
-        return RequestTimeout(f"{location} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False)
+    def _make_timeout(self, location: str) -> errors.RequestTimeout:
+        return errors.RequestTimeout(
+            f"{location} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False
+        )
 
 
 # Threads of a function that waits, and calls of one on the loop, where the file says nothing.
@@ -293,13 +284,13 @@ class CallThreads:
         if len(self._hanging) >= self._most:
             self.refuse_waiting(self._make_stopped_error)
 
-    def _make_stopped_error(self) -> ModelStopped:
-        return ModelStopped(
+    def _make_stopped_error(self) -> errors.ModelStopped:
+        return errors.ModelStopped(
             f"{self._name} is no longer called: {len(self._hanging)} calls took more than "
             f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
         )
 
-    def refuse_waiting(self, error: Callable[[], CoevalError]) -> None:
+    def refuse_waiting(self, error: Callable[[], errors.CoevalError]) -> None:
         """Refuse the calls that wait; each gets an ``error`` of its own."""
         while self._waiting:
             answered, _ = self._waiting.popleft()

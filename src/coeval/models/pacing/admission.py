@@ -9,17 +9,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from coeval.core.errors import (
-    AccessDenied,
-    AccountSpent,
-    Draining,
-    Gap,
-    ModelError,
-    ModelStopped,
-    NotFound,
-    QuotaExhausted,
-    RequestTimeout,
-)
+from coeval.core import errors
 from coeval.core.model import ModelSpec, count_prompt_bytes, mark_uncounted, max_answer_tokens
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
@@ -51,7 +41,7 @@ class Admission:
 
     def raise_if_stopped(self) -> None:
         if self._reason is not None:
-            raise ModelStopped(self._reason)
+            raise errors.ModelStopped(self._reason)
 
     def take_permit(self) -> None:
         """Count a request that is about to be sent. Raises ModelStopped, or as `Meter.reserve_request`."""
@@ -107,7 +97,7 @@ class Admission:
         if answer_tokens is None and not self.account.has_budget:
             return 0.0
         if answer_tokens is None:
-            raise QuotaExhausted(
+            raise errors.QuotaExhausted(
                 f"model {self._name} has a budget, and is not called without max_tokens: the cost of an "
                 "answer would have no bound. Set parameters.max_tokens to 1 or more"
             )
@@ -139,14 +129,14 @@ class Admission:
                 await money
             try:
                 completion = mark_uncounted(await call(request))
-            except Draining:
+            except errors.Draining:
                 permit.return_permit()
                 raise
             usage = permit.settle(completion.usage)
-        except ModelError as error:
+        except errors.ModelError as error:
             if error.usage is not None:
                 error.usage = permit.settle(error.usage)
-            elif reservation is not None and not isinstance(error, RequestTimeout):
+            elif reservation is not None and not isinstance(error, errors.RequestTimeout):
                 reservation.release()
             raise
         finally:
@@ -156,29 +146,29 @@ class Admission:
             return completion
         return msgspec.structs.replace(completion, usage=usage)
 
-    def refusal(self) -> Gap | None:
+    def refusal(self) -> errors.Gap | None:
         """Return what `take_permit` would raise now, without counting a request."""
         if self._reason is not None:
-            return ModelStopped(self._reason)
+            return errors.ModelStopped(self._reason)
         return None if self._meter is None else self._meter.refusal()
 
-    def record_outcome(self, error: ModelError | None) -> None:
+    def record_outcome(self, error: errors.ModelError | None) -> None:
         """Record that a request was answered (None) or failed for good."""
         if error is None:
             self._answered = True
             self._denials = self._unpaid = 0
-        elif isinstance(error, AccessDenied | NotFound):
+        elif isinstance(error, errors.AccessDenied | errors.NotFound):
             self._count_refusal(error)
 
-    def stop_at_refused_limit(self, error: ModelError, *, judge: bool) -> None:
+    def stop_at_refused_limit(self, error: errors.ModelError, *, judge: bool) -> None:
         """Stop the model: its host refuses the limit on answers, whatever the prompt."""
         way_out = f"Correct {max_tokens(judge=judge)}"
         self._stop("its host refuses answers of that length", error, way_out)
 
-    def _count_refusal(self, error: AccessDenied | NotFound) -> None:
+    def _count_refusal(self, error: errors.AccessDenied | errors.NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
-        self._unpaid += isinstance(error, AccountSpent)
+        self._unpaid += isinstance(error, errors.AccountSpent)
         if self._unpaid >= REFUSALS_TO_STOP:
             self._stop("its account or budget is used up", error, "Add credit, or raise the limit")
         if self._denials >= DENIALS_TO_STOP:
@@ -187,7 +177,7 @@ class Admission:
             why = f"its first {self._refusals} requests were all refused"
             self._stop(why, error, "Correct its key, model id or base_url")
 
-    def _stop(self, why: str, error: ModelError, way_out: str) -> None:
+    def _stop(self, why: str, error: errors.ModelError, way_out: str) -> None:
         if self._reason is not None:
             return
         stopped = f"model {self._name} is no longer called: {why} ({error})"
@@ -229,7 +219,7 @@ class Reservation:
         await self._gate.await_grant(self._fund, self.usd, money)
         self._held = True
 
-    def refusal(self) -> Gap | None:
+    def refusal(self) -> errors.Gap | None:
         """Return what `take_permit` would raise now, without counting a request."""
         refused = self._admission.refusal()
         if refused is not None or self._held:

@@ -18,14 +18,7 @@ from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, Type
 
 from yarl import URL
 
-from coeval.core.errors import (
-    ConnectionFailed,
-    Draining,
-    ModelError,
-    RateLimited,
-    RequestTimeout,
-    Undecodable,
-)
+from coeval.core import errors
 from coeval.core.text import pluralize
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
@@ -190,7 +183,7 @@ class Http:
         self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
         self.odd_replies: Counter[tuple[str, str]] = Counter()
-        self._over: Draining | None = None
+        self._over: errors.Draining | None = None
 
     def post(
         self, endpoint: Endpoint, path: str, body: bytes, call: Call[T]
@@ -231,7 +224,7 @@ class Http:
         if self._closes_hosts:
             await self.hosts.aclose()
 
-    def _stop_sending(self, reason: Draining) -> None:
+    def _stop_sending(self, reason: errors.Draining) -> None:
         self._over = self._over or reason
         for endpoint in self._endpoints:
             endpoint.limiter.reject_waiting(self, reason)
@@ -245,7 +238,7 @@ class Http:
     def _raise_if_draining(self, call: Call[T]) -> None:
         """Raise Draining if nothing new is sent."""
         if self._over is not None and not call.goes_on:
-            raise Draining(str(self._over))
+            raise errors.Draining(str(self._over))
 
     async def _send_until_answered(self, exchange: _Exchange[T]) -> Answered[T]:
         """Send until there is an answer, or an error that a retry cannot mend."""
@@ -277,7 +270,9 @@ class Http:
             error = outcome.error
             error.attempts = sent
             tries = tries or Tries()
-            again = tries.count_failure(outcome) and not (call.probe and isinstance(error, RequestTimeout))
+            again = tries.count_failure(outcome) and not (
+                call.probe and isinstance(error, errors.RequestTimeout)
+            )
             if endpoint.is_down:
                 error.retry_advised = again = False
                 error.args = (f"{error}; it has given nothing but errors for {endpoint.down_s:.0f} s",)
@@ -295,7 +290,7 @@ class Http:
         if endpoint.signs_each:
             try:
                 route = await endpoint.sign_route(route, body, time.time())
-            except ModelError as error:
+            except errors.ModelError as error:
                 return self._record_signing_fault(exchange, error)
         wire = self.hosts.straight if route.proxy is None else self.hosts.open_proxied_wire()
         sent_at = self._clock()
@@ -319,11 +314,11 @@ class Http:
             return fault._replace(again=True) if renewed else fault
         try:
             value = call.decode(reply, endpoint.redactor)
-        except ModelError as error:
+        except errors.ModelError as error:
             endpoint.record_reply()
             error.args = (f"{exchange.description}: {error}",)
             return self._apply_retry_headers(exchange, error, reply, sent_at)
-        except Undecodable as error:
+        except errors.Undecodable as error:
             garbage = error_from_garbage(
                 reply.status, reply.body, error, exchange.description, endpoint.redactor
             )
@@ -336,21 +331,21 @@ class Http:
         limiter.record_answer(call.priority, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
 
-    def _record_signing_fault(self, exchange: _Exchange[T], error: ModelError) -> Fault:
+    def _record_signing_fault(self, exchange: _Exchange[T], error: errors.ModelError) -> Fault:
         """Make the fault of a request that could not be signed."""
         exchange.call.unsent()
         error.args = (f"{exchange.description}: {exchange.endpoint.redact_message(str(error))}",)
         return Fault(error, error.retryable and error.retry_advised)
 
     def _record_connection_fault(
-        self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool
+        self, endpoint: Endpoint, error: errors.ModelError, sent_at: float, *, away: bool
     ) -> Fault:
         """Make the fault of a request without a reply."""
         error.args = (endpoint.redact_message(str(error)),)
         crowded = False
-        if isinstance(error, RequestTimeout):
+        if isinstance(error, errors.RequestTimeout):
             self._record_timeout(endpoint, sent_at)
-        elif isinstance(error, ConnectionFailed):
+        elif isinstance(error, errors.ConnectionFailed):
             crowded = endpoint.record_lost_connection(sent_at, self._clock(), away=away)
             if crowded:
                 endpoint.limiter.record_refusal(sent_at)
@@ -372,7 +367,7 @@ class Http:
         else:
             error.args = (f"{exchange.description} answered {reply.status}: {error}",)
         error.status = reply.status
-        if isinstance(error, RequestTimeout):
+        if isinstance(error, errors.RequestTimeout):
             self._record_timeout(exchange.endpoint, sent_at)
         elif reply.status >= 500:
             exchange.endpoint.record_failure(self._clock())
@@ -381,16 +376,16 @@ class Http:
         return self._apply_retry_headers(exchange, error, reply, sent_at)
 
     def _apply_retry_headers(
-        self, exchange: _Exchange[T], error: ModelError, reply: HttpReply, sent_at: float
+        self, exchange: _Exchange[T], error: errors.ModelError, reply: HttpReply, sent_at: float
     ) -> Fault:
         """Make a fault that follows what the reply's headers say about retries."""
         endpoint = exchange.endpoint
-        if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
+        if (isinstance(error, errors.RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
             endpoint.limiter.record_refusal(sent_at)
         error.args = (endpoint.redact_message(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = read_retry_wait_s(reply.headers)
-        if isinstance(error, RateLimited) and (hold_s := read_limit_hold_s(reply.headers)):
+        if isinstance(error, errors.RateLimited) and (hold_s := read_limit_hold_s(reply.headers)):
             error.retry_after_s = max(error.retry_after_s or 0.0, hold_s)
         advice = read_retry_advice(reply.headers)
         again = advice if advice is not None else error.retryable and error.retry_advised
@@ -402,13 +397,13 @@ class Http:
             endpoint.limiter.hold(wait_s)  # the whole host is unavailable until then (RFC 9110 §15.6.4)
         return Fault(error, again)
 
-    def _explain_pointless_retry(self, exchange: _Exchange[T], error: ModelError) -> str:
+    def _explain_pointless_retry(self, exchange: _Exchange[T], error: errors.ModelError) -> str:
         """Say why another attempt cannot succeed within the longest wait; '' if it may."""
         wait_s, lane = error.retry_after_s or 0.0, exchange.call.lane
         if wait_s > LONGEST_HOLD_S:
             until = datetime.now(UTC) + timedelta(seconds=min(wait_s, _LONGEST_SHOWN_S))
             return f"it asks to wait {wait_s:.0f} s, until {until:%Y-%m-%d %H:%M} UTC; run again then"
-        if wait_s or lane is None or not isinstance(error, RateLimited):
+        if wait_s or lane is None or not isinstance(error, errors.RateLimited):
             return ""
         lasted_s = lane.record_refusal(self._clock())
         if lasted_s < LONGEST_HOLD_S:
@@ -419,5 +414,5 @@ class Http:
         )
 
 
-def make_draining_error(why: str = "the run is being interrupted") -> Draining:
-    return Draining(f"{why}; nothing new is sent")
+def make_draining_error(why: str = "the run is being interrupted") -> errors.Draining:
+    return errors.Draining(f"{why}; nothing new is sent")
