@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf
 from operator import mul
 from typing import Any, NamedTuple
@@ -223,16 +224,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         def by_part(figure: Callable[[EstimateLine], Span | None]) -> dict[str, dict[str, Span | None]]:
             return {name: {key: figure(line) for key, line in part.items()} for name, part in parts.items()}
 
-        def calls(line: EstimateLine) -> Span:
-            return _round(line.calls)
-
-        def tokens(line: EstimateLine) -> Span:
-            return _round(line.tokens)
-
+        total, whole = self.total, partial(map_spans, round)
         return {
-            "calls": {"total": calls(self.total), **by_part(calls)},
-            "tokens": {"total": tokens(self.total), **by_part(tokens)}
-            | {"input": _round(self.total.input_tokens), "output": _round(self.total.output_tokens)},
+            "calls": {"total": whole(total.calls), **by_part(lambda line: whole(line.calls))},
+            "tokens": {"total": whole(total.tokens), **by_part(lambda line: whole(line.tokens))}
+            | {"input": whole(total.input_tokens), "output": whole(total.output_tokens)},
             "cost_usd": self.total.cost_usd,
             "hours": self.hours,
             "unpriced": self.unpriced,
@@ -242,10 +238,6 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
             "prices": self.prices,
             "notes": self.notes,
         }
-
-
-def _round(span: Span) -> Span:
-    return map_spans(round, span)
 
 
 def estimate_calls(

@@ -113,11 +113,13 @@ class JobResults:
                     elif tally.count_result(reply):
                         outcome = self._queue.read(reply.custom_id, reply.status or 0, reply.body)
                         file.write(_ENCODE(outcome) + b"\n")
-                self._record_missing(progress, tally, last=last)
+                self._note_unknown_count_or_raise(progress, tally, last=last)
         finally:
             shutil.rmtree(into, ignore_errors=True)
 
-    def _record_missing(self, progress: batch_api.BatchProgress, tally: _Tally, *, last: bool) -> None:
+    def _note_unknown_count_or_raise(
+        self, progress: batch_api.BatchProgress, tally: _Tally, *, last: bool
+    ) -> None:
         """Record how many outcomes are unknown, before the results are written."""
         job = self._job
         if not last and (late := tally.count_outstanding(progress)):

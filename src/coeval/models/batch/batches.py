@@ -202,7 +202,7 @@ class Batches:
 # --- Jobs cancelled or given up without their models
 
 
-async def cancel_jobs(
+async def cancel_jobs_and_count_left(
     jobs: Iterable[PendingJob],
     folder: RunDir,
     keys: Keys,
@@ -330,7 +330,9 @@ class BatchedModel(HostedModel):
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.purpose not in BATCH_PHASES or request.call is None:
             return super().complete(request)
-        return self._complete_once(request)  # a job has no order in which one request could go first
+        return self._complete_adapting_to_refusals(
+            request
+        )  # a job has no order in which one request could go first
 
     def _bypass_cache(self, request: Request) -> Request:
         """Leave the body alone: its answer is found by it."""
@@ -347,7 +349,7 @@ class BatchedModel(HostedModel):
             self._limit_renamed = True
             self._host = self._plain_host.with_other_limit_field(self._spec.model)
 
-    async def _complete_once(self, request: Request) -> Completion:
+    async def _complete_adapting_to_refusals(self, request: Request) -> Completion:
         """Complete as `HostedModel`, but prefer what a job brought, whatever the host has refused since."""
         if request.purpose in BATCH_PHASES and request.call is not None:
             now = HostRefusals(
@@ -359,7 +361,7 @@ class BatchedModel(HostedModel):
                 completion = self._find_answer_under(refusals, request.call, request)
                 if completion is not None:
                     return completion
-        return await super()._complete_once(request)
+        return await super()._complete_adapting_to_refusals(request)
 
     def _find_answer_under(
         self, refusals: HostRefusals, about: CallId, request: Request

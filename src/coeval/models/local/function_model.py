@@ -254,7 +254,7 @@ class CallThreads:
                 )
                 thread.start()
             self._queue.put(
-                (answered, request, loop.call_later(self._timeout_s, self._abandon_call, answered))
+                (answered, request, loop.call_later(self._timeout_s, self._count_hanging_call, answered))
             )
 
     def _make_calls(self, loop: AbstractEventLoop) -> None:
@@ -277,7 +277,7 @@ class CallThreads:
             answered.set_result(result)
         self._start_waiting(loop)
 
-    def _abandon_call(self, answered: Future[Any]) -> None:
+    def _count_hanging_call(self, answered: Future[Any]) -> None:
         self._hanging.add(answered)
         if not answered.done():
             answered.set_result((_LATE, self._timeout_s))

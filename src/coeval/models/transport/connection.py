@@ -247,13 +247,13 @@ class Connection(asyncio.Protocol):
             self._fail(error)
 
     def eof_received(self) -> None:
-        self._end_answer(None)
+        self._end_answer_with_connection(None)
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and self._answer is not None:
             self._read_unread_bytes()
-        self._end_answer(exc)
+        self._end_answer_with_connection(exc)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -301,7 +301,7 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
 
-    def _end_answer(self, cause: Exception | None) -> None:
+    def _end_answer_with_connection(self, cause: Exception | None) -> None:
         """End the pending reply with the connection: complete if it has no length of its own, else `Lost`."""
         self._leave_idle()
         answer = self._answer
