@@ -176,7 +176,7 @@ class Anthropic(dialect.Dialect):
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
         family = find_claude_family(spec.model)
-        body: dict[str, Any] = {"model": spec.model}
+        body: dialect.BodyFields = {"model": spec.model}
         thinking = encode_thinking(request.sampling, spec.model, family)
         body["max_tokens"] = _answer_limit(request.sampling, family, thinking)
         body["messages"] = turns = _encode_turns(request.messages, host.name)
@@ -263,17 +263,17 @@ def split_shared_prefix(text: str, shared: int) -> tuple[str, str]:
     return (head, rest) if rest.strip() else (text, "")
 
 
-def _mark_cached_prefix(last: Message, shared: int) -> dict[str, Any]:
+def _mark_cached_prefix(last: Message, shared: int) -> dialect.BodyFields:
     """Split a message into two blocks, and mark the first, with all before it, for the cache."""
     head, rest = split_shared_prefix(last.content, shared)
     kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
     return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
 
 
-def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, Any]]:
+def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dialect.BodyFields]:
     """Encode the conversation without system prompts. The API refuses a blank turn, and blanks at the end of
     an answer to be continued; it joins consecutive turns of one role itself."""
-    turns: list[Message | dict[str, Any]] = []
+    turns: list[Message | dialect.BodyFields] = []
     for message in messages:
         if message.role == "system":
             continue
@@ -289,7 +289,9 @@ def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dict
     return turns
 
 
-def encode_thinking(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
+def encode_thinking(
+    sampling: SamplingParameters, model: str, family: ClaudeFamily
+) -> dialect.BodyFields | None:
     """Encode how the model thinks; None for its own default."""
     budget = sampling.thinking_budget
     if sampling.reasoning_effort is not None and not family.effort:
@@ -313,7 +315,9 @@ def encode_thinking(sampling: SamplingParameters, model: str, family: ClaudeFami
     return {"type": "enabled", "budget_tokens": budget}
 
 
-def _answer_limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[str, Any] | None) -> int:
+def _answer_limit(
+    sampling: SamplingParameters, family: ClaudeFamily, thinking: dialect.BodyFields | None
+) -> int:
     """Return the most tokens of an answer, its thinking included."""
     budget = (thinking or {}).get("budget_tokens", 0)
     if sampling.max_tokens is None:
@@ -352,7 +356,7 @@ def encode_drawing(request: Request, model: str, family: ClaudeFamily, *, thinks
     return drawing
 
 
-def _set_stop(body: dict[str, Any], request: Request, host: str) -> None:
+def _set_stop(body: dialect.BodyFields, request: Request, host: str) -> None:
     """Set where to stop, and refuse a seed."""
     sampling = request.sampling
     if dialect.get_seed(request) is not None:
@@ -363,7 +367,7 @@ def _set_stop(body: dict[str, Any], request: Request, host: str) -> None:
         body["stop_sequences"] = sampling.stop
 
 
-def _add_schema(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
+def _add_schema(body: dialect.BodyFields, schema: Schema, family: ClaudeFamily) -> None:
     """Make the answer follow a schema: directly, or as the arguments of a forced tool call."""
     encoded = msgspec.json.encode(schema.body)
     if family.schemas:

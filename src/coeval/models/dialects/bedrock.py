@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -191,8 +191,6 @@ def nest_value(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
     return {outer: nest_value(tuple(inner), value) if inner else value}
 
 
-Body: TypeAlias = dict[str, Any]
-
 # Converse's own fields; every other parameter is the model's.
 _OF_THE_BODY = frozenset(
     {
@@ -291,17 +289,17 @@ def _is_claude(model: str) -> bool:
     return "anthropic.claude" in model.lower()
 
 
-def _drop_unset(**fields: Any) -> Body:
+def _drop_unset(**fields: Any) -> dialect.BodyFields:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
+def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -> dialect.BodyFields:
     """Encode alternating turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
         messages = move_system_to_user(messages)
     system = [{"text": m.content} for m in messages if m.role == "system" and m.content.strip()]
-    turns: list[Body] = []
+    turns: list[dialect.BodyFields] = []
     for message in messages:
         if message.role != "system":
             _append_turn(turns, message.role, _encode_blocks(message, spec))
@@ -310,14 +308,14 @@ def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -
     return {"messages": turns, "system": system} if system else {"messages": turns}
 
 
-def _append_turn(turns: list[Body], role: str, blocks: Sequence[Body]) -> None:
+def _append_turn(turns: list[dialect.BodyFields], role: str, blocks: Sequence[dialect.BodyFields]) -> None:
     if turns and turns[-1]["role"] == role:
         turns[-1]["content"] += blocks
     elif blocks:
         turns.append({"role": role, "content": [*blocks]})
 
 
-def _encode_blocks(message: Message, spec: ModelSpec) -> list[Body]:
+def _encode_blocks(message: Message, spec: ModelSpec) -> list[dialect.BodyFields]:
     """Encode a message's text as blocks, none of which may be blank."""
     if message.content.strip():
         return [{"text": message.content}]
@@ -328,7 +326,7 @@ def _encode_blocks(message: Message, spec: ModelSpec) -> list[Body]:
     return []
 
 
-def _mark_cached_prefix(content: list[Body], shared: int) -> None:
+def _mark_cached_prefix(content: list[dialect.BodyFields], shared: int) -> None:
     """Split the last text after its first ``shared`` characters, by a mark that ends what the cache keeps."""
     head, rest = split_shared_prefix(content.pop()["text"], shared)
     content += [{"text": head}, {"cachePoint": {"type": "default"}}]
@@ -336,16 +334,16 @@ def _mark_cached_prefix(content: list[Body], shared: int) -> None:
         content.append({"text": rest})
 
 
-def _encode_claude_parameters(request: Request, model: str) -> Body:
+def _encode_claude_parameters(request: Request, model: str) -> dialect.BodyFields:
     """Encode the parameters of Claude's families by Anthropic's names; ``effort`` is Converse's."""
     claude = find_claude_family(model)
     thinking = encode_thinking(request.sampling, model, claude)
     thinks = thinking is not None and thinking["type"] in ("enabled", "adaptive")
-    parameters: Body = dict(encode_drawing(request, model, claude, thinks=thinks))
+    parameters: dialect.BodyFields = dict(encode_drawing(request, model, claude, thinks=thinks))
     return parameters | _drop_unset(thinking=thinking, effort=request.sampling.reasoning_effort)
 
 
-def _encode_other_parameters(request: Request, model: str, family: BedrockFamily) -> Body:
+def _encode_other_parameters(request: Request, model: str, family: BedrockFamily) -> dialect.BodyFields:
     """Encode the parameters of families other than Claude's."""
     sampling = request.sampling
     parameters = _drop_unset(temperature=sampling.temperature, top_p=sampling.top_p)
@@ -371,13 +369,13 @@ def _encode_other_parameters(request: Request, model: str, family: BedrockFamily
     return parameters
 
 
-def _choose_claude_schema_mode(model: str, parameters: Body) -> str:
+def _choose_claude_schema_mode(model: str, parameters: dialect.BodyFields) -> str:
     if find_claude_family(model).schemas:
         return "format"
     return "none" if "thinking" in parameters else "tool"  # who thinks is not forced
 
 
-def _add_schema(body: Body, schema: Schema, how: str) -> None:
+def _add_schema(body: dialect.BodyFields, schema: Schema, how: str) -> None:
     """Make the answer follow a schema."""
     encoded = msgspec.json.encode(schema.body)
     if how == "format":

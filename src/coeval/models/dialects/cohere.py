@@ -6,8 +6,6 @@ thinking itself, cached tokens and billed units. Written against Cohere's refere
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from coeval.core import foreign
@@ -93,7 +91,7 @@ class Cohere(dialect.Dialect):
         return "/v2/chat"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        body: dict[str, Any] = {"model": spec.model, "messages": request.messages, "stream": False}
+        body: dialect.BodyFields = {"model": spec.model, "messages": request.messages, "stream": False}
         body |= _encode_parameters(request.sampling, host.name)
         if (seed := dialect.get_seed(request)) is not None:
             body["seed"] = seed
@@ -136,7 +134,7 @@ class Cohere(dialect.Dialect):
 COHERE = Cohere()
 
 
-def _encode_parameters(sampling: SamplingParameters, host: str) -> dict[str, Any]:
+def _encode_parameters(sampling: SamplingParameters, host: str) -> dialect.BodyFields:
     """Encode the typed parameters that are set, by Cohere's names."""
     if sampling.stop is not None and len(sampling.stop) > _MOST_STOPS:
         raise dialect.FieldRejected(f"{host} takes at most {_MOST_STOPS} texts in stop", field="stop")
@@ -155,7 +153,7 @@ def _encode_parameters(sampling: SamplingParameters, host: str) -> dict[str, Any
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _encode_thinking(effort: str | None, budget: int | None, host: str) -> dict[str, Any] | None:
+def _encode_thinking(effort: str | None, budget: int | None, host: str) -> dialect.BodyFields | None:
     """Encode reasoning as Cohere's switch, which has a budget, and of efforts only none and high."""
     switch = {None: None, "none": "disabled", "high": "enabled"}
     if effort not in switch:

@@ -154,11 +154,14 @@ def get_schema(request: Request, spec: ModelSpec, *, structured: bool) -> Schema
     return request.schema if structured and spec.structured_output else None
 
 
-# --- Extra body fields set by users
+# --- Request bodies
+
+BodyFields: TypeAlias = dict[str, Any]
+"""Fields of a request's JSON body, by the host's names."""
 
 
 def encode_groups(
-    body: dict[str, Any], request: Request, spec: ModelSpec, at_top: Container[str], groups: Sequence[str]
+    body: BodyFields, request: Request, spec: ModelSpec, at_top: Container[str], groups: Sequence[str]
 ) -> bytes:
     """Encode a body whose parameters lie in ``groups``, without empty ones. A request's further parameters go
     into the first group unless they are fields ``at_top``; of a group, the user's fields replace only those

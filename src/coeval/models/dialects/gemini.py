@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
@@ -249,8 +249,6 @@ def _read_model_page(body: bytes) -> dialect.ModelPage:
 GEMINI_MODELS = dialect.ModelList("/models?pageSize=1000", _read_model_page, after="pageToken")
 
 
-Body: TypeAlias = dict[str, Any]
-
 _ROLES = {"user": "user", "assistant": "model"}
 _CONFIG = "generationConfig"
 # Fields of a request; all other parameters stand within ``generationConfig``.
@@ -365,7 +363,7 @@ def _find_family(model: str) -> _GeminiFamily:
     return next(family for family in _FAMILIES if re.match(family.ids, name))
 
 
-def _encode_messages(request: Request, family: _GeminiFamily) -> Body:
+def _encode_messages(request: Request, family: _GeminiFamily) -> dialect.BodyFields:
     """Encode the turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
@@ -379,7 +377,7 @@ def _encode_messages(request: Request, family: _GeminiFamily) -> Body:
     return {"systemInstruction": {"parts": system}, "contents": turns} if system else {"contents": turns}
 
 
-def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
+def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily) -> dialect.BodyFields:
     """Encode the typed parameters by Google's names."""
     sampling = request.sampling
     for name in () if family.drawing else ("temperature", "top_p", "top_k"):
@@ -387,7 +385,7 @@ def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily)
             raise dialect.FieldRejected(
                 f"{spec.model} takes no {name}, and would pass over it; leave it out", field=name
             )
-    config: Body = {
+    config: dialect.BodyFields = {
         "temperature": sampling.temperature,
         "topP": sampling.top_p,
         "topK": sampling.top_k,
@@ -399,7 +397,9 @@ def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily)
     return {name: value for name, value in config.items() if value is not None}
 
 
-def _encode_thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:
+def _encode_thinking(
+    sampling: SamplingParameters, model: str, family: _GeminiFamily
+) -> dialect.BodyFields | None:
     """Encode how much to reason, and request the reasoning itself, which is not disclosed otherwise. Raises
     BadRequest: the model's family does not support what is set."""
     effort, budget = sampling.reasoning_effort, sampling.thinking_budget

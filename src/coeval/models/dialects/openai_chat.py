@@ -228,7 +228,7 @@ def _cache_by_identity(make: Callable[..., T]) -> Callable[..., T]:
 @_cache_by_identity  # a model is asked in few ways, each of them very often
 def _encode_parameters(
     sampling: SamplingParameters, spec: ModelSpec, host: Host, top_logprobs: int | None, seed: int | None
-) -> dict[str, Any]:
+) -> dialect.BodyFields:
     """Encode the typed parameters by the host's names. Raises BadRequest: one is set that the host, or this
     model of it, does not support; FieldRejected if it may be left out."""
     traits = find_traits(host.name, spec.lookup_name)
@@ -242,7 +242,7 @@ def _encode_parameters(
         "top_logprobs": top_logprobs,
         host.seed_field: sampling.seed if seed is None else seed,
     }
-    body: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    body: dialect.BodyFields = {name: value for name, value in values.items() if value is not None}
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
         body.update(_encode_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
     if not (host.any_shaped and spec.base_url is not None):
@@ -255,7 +255,7 @@ def _encode_parameters(
     return body
 
 
-def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:
+def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dialect.BodyFields:
     """Encode how much to reason, in the host's field."""
     if budget is not None and host.reasons_by != "reasoning":
         raise dialect.FieldRejected(
@@ -325,7 +325,7 @@ class OpenAIChat(dialect.Dialect):
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         traits = find_traits(host.name, spec.lookup_name)
-        body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
+        body: dialect.BodyFields = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
             body["messages"] = assign_system_role(request.messages, traits.system)
         body.update(
