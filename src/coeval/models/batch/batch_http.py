@@ -152,7 +152,7 @@ class BatchHttp:
     ) -> None:
         self._endpoint = endpoint
         self._explain = explain
-        self._sleep = sleep
+        self.sleep = sleep
         self._rng = rng or random.Random()
         self._session: aiohttp.ClientSession | None = None
         self.url: str = endpoint.url
@@ -200,10 +200,6 @@ class BatchHttp:
         """Write the reply to a GET to a file, replacing any; restart a body that is cut off."""
         await self._send_with_retries(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
 
-    async def pause(self, seconds: float) -> None:
-        """Wait for work of the host."""
-        await self._sleep(seconds)
-
     async def aclose(self) -> None:
         """Close the connections."""
         if self._session is not None:
@@ -217,7 +213,7 @@ class BatchHttp:
                 return outcome
             if not tries.count_failure(outcome):
                 raise outcome.error
-            await self._sleep(tries.wait_s(outcome, self._rng))
+            await self.sleep(tries.wait_s(outcome, self._rng))
 
     async def _send_once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
         """Send a request once, signed if it goes to the endpoint's host."""
@@ -229,7 +225,6 @@ class BatchHttp:
             try:
                 route = await endpoint.sign_route(route, body, time.time())
             except errors.ModelError as error:
-                error.args = (f"{where}: {endpoint.redact_message(str(error))}",)
                 return Fault(error, error.retryable and error.retry_advised)
         try:
             with raise_wire_errors():

@@ -47,10 +47,6 @@ class _Tally:
     damaged: int = 0
     first: batch_api.DamagedResult | None = None
 
-    def count_damaged(self, line: batch_api.DamagedResult) -> None:
-        self.damaged += 1
-        self.first = self.first or line
-
     def count_result(self, result: batch_api.BatchReply) -> bool:
         """Count a result; return whether it is the first outcome of its request."""
         if result.custom_id not in self.missing_ids and result.custom_id not in self.undone_ids:
@@ -109,7 +105,7 @@ class JobResults:
                     if not count % _BREATH:
                         await asyncio.sleep(0)
                     if isinstance(reply, batch_api.DamagedResult):
-                        tally.count_damaged(reply)
+                        tally.damaged, tally.first = tally.damaged + 1, tally.first or reply
                     elif tally.count_result(reply):
                         outcome = self._queue.read(reply.custom_id, reply.status or 0, reply.body)
                         file.write(_ENCODE(outcome) + b"\n")
@@ -372,9 +368,16 @@ class BatchJobRunner:
         return alone and self.job.requests > 1
 
     def _make_batch_job(self) -> batch_api.BatchJob:
-        others = (job.id for job in self._index.jobs if job.id is not None)
-        lines = lines_path(self._index.folder, self.job.tag)
-        return self.job.as_submitted(lines, (*others, *self.job.refused))
+        job = self.job
+        others = frozenset(other.id for other in self._index.jobs if other.id is not None)
+        return batch_api.BatchJob(
+            tag=job.tag,
+            lines=lines_path(self._index.folder, job.tag),
+            requests=job.requests,
+            bytes=job.bytes,
+            written_at=job.written_at,
+            others=others.union(job.refused),
+        )
 
     async def _postpone(self, error: ModelError) -> None:
         """Wait until another job of this model has ended, since too much is running."""

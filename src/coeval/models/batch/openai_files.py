@@ -109,7 +109,7 @@ class FileBatches(batch_api.HttpBatches):
                 raise BadRequest(f"the host cannot use the file of requests {file.id}: its status is {state}")
             if state not in _NOT_READY:
                 return file.id
-            await self._http.pause(pause_s)
+            await self._http.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             file = await self._read_file_info(file.id)
         raise ServerFault(f"the host has not read the file of requests {file.id} yet; its status is {state}")

@@ -146,12 +146,8 @@ class Meter:
             if (refused := self.refusal()) is not None:
                 raise refused
             if not row.reserved:
-                row.reserved = min(BLOCK, ceiling - row.requests)
-                try:
-                    self._file.write()
-                except StoreError:
-                    row.reserved = 0
-                    raise
+                with self._file.write_or_undo(row):
+                    row.reserved = min(BLOCK, ceiling - row.requests)
             row.reserved -= 1
         row.requests += 1
 
@@ -233,14 +229,9 @@ class Meter:
         row = self._row
         if tag in row.jobs:
             return
-        row.jobs[tag] = JobAccount(requests, usd, dearest_usd)
-        row.requests += requests
-        try:
-            self._file.write()
-        except StoreError:
-            del row.jobs[tag]
-            row.requests -= requests
-            raise
+        with self._file.write_or_undo(row):
+            row.jobs[tag] = JobAccount(requests, usd, dearest_usd)
+            row.requests += requests
         self._parked -= requests
         if usd:
             self.fund.unpark(usd, requests)
@@ -265,23 +256,17 @@ class Meter:
         row = self._row
         if tag in row.booked:
             return
-        before = msgspec.structs.replace(row, jobs=dict(row.jobs), booked=list(row.booked))
-        job = row.jobs.pop(tag, JobAccount(0))
-        row.booked.append(tag)
-        sums = bill.sums
-        row.requests += sums.requests - job.requests
-        row.input_tokens += sums.input_tokens
-        row.output_tokens += sums.output_tokens
-        row.unpriced += sums.unpriced
-        row.uncertain_usd += max(0.0, min(sums.uncertain_usd, job.usd - bill.taken_usd))
-        if sums.cost_usd is not None:
-            row.cost_usd = (row.cost_usd or 0.0) + sums.cost_usd
-        try:
-            self._file.write()
-        except StoreError:
-            for name in ModelAccount.__struct_fields__:
-                setattr(row, name, getattr(before, name))
-            raise
+        with self._file.write_or_undo(row):
+            job = row.jobs.pop(tag, JobAccount(0))
+            row.booked.append(tag)
+            sums = bill.sums
+            row.requests += sums.requests - job.requests
+            row.input_tokens += sums.input_tokens
+            row.output_tokens += sums.output_tokens
+            row.unpriced += sums.unpriced
+            row.uncertain_usd += max(0.0, min(sums.uncertain_usd, job.usd - bill.taken_usd))
+            if sums.cost_usd is not None:
+                row.cost_usd = (row.cost_usd or 0.0) + sums.cost_usd
         self.budget_gate.serve_waiting()
 
 

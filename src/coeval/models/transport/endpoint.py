@@ -144,7 +144,12 @@ class Endpoint:
         """Sign a route for one request; ``now`` in seconds since 1970. ModelError if that fails."""
         if self._signer is None:
             return route
-        headers = await self._signer.headers(route.method, str(route.url), body, now)
+        try:
+            headers = await self._signer.headers(route.method, str(route.url), body, now)
+        except ModelError as error:
+            where = describe_request(route.method, route.url)
+            error.args = (f"{where}: {self.redact_message(str(error))}",)
+            raise
         self._add_sent_tokens(self._signer.secret_values(headers))
         signed = CIMultiDict(route.headers)
         signed.update({name: _check_header(name, value) for name, value in headers.items()})

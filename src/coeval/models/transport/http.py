@@ -291,7 +291,8 @@ class Http:
             try:
                 route = await endpoint.sign_route(route, body, time.time())
             except errors.ModelError as error:
-                return self._record_signing_fault(exchange, error)
+                call.unsent()
+                return Fault(error, error.retryable and error.retry_advised)
         wire = self.hosts.straight if route.proxy is None else self.hosts.open_proxied_wire()
         sent_at = self._clock()
         request_number = endpoint.record_send(sent_at, call)
@@ -330,12 +331,6 @@ class Http:
         tokens = call.tokens(value) if limiter.gate.counts_tokens and call.tokens is not None else 0
         limiter.record_answer(call.priority, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
-
-    def _record_signing_fault(self, exchange: _Exchange[T], error: errors.ModelError) -> Fault:
-        """Make the fault of a request that could not be signed."""
-        exchange.call.unsent()
-        error.args = (f"{exchange.description}: {exchange.endpoint.redact_message(str(error))}",)
-        return Fault(error, error.retryable and error.retry_advised)
 
     def _record_connection_fault(
         self, endpoint: Endpoint, error: errors.ModelError, sent_at: float, *, away: bool
