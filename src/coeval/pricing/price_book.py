@@ -16,14 +16,7 @@ import msgspec
 
 from coeval.core.errors import UsageError
 from coeval.core.model import is_own_address
-from coeval.pricing.pricing_file import (
-    LOCAL_FILE,
-    PACKAGED_FILE,
-    CacheMultipliers,
-    OwnPrice,
-    PricingFile,
-    read_merged_pricing,
-)
+from coeval.pricing import pricing_file
 from coeval.pricing.tariff import FREE, Rates, RatesT, Tariff, Tier
 
 if TYPE_CHECKING:
@@ -165,15 +158,15 @@ class PriceBook:
 
     def __init__(self, folder: Path = Path()) -> None:
         self._folder = folder
-        own_file = folder / LOCAL_FILE
-        self._has_own_file = own_file.exists() and not own_file.samefile(PACKAGED_FILE)
+        own_file = folder / pricing_file.LOCAL_FILE
+        self._has_own_file = own_file.exists() and not own_file.samefile(pricing_file.PACKAGED_FILE)
 
     @cached_property
-    def table(self) -> PricingFile:
-        return read_merged_pricing(self._folder)
+    def table(self) -> pricing_file.PricingFile:
+        return pricing_file.read_merged_pricing(self._folder)
 
     @cached_property
-    def _own_prices(self) -> Mapping[tuple[str | None, str], OwnPrice]:
+    def _own_prices(self) -> Mapping[tuple[str | None, str], pricing_file.OwnPrice]:
         return self.table.own_prices()
 
     def find_tariff(self, offer: Offer) -> Tariff | None:
@@ -190,7 +183,7 @@ class PriceBook:
         own = next((price for key in keys if (price := self._own_prices.get(key)) is not None), None)
         if own is not None:
             rates = Rates(**{name: getattr(own, name) for name in Rates.__struct_fields__})
-            tariff = Tariff(rates=rates, tiers=own.tiers, source=str(LOCAL_FILE))
+            tariff = Tariff(rates=rates, tiers=own.tiers, source=str(pricing_file.LOCAL_FILE))
             return self._add_cache_rates(tariff, offer.interface)
         if free:
             return FREE_HERE
@@ -219,13 +212,12 @@ class PriceBook:
             if interface not in interfaces:
                 near = get_close_matches(interface, suggested, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(suggested)}"
-                raise UsageError(
-                    f"{self._folder / LOCAL_FILE}: {section} names {interface}, which is no interface; {hint}"
-                )
+                file = self._folder / pricing_file.LOCAL_FILE
+                raise UsageError(f"{file}: {section} names {interface}, which is no interface; {hint}")
 
     def _add_cache_rates(self, tariff: Tariff, interface: str) -> Tariff:
         """Fill in cache rates by the interface's multipliers where the price states none."""
-        shares = self.table.cache_multipliers.get(interface, CacheMultipliers())
+        shares = self.table.cache_multipliers.get(interface, pricing_file.CacheMultipliers())
         return msgspec.structs.replace(
             tariff,
             rates=_derive_cache_rates(tariff.rates, shares),
@@ -233,7 +225,7 @@ class PriceBook:
         )
 
 
-def _derive_cache_rates(rates: RatesT, shares: CacheMultipliers) -> RatesT:
+def _derive_cache_rates(rates: RatesT, shares: pricing_file.CacheMultipliers) -> RatesT:
     changes = {}
     if rates.cached_usd_per_mtok is None and shares.read is not None:
         changes["cached_usd_per_mtok"] = rates.input_usd_per_mtok * shares.read

@@ -26,17 +26,11 @@ from coeval.core import errors
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S
+from coeval.models.transport import faults
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries, read_retry_advice, read_retry_wait_s
 from coeval.models.transport.connection import LARGE_BODY, HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.faults import (
-    SENDING_ERRORS,
-    describe_request,
-    error_from_exception,
-    error_from_status,
-    was_never_sent,
-)
 from coeval.models.transport.network import find_proxy
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
 from coeval.models.transport.proxied import open_session, raise_wire_errors, read_headers
@@ -219,7 +213,7 @@ class BatchHttp:
         """Send a request once, signed if it goes to the endpoint's host."""
         endpoint = self._endpoint
         route, ours = self._make_route(sending)
-        where = describe_request(sending.method, route.url)
+        where = faults.describe_request(sending.method, route.url)
         if ours and endpoint.signs_each:
             body = sending.content if isinstance(sending.content, bytes) else None
             try:
@@ -230,10 +224,10 @@ class BatchHttp:
             with raise_wire_errors():
                 async with self._open_response(route, sending) as response:
                     reply = await read_reply(response, into)
-        except SENDING_ERRORS as error:
-            failed = error_from_exception(error, where, SILENCE_S)
+        except faults.SENDING_ERRORS as error:
+            failed = faults.error_from_exception(error, where, SILENCE_S)
             failed.args = (endpoint.redact_message(str(failed)),)
-            again = sending.repeatable or was_never_sent(error)
+            again = sending.repeatable or faults.was_never_sent(error)
             return Fault(failed, again and failed.retryable and failed.retry_advised)
         if 200 <= reply.status < 300:
             return reply
@@ -246,7 +240,7 @@ class BatchHttp:
         return Fault(errors.ServerFault(str(fault.error), status=reply.status), again=False)
 
     def _make_status_fault(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
-        error = error_from_status(reply.status, reply.body, where, self._endpoint.redactor)
+        error = faults.error_from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
             error = errors.RateLimited(str(error), status=reply.status)
         elif self._explain is not None:

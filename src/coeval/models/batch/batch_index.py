@@ -21,14 +21,7 @@ from coeval.core.records import Completion, Purpose, Usage
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.job_list import HostRefusals, JobList
 from coeval.models.dialects.dialect import FieldRejected
-from coeval.store.jsonl import (
-    Appender,
-    cut_torn_tail,
-    raise_store_errors,
-    read_line_at,
-    read_torn_tail,
-    read_whole_lines,
-)
+from coeval.store import jsonl
 from coeval.store.record_index import OFFSET_BITS
 
 if TYPE_CHECKING:
@@ -111,14 +104,14 @@ class ParkedFile:
         self.requests = self.bytes = 0
         self.usd = self.dearest_usd = 0.0
         self.phases: Counter[str] = Counter()
-        with raise_store_errors("write to", folder):
+        with jsonl.raise_store_errors("write to", folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = lines_path(folder, self.tag).open("xb", buffering=1 << 18)
             self._ids = ids_path(folder, self.tag).open("xb", buffering=1 << 16)
 
     def add(self, key: bytes, line: bytes, phase: str, usd: float) -> None:
         """Add a request; StoreError if the disk refuses."""
-        with raise_store_errors("write to", self.folder):
+        with jsonl.raise_store_errors("write to", self.folder):
             self._lines.write(line)
             self._ids.write(key)
         self.requests += 1
@@ -129,7 +122,7 @@ class ParkedFile:
 
     def close(self) -> None:
         """Flush both files to disk and close them; StoreError if the disk refuses."""
-        with raise_store_errors("write to", self.folder):
+        with jsonl.raise_store_errors("write to", self.folder):
             for file in (self._lines, self._ids):
                 file.flush()
                 os.fsync(file.fileno())
@@ -160,7 +153,7 @@ class BatchIndex:
         # The position of the answer; None: it waits; a text: why it will not be answered in this run.
         self._table: dict[bytes, int | str | None] = {}
         self._files: list[Path] = []
-        self._live: Appender | None = None
+        self._live: jsonl.Appender | None = None
         self._live_place = 0
         self._load()
 
@@ -178,8 +171,8 @@ class BatchIndex:
         live = self._live_results_path
         known_paths.add(live)
         if live.exists():
-            if read_torn_tail(live):
-                cut_torn_tail(live)
+            if jsonl.read_torn_tail(live):
+                jsonl.cut_torn_tail(live)
             for _ in self._index_file(live):
                 pass
         for path in self.folder.glob("*"):
@@ -205,7 +198,7 @@ class BatchIndex:
     def _read_outcome(self, position: int) -> BatchOutcome:
         path = self._files[position >> OFFSET_BITS]
         try:
-            return decode(read_line_at(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
+            return decode(jsonl.read_line_at(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
             raise StoreError(f"{path} is damaged ({error}); what it held will be requested again") from error
 
@@ -247,7 +240,7 @@ class BatchIndex:
         file_base = len(self._files) << OFFSET_BITS
         self._files.append(path)
         read = make_decoder(BatchOutcome)
-        for line in read_whole_lines(path):
+        for line in jsonl.read_whole_lines(path):
             try:
                 outcome = read(line.text)
             except Undecodable as error:
@@ -262,7 +255,7 @@ class BatchIndex:
         """Store the answer to a batched request that was sent live: it must not be paid twice."""
         path = self._live_results_path
         if self._live is None:
-            self._live = Appender(path)
+            self._live = jsonl.Appender(path)
             self._files.append(path)
             self._live_place = len(self._files) - 1 << OFFSET_BITS
         offset = path.stat().st_size
@@ -272,7 +265,7 @@ class BatchIndex:
 
     def _read_ids(self, tag: str) -> Iterator[bytes]:
         path = ids_path(self.folder, tag)
-        with raise_store_errors("read", path), path.open("rb", buffering=1 << 18) as file:
+        with jsonl.raise_store_errors("read", path), path.open("rb", buffering=1 << 18) as file:
             while key := file.read(ID_BYTES):
                 yield key
 

@@ -23,15 +23,8 @@ from coeval.core.model import (
 )
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.address import ModelAddress, resolve_address
+from coeval.models.batch import batch_index
 from coeval.models.batch.batch_api import BatchJob, cancel_job, load_batch_maker
-from coeval.models.batch.batch_index import (
-    LIVE_AGAIN,
-    BatchIndex,
-    BatchOutcome,
-    BatchQueue,
-    ParkedFile,
-    StoredError,
-)
 from coeval.models.batch.batch_job_runner import BatchJobRunner, JobEnd
 from coeval.models.batch.job_list import BATCH_PHASES, Batching, BatchMode, HostRefusals, PendingJob
 from coeval.models.catalog import HOSTS
@@ -62,10 +55,10 @@ class Batches:
     StoreError: what an earlier start left cannot be read."""
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
-        self.index = BatchIndex(folder, jobs)
+        self.index = batch_index.BatchIndex(folder, jobs)
         self.batching = batching
         self._tell = tell
-        self.queues: dict[str, BatchQueue] = {}
+        self.queues: dict[str, batch_index.BatchQueue] = {}
         self._runners: dict[asyncio.Task[JobEnd], BatchJobRunner] = {}
         self._woken = asyncio.Event()
         self._has_results = False
@@ -106,7 +99,7 @@ class Batches:
         self._has_results = False
         self._usable = [job.tag for job in self.index.jobs if job.state == "collected"]
         for queue in self.queues.values():
-            queue.live_left = LIVE_AGAIN
+            queue.live_left = batch_index.LIVE_AGAIN
 
     def submit_parked(self, name: str | None = None) -> None:
         """Submit what is parked, for one model or all."""
@@ -156,7 +149,7 @@ class Batches:
             self.index.jobs.write()
         self.index.close()
 
-    def submit_file(self, queue: BatchQueue, file: ParkedFile) -> None:
+    def submit_file(self, queue: batch_index.BatchQueue, file: batch_index.ParkedFile) -> None:
         """Record a job before it is submitted, then start its runner."""
         spec = queue.spec
         job = PendingJob(
@@ -176,7 +169,7 @@ class Batches:
         queue.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
         self._start_runner(queue, job, fresh=True)
 
-    def _start_runner(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
+    def _start_runner(self, queue: batch_index.BatchQueue, job: PendingJob, *, fresh: bool) -> None:
         def has_other_jobs() -> bool:
             others = (runner.job for runner in self._runners.values() if runner.queue is queue)
             return any(other is not job and other.state == "submitted" for other in others)
@@ -245,8 +238,8 @@ async def cancel_jobs_and_count_left(
     return left
 
 
-def _open_index(folder: RunDir) -> BatchIndex:
-    return BatchIndex(folder.batches, folder.pending_batches)
+def _open_index(folder: RunDir) -> batch_index.BatchIndex:
+    return batch_index.BatchIndex(folder.batches, folder.pending_batches)
 
 
 def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
@@ -305,7 +298,7 @@ class BatchedModel(HostedModel):
         self._restore_refusals(
             bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies
         )
-        self._queue = batches.queues[spec.name] = BatchQueue(
+        self._queue = batches.queues[spec.name] = batch_index.BatchQueue(
             spec=spec,
             endpoint=endpoint.url,
             api=load_batch_maker(address.host)(http, spec, address.settings),
@@ -408,7 +401,7 @@ class BatchedModel(HostedModel):
             raise errors.Draining("only what batch jobs have brought is made records of")
         if request.purpose not in self._parked or (about.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
-            queue.index.store_live_outcome(BatchOutcome(key.hex(), answered.value))
+            queue.index.store_live_outcome(batch_index.BatchOutcome(key.hex(), answered.value))
             return answered
         await self._park_request(key, request, body)
         raise errors.Pending(f"{about} waits for a batch job")
@@ -432,7 +425,7 @@ class BatchedModel(HostedModel):
                 raise
         queue.park(key, body, request.purpose, usd)
 
-    def _read_outcome(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:
+    def _read_outcome(self, custom_id: str, status: int, body: bytes) -> batch_index.BatchOutcome:
         """Decode the outcome of a request in a job as live replies are, priced and redacted."""
         redactor = self._endpoint.redactor
         where = f"a batch of {self.name}"
@@ -441,7 +434,7 @@ class BatchedModel(HostedModel):
                 completion = mark_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.add_batch_price(completion.usage)
                 completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._max_bytes)
-                return BatchOutcome(custom_id, completion)
+                return batch_index.BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:
                 error = error_from_status(status, body, where, redactor)
@@ -453,7 +446,7 @@ class BatchedModel(HostedModel):
             if error.usage is not None:
                 error.usage = self._meter.add_batch_price(error.usage)
         error.args = (self._endpoint.redact_message(str(error)),)
-        return BatchOutcome(custom_id, error=StoredError.from_error(error))
+        return batch_index.BatchOutcome(custom_id, error=batch_index.StoredError.from_error(error))
 
 
 def _describe_missing_key(address: ModelAddress) -> str:

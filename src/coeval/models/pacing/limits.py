@@ -270,10 +270,14 @@ class Limiter:
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self.set_limits(limits)
+        self.limits = limits
+        self.gate.set_rates(limits.requests_per_minute, limits.tokens_per_minute)
 
     def set_limits(self, limits: EndpointLimits) -> None:
-        """Set other limits, and keep what the host has taught."""
+        """Set limits if they are others, and keep what the host has taught."""
+        if limits == self.limits:
+            return
+        self.limits = limits
         self._window.set_limits(*limits.in_flight)
         self.gate.set_rates(limits.requests_per_minute, limits.tokens_per_minute)
 

@@ -23,6 +23,7 @@ from coeval.core.text import pluralize
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
 from coeval.models.pacing.throttle import Throttle, read_throttle
+from coeval.models.transport import faults
 from coeval.models.transport.call import (
     Answered,
     Call,
@@ -34,15 +35,6 @@ from coeval.models.transport.call import (
 )
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint, check_reachable, describe_outage
-from coeval.models.transport.faults import (
-    SENDING_ERRORS,
-    describe_request,
-    error_from_exception,
-    error_from_garbage,
-    error_from_status,
-    may_be_billed,
-    was_never_sent,
-)
 from coeval.models.transport.network import raise_open_file_limit
 from coeval.models.transport.pool import RequestRoute, Wire
 
@@ -57,11 +49,6 @@ class Sender(Protocol):
     async def aclose(self) -> None: ...
 
 
-class _SharedEndpoint(NamedTuple):
-    endpoint: Endpoint
-    limits: EndpointLimits
-
-
 class SharedHosts:
     """Connections, and an `Endpoint` for each base URL and credential. Sessions with the same `SharedHosts`
     share what an endpoint knows of its host: requests in flight, rates, holds, outages. It outlives them;
@@ -73,7 +60,7 @@ class SharedHosts:
         self._throttle = throttle
         self.straight = wire or Wire()
         self._proxied: ProxiedWire | None = None
-        self._endpoints: dict[EndpointKey, _SharedEndpoint] = {}
+        self._endpoints: dict[EndpointKey, Endpoint] = {}
 
     async def __aenter__(self) -> Self:
         return self
@@ -92,21 +79,19 @@ class SharedHosts:
         for key, models in sharing.items():
             self._open_endpoint(key, models)
         self._share_secrets_within_host(address for models in sharing.values() for address in models)
-        return {key: self._endpoints[key].endpoint for key in sharing}
+        return {key: self._endpoints[key] for key in sharing}
 
     def _open_endpoint(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
         limits = EndpointLimits.combine(address.spec for address in addresses)
         if (shared := self._endpoints.get(key)) is not None:
-            if (merged := shared.limits.merge(limits)) != shared.limits:
-                shared.endpoint.limiter.set_limits(merged)
-                self._endpoints[key] = shared._replace(limits=merged)
+            shared.limiter.set_limits(shared.limiter.limits.merge(limits))
         else:
             first = addresses[0]
             limiter = Limiter(limits, turn=self._throttle.open_turn(key[0]) if self._throttle else None)
-            endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
-            self._endpoints[key] = _SharedEndpoint(endpoint, limits)
+            shared = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
+            self._endpoints[key] = shared
         if waits := [a.spec.wait_s for a in addresses if a.spec.wait_s is not None]:
-            self._endpoints[key].endpoint.set_wait(max(waits))
+            shared.set_wait(max(waits))
 
     def describe_throttle_problems(self) -> list[str]:
         """Say why the throttle is not shared with other processes, if so; on the first call only."""
@@ -115,8 +100,8 @@ class SharedHosts:
 
     def _share_secrets_within_host(self, addresses: Iterable[ModelAddress]) -> None:
         endpoints_by_host: defaultdict[str, list[Endpoint]] = defaultdict(list)
-        for shared in self._endpoints.values():
-            endpoints_by_host[URL(shared.endpoint.url).authority].append(shared.endpoint)
+        for endpoint in self._endpoints.values():
+            endpoints_by_host[URL(endpoint.url).authority].append(endpoint)
         secrets_by_host: defaultdict[str, set[str]] = defaultdict(set)
         names_by_host: defaultdict[str, set[str]] = defaultdict(set)
         for address in addresses:
@@ -159,7 +144,7 @@ class _Exchange(NamedTuple, Generic[T]):
 
     @property
     def description(self) -> str:
-        return describe_request(self.route.method, self.route.url)
+        return faults.describe_request(self.route.method, self.route.url)
 
 
 class Http:
@@ -298,10 +283,12 @@ class Http:
         request_number = endpoint.record_send(sent_at, call)
         try:
             reply = await wire.send(route, body, call.timeout_s)
-        except SENDING_ERRORS as error:
-            if away := was_never_sent(error):
+        except faults.SENDING_ERRORS as error:
+            if away := faults.was_never_sent(error):
                 call.unsent()
-            failure = error_from_exception(error, exchange.description, call.timeout_s, probe=call.probe)
+            failure = faults.error_from_exception(
+                error, exchange.description, call.timeout_s, probe=call.probe
+            )
             return self._record_connection_fault(endpoint, failure, sent_at, away=away)
         finally:
             endpoint.record_end(request_number)
@@ -320,7 +307,7 @@ class Http:
             error.args = (f"{exchange.description}: {error}",)
             return self._apply_retry_headers(exchange, error, reply, sent_at)
         except errors.Undecodable as error:
-            garbage = error_from_garbage(
+            garbage = faults.error_from_garbage(
                 reply.status, reply.body, error, exchange.description, endpoint.redactor
             )
             return self._apply_retry_headers(exchange, garbage, reply, sent_at)
@@ -353,12 +340,12 @@ class Http:
 
     def _record_status_fault(self, exchange: _Exchange[T], reply: HttpReply, sent_at: float) -> Fault:
         """Make the fault of a request with an error reply."""
-        if not may_be_billed(reply.status):
+        if not faults.may_be_billed(reply.status):
             exchange.call.unbilled()
         redactor = exchange.endpoint.redactor
         error = exchange.call.explain(reply, redactor)
         if error is None:
-            error = error_from_status(reply.status, reply.body, exchange.description, redactor)
+            error = faults.error_from_status(reply.status, reply.body, exchange.description, redactor)
         else:
             error.args = (f"{exchange.description} answered {reply.status}: {error}",)
         error.status = reply.status
