@@ -566,12 +566,11 @@ def level_sql(word: str, then: Mapping[Level, str]) -> str:
     return f"CASE {word} {spelled} ELSE CASE {lower} {otherwise} END END"
 
 
-_ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"
 PROMPT_SQL = "prompt IS NOT NULL"
 RESPONSE_SQL = "response IS NOT NULL"
 _ARE_VALUES = '[value BETWEEN 0 AND 1 FOR value IN map_values("values")]'
 SCORES_SQL = (
-    f"(label_scores IS NOT NULL OR coalesce(list_contains({_ARE_LEVELS}, true), false) "
+    "(label_scores IS NOT NULL OR coalesce(list_count(levels) > 0, false) "
     f"OR coalesce(list_contains({_ARE_VALUES}, true), false))"
 )
 VALUE_SQL = "value IS NOT NULL"
