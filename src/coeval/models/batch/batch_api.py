@@ -87,16 +87,12 @@ class BatchJob(NamedTuple):
         return f"coeval-{self.tag}"
 
 
-class Undecided(errors.ServerFault):
+class Undecided(errors.ServerFault, kind="undecided"):
     """The provider stores no tag, and discloses whether a job is ours only when it has ended."""
 
-    kind = "undecided"
 
-
-class Unmade(errors.ServerFault):
+class Unmade(errors.ServerFault, kind="unmade"):
     """A job's requests could not be uploaded, so there is no job; it may be retried."""
-
-    kind = "unmade"
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from coeval.core import errors
-from coeval.core.model import ModelSpec, count_prompt_bytes, mark_uncounted, max_answer_tokens
+from coeval.core.model import ModelSpec, count_prompt_bytes, mark_if_uncounted, max_answer_tokens
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
@@ -128,7 +128,7 @@ class Admission:
             while (money := permit.take_permit()) is not None:
                 await money
             try:
-                completion = mark_uncounted(await call(request))
+                completion = mark_if_uncounted(await call(request))
             except errors.Draining:
                 permit.return_permit()
                 raise
