@@ -25,7 +25,7 @@ from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names, short_names, short_paths
-from coeval.core.text import join_names, pluralize
+from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -38,7 +38,6 @@ from coeval.reports.content import (
     Sentence,
     format_cell,
     make_columns,
-    warning_to_sentence,
 )
 from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map

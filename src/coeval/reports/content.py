@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -40,6 +41,13 @@ class ReportColumn(msgspec.Struct, frozen=True):
         if self.terminal is not None:
             return self.terminal
         return self.title if self.title[1:2].isupper() else self.title[:1].lower() + self.title[1:]
+
+
+def link_rows(rows: Sequence[tuple[Cell, ...]], **index_by_key: int) -> dict[int, str]:
+    """Return the links of all rows; each key of a link chooses what the column with this index names."""
+    return {
+        at: urlencode({key: row[index] for key, index in index_by_key.items()}) for at, row in enumerate(rows)
+    }
 
 
 def make_columns(*titles: str, kind: FigureKind = "text") -> tuple[ReportColumn, ...]:
@@ -193,19 +201,22 @@ class ReportSection(msgspec.Struct, frozen=True):
     tables: tuple[ReportTable, ...] = ()
     passages: tuple[Passage, ...] = ()
 
-
-def make_section(
-    anchor: str,
-    question: str,
-    sentences: Sequence[Sentence],
-    pictures: Sequence[Picture],
-    tables: Sequence[ReportTable],
-) -> ReportSection:
-    """Make a section without the tables that have no rows, and without the pictures of these."""
-    with_rows = tuple(table for table in tables if table.rows)
-    names = {table.name for table in with_rows}
-    drawn = tuple(picture for picture in pictures if picture.table in names)
-    return ReportSection(anchor, question, tuple(sentences), drawn, with_rows)
+    @classmethod
+    def with_rows(
+        cls,
+        anchor: str,
+        question: str,
+        texts: Iterable[str],
+        pictures: Iterable[Picture],
+        tables: Iterable[ReportTable],
+        shown_in: str = "",
+    ) -> ReportSection:
+        """Make a section without the tables that have no rows, and without the pictures of these;
+        ``shown_in``: the table that shows what the texts say."""
+        with_rows = tuple(table for table in tables if table.rows)
+        names = {table.name for table in with_rows}
+        drawn = tuple(picture for picture in pictures if picture.table in names)
+        return cls(anchor, question, tuple(Sentence(text, shown_in) for text in texts), drawn, with_rows)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -233,11 +244,6 @@ class Report(msgspec.Struct, frozen=True):
 
     def table(self, name: str) -> ReportTable:
         return next(table for section in self.sections for table in section.tables if table.name == name)
-
-
-def warning_to_sentence(warning: str) -> str:
-    """Turn the text that a terminal shows behind "warning:" into a sentence of a page."""
-    return f"{warning[:1].upper()}{warning[1:]}" + ("" if warning.endswith(".") else ".")
 
 
 def format_rows(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:

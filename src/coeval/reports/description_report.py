@@ -9,7 +9,7 @@ from typing import NamedTuple
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.shown_names import short_names
-from coeval.core.text import join_names, pluralize
+from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.engine.progress import Calls
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import model_id_or_code
@@ -38,8 +38,6 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     make_columns,
-    make_section,
-    warning_to_sentence,
 )
 from coeval.reports.planned_prompts import (
     MOST_DRAWN,
@@ -230,13 +228,7 @@ def description_report(described: DescribedExperiment) -> Report:
         _design_section(described),
         _prompts_section(prompts),
         _coverage_section(values, preview),
-        make_section(
-            "takes",
-            "What will it take?",
-            tuple(map(Sentence, sentences)),
-            (),
-            tuple(estimate_tables(estimate)),
-        ),
+        ReportSection.with_rows("takes", "What will it take?", sentences, (), estimate_tables(estimate)),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
     return Report(
@@ -374,9 +366,7 @@ def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
         for setup in preview.plan.setups
         for sentence in setup.describe_shortfalls()
     ]
-    return make_section(
-        "coverage", "What will the items cover?", tuple(map(Sentence, sentences)), (), (values,)
-    )
+    return ReportSection.with_rows("coverage", "What will the items cover?", sentences, (), (values,))
 
 
 def _items_by_value_table(preview: Preview) -> ReportTable:

@@ -26,9 +26,10 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.plain import escape_line
+from coeval.core.text import warning_to_sentence
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.pipeline.upkeep.repair import MissingRecords
-from coeval.reports.content import Report, Sentence, warning_to_sentence
+from coeval.reports.content import Report, Sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_choices import RunChoices, prepare_choices

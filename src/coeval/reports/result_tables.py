@@ -44,12 +44,7 @@ from coeval.core.records import CHECK
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 from coeval.reports.difference_table import leader_table
-from coeval.reports.measure_table import (
-    TableHeading,
-    benchmark_metrics_table,
-    measure_table,
-    metric_as_share,
-)
+from coeval.reports.measure_table import MeasureTable, benchmark_metrics_table, metric_as_share
 from coeval.reports.writers.markup import as_html
 
 if TYPE_CHECKING:
@@ -167,20 +162,19 @@ class Results(msgspec.Struct, frozen=True):
         if self.metrics:
             yield benchmark_metrics_table(self.metrics)
         if self.pairs:
-            yield pair_table({row.student: record_from_row(row, PairStudent) for row in self.pairs})
+            yield PAIR_TABLE.fill({row.student: record_from_row(row, PairStudent) for row in self.pairs})
         if self.scored:
             yield score_table(self)
         if self.gaps:
             yield leader_table(self.gaps)
         if self.people:
-            people = {
-                (row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people
-            }
-            yield people_table(people)
+            yield PEOPLE_TABLE.fill(
+                {(row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people}
+            )
         if self.labels:
             yield label_accuracy_table(self.labels)
         if self.sampled:
-            yield sample_table(
+            yield SAMPLE_TABLE.fill(
                 {
                     (row.student, row.task, row.factor or WHOLE): record_from_row(row, FactorSamples)
                     for row in self.sampled
@@ -294,22 +288,18 @@ def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
     return ReportTable("labels", "Label accuracy", columns, tuple(rows), names=3)
 
 
-def pair_table(students: Mapping[str, PairStudent]) -> ReportTable:
-    """Make a table of students by comparisons of their answers."""
-    named = TableHeading("strengths", "Students by comparisons", ("Student",), "student")
-    return measure_table(named, PairStudent, students)
-
-
-def people_table(students: Mapping[tuple[str, str], CalibratedStudent]) -> ReportTable:
-    """Make a table of students by judges and by people, for each human scale."""
-    named = TableHeading("people", "Students by judges and by people", ("Scale", "Student"))
-    return measure_table(named, CalibratedStudent, students, "Answers")
-
-
-def sample_table(samples: Mapping[tuple[str, str, str], FactorSamples]) -> ReportTable:
-    """Make a table of several answers to an item: their mean, and how often one or all of them pass."""
-    named = TableHeading("samples", "Several answers to an item", ("Student", "Task", "Factor"))
-    return measure_table(named, FactorSamples, samples)
+PAIR_TABLE = MeasureTable("strengths", "Students by comparisons", ("Student",), PairStudent, "student")
+PEOPLE_TABLE = MeasureTable(
+    "people",
+    "Students by judges and by people",
+    ("Scale", "Student"),
+    CalibratedStudent,
+    count_title="Answers",
+)
+SAMPLE_TABLE = MeasureTable(
+    "samples", "Several answers to an item", ("Student", "Task", "Factor"), FactorSamples
+)
+"""Of several answers to an item: their mean, and how often one or all of them pass."""
 
 
 def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTable:

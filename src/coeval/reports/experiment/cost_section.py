@@ -14,21 +14,11 @@ from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_no
 from coeval.analysis.run_results import sum_costs, uncertain_cost_sentences
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
-from coeval.core.text import dollars, join_names, pluralize
-from coeval.reports.content import (
-    Cell,
-    Picture,
-    ReportColumn,
-    ReportSection,
-    ReportTable,
-    Sentence,
-    make_columns,
-    make_section,
-    warning_to_sentence,
-)
+from coeval.core.text import dollars, join_names, pluralize, warning_to_sentence
+from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import TableHeading, measure_table
+from coeval.reports.measure_table import MeasureTable
 from coeval.reports.plots import score_by_amount_plot
 from coeval.reports.result_tables import cost_table
 
@@ -36,7 +26,6 @@ from coeval.reports.result_tables import cost_table
 #
 # What does quality cost? Scores against dollars and seconds per answer.
 
-_ANCHOR = "value"
 _LINE = "No other student shown scores higher for the same {} or less"
 
 
@@ -70,8 +59,8 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
     if not known_values:
         return None
     texts = (*_best_value_sentences(evidence, values, title), *_not_drawn_sentences(values))
-    sentences = tuple(Sentence(escape_line(text), table.name) for text in texts)
-    return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
+    question = "What does quality cost?"
+    return ReportSection.with_rows("value", question, map(escape_line, texts), pictures, [table], table.name)
 
 
 def pareto_students(values: Sequence[_StudentValue], amount: str) -> set[str]:
@@ -178,10 +167,7 @@ def failure_table(reader: RunReader) -> ReportTable:
     return ReportTable(
         "failures",
         "What failed",
-        (
-            *make_columns("What", "Model", "Reason"),
-            ReportColumn("count", "Failed", "count"),
-        ),
+        (*make_columns("What", "Model", "Reason"), ReportColumn("count", "Failed", "count")),
         tuple(rows),
     )
 
@@ -250,13 +236,8 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.missing_by_file))
     costs = cost_table(evidence.results.costs)
     tables = (spending, costs, missing, failures, variance_table(measures.g_study))
-    return make_section(
-        "cost",
-        "What did it cost, and what is missing?",
-        [Sentence(text, "phases") for text in texts],
-        (),
-        tables,
-    )
+    question = "What did it cost, and what is missing?"
+    return ReportSection.with_rows("cost", question, texts, (), tables, spending.name)
 
 
 def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
@@ -275,9 +256,8 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
 
 def variance_table(study: GStudy | None) -> ReportTable:
     """Make a table of the variance components of a G study."""
-    components = {} if study is None else label_components(study.components)
-    title = "Sources of score variation, in points"
-    table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
+    declared = MeasureTable("variance", "Sources of score variation, in points", ("Part",), Component)
+    table = declared.fill({} if study is None else label_components(study.components))
     if study is None:
         return table
     without = f", without {pluralize(study.left_out, 'item')} that lack some" if study.left_out else ""

@@ -22,16 +22,15 @@ from coeval.reports.content import (
     ReportColumn,
     ReportSection,
     ReportTable,
-    Sentence,
+    link_rows,
     make_columns,
-    make_section,
 )
 from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_table
 from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
-from coeval.reports.result_tables import LabelColumn, label_columns, sample_table
+from coeval.reports.result_tables import SAMPLE_TABLE, LabelColumn, label_columns
 
 # --- Ranking of students
 
@@ -167,11 +166,11 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         gaps = msgspec.structs.replace(_difference_table(of_labels), name=f"label-{differences.name}")
         tables = (scores, differences, ways, labels, gaps)
     if measures.samples is not None:
-        tables = (*tables, sample_table(measures.samples))
+        tables = (*tables, SAMPLE_TABLE.fill(measures.samples))
     texts = (*self_judgment_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
     texts = texts if judged else (_BY_LABEL,)
-    sentences = [Sentence(text, ways.name if judged else labels.name) for text in texts]
-    return make_section("leads", "Who leads, and is it sure?", sentences, pictures, tables)
+    shown_in = ways.name if judged else labels.name
+    return ReportSection.with_rows("leads", "Who leads, and is it sure?", texts, pictures, tables, shown_in)
 
 
 def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
@@ -242,7 +241,7 @@ def student_table(
             ReportColumn("most", "Missing at 100", "points", _AT.format(100), "most"),
         ),
         tuple(rows),
-        links={row: urlencode({"student": name}) for row, name in enumerate(order)},
+        links=link_rows(rows, student=0),
     )
 
 
@@ -307,12 +306,9 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
     figures = _choose_front_figures(evidence)
     if not figures.by_student:
         return None
-    costs = evidence.costs
     rows: list[tuple[Cell, ...]] = []
-    links = {}
     for name, (measured, ranks) in figures.by_student.items():
-        links[len(rows)] = urlencode({"student": name})
-        cost = costs.get(name)
+        cost = evidence.costs.get(name)
         spent = (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
         rows.append((name, measured, format_ranks(ranks), *spent))
     return ReportTable(
@@ -326,7 +322,7 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
             ReportColumn("seconds", "Seconds", "seconds", _SECONDS),
         ),
         tuple(rows),
-        links=links,
+        links=link_rows(rows, student=0),
     )
 
 

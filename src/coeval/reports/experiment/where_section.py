@@ -19,9 +19,8 @@ from coeval.reports.content import (
     ReportColumn,
     ReportSection,
     ReportTable,
-    Sentence,
+    link_rows,
     make_columns,
-    make_section,
 )
 from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -113,8 +112,8 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
-    sentences = [Sentence(text, "parts") for text in texts]
-    return make_section("where", "Where?", sentences, pictures, [*tables, levels, recalls])
+    tables += [levels, recalls]
+    return ReportSection.with_rows("where", "Where?", texts, pictures, tables, tables[0].name)
 
 
 def _task_scores(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
@@ -259,13 +258,11 @@ def _unusual_score_sentences(parts: list[_PartScore]) -> Iterator[str]:
 def label_table(labels: Labels) -> ReportTable:
     """Make a table of label accuracies, the best first within each label."""
     rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
     for task, attributes in labels.items():
         for attribute, label in attributes.items():
             for name in label.order:
                 student = label.students[name]
                 ranks = format_ranks(label.ranking.ranges.get(name))
-                links[len(rows)] = urlencode({"student": name, "task": task})
                 counts = (student.correct, student.none_of_the_labels, student.accuracy.n)
                 lost = (student.failed, student.accuracy.missing)
                 bounds = bounds_unless_equal(student.bounds)
@@ -286,7 +283,7 @@ def label_table(labels: Labels) -> ReportTable:
         ),
         tuple(rows),
         note="Labels are checked by rule and enter no score.",
-        links=links,
+        links=link_rows(rows, student=0, task=1),
     )
 
 
