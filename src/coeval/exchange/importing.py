@@ -59,9 +59,7 @@ def read_table(
     table = open_table(path)
     try:
         column_by_role = _find_columns(path, table.columns, columns or {}, model)
-        answers_by_model: defaultdict[tuple[str, str], dict[tuple[str, int], ForeignAnswer]] = defaultdict(
-            dict
-        )
+        answers_by_model: _Answers = defaultdict(dict)
         scores: _Scores = defaultdict(dict)
         for row in table.rows:
             where = f"{path}:{row.line}"

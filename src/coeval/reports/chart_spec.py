@@ -108,16 +108,6 @@ def interval_layers(
     ]
 
 
-def coloured_interval_layers(measure: str, low: Spec, **shared_channels: Any) -> list[Spec]:
-    """Return layers of an interval with a filled mark on it; the shared channels include a colour."""
-    ends = {**shared_channels, "x": low, "x2": {"field": f"{measure}_high"}}
-    at = {**shared_channels, "x": encode_column(f"{measure}:Q")}
-    return [
-        make_layer("rule", ends, strokeWidth=3, strokeCap="round"),
-        make_layer("point", at, filled=True, size=110, opacity=1),
-    ]
-
-
 def measure_tooltip(
     measure: str, counted: str = "", *, title: str = "", number_format: str = ".1f"
 ) -> list[Spec]:

@@ -29,7 +29,6 @@ from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.reports.content import (
     Alert,
     Cell,
-    Picture,
     PictureToggle,
     Report,
     ReportColumn,
@@ -40,7 +39,7 @@ from coeval.reports.content import (
     make_columns,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
+from coeval.reports.plots import NOTEWORTHY, HeatMap, baseline_picture, heat_map
 
 _P = (
     "Adjusted for all pairs: tasks are tested if overall is significant, parts if their task is, labels by "
@@ -162,21 +161,15 @@ def _cost_sentence(report: ComparisonReport, layout: _PageLayout) -> Iterator[Se
 def _differences_section(report: ComparisonReport, layout: _PageLayout) -> ReportSection:
     """Make the section of differences from a baseline that a reader chooses."""
     table = _differences_table(report, layout)
-    better_by_baseline = dict.fromkeys(dict.fromkeys(str(row[1]) for row in table.rows), "the row's side")
-    if layout.is_single_pair:
-        a, b = (layout.names[label] for label in layout.groups[0])
-        better_by_baseline = {a: b, b: a}
     baselines = dict.fromkeys([layout.first_baseline, *(layout.baselines[label] for label in layout.names)])
-    choices = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
+    better_by_baseline = dict.fromkeys(baselines, "the row's side")
+    if layout.is_single_pair:
+        better_by_baseline = dict(zip(baselines, reversed(baselines), strict=True))
     title = (
         "Differences from the baseline, paired by item, with intervals adjusted for all pairs. Filled: "
         "significant. Right: the row's side is better. Left: the baseline."
     )
-    toggles = [PictureToggle("baseline", tuple(baselines))]
-    if len(choices) > 1:
-        toggles.append(PictureToggle("by", choices))
-    plot = difference_forest(table, better_by_baseline)
-    picture = Picture(f"{_DIFFERENCES}-plot", title, table.name, plot, tuple(toggles))
+    picture = baseline_picture(f"{_DIFFERENCES}-plot", title, table, better_by_baseline)
     question = "Is one better, and where?" if layout.is_single_pair else "Who is better than the baseline?"
     return ReportSection(_DIFFERENCES, question, (), (picture,), (table,))
 

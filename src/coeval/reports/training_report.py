@@ -21,7 +21,7 @@ from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names
-from coeval.core.text import join_names, pluralize
+from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.reports.chart_spec import (
     Spec,
     add_columns,
@@ -31,6 +31,7 @@ from coeval.reports.chart_spec import (
     fill_opacity,
     filter_rows,
     make_layer,
+    measure_tooltip,
     names_legend,
     quote_names,
     scale_to_points,
@@ -39,7 +40,6 @@ from coeval.reports.chart_spec import (
 from coeval.reports.content import (
     Cell,
     Picture,
-    PictureToggle,
     Report,
     ReportColumn,
     ReportSection,
@@ -49,7 +49,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.measure_table import metric_error_as_share, sample_cells
-from coeval.reports.plots import difference_forest
+from coeval.reports.plots import baseline_picture
 from coeval.store.output_folder import SWEEP
 
 # --- Which checkpoint to ship
@@ -75,7 +75,7 @@ def shipping_section(
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
         tables.append(means)
-    notes = tuple(Sentence(escape_line(f"{note[:1].upper()}{note[1:]}.")) for note in comparison.notes)
+    notes = tuple(Sentence(escape_line(warning_to_sentence(note))) for note in comparison.notes)
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
@@ -134,12 +134,12 @@ def _overall_means_table(comparison: SweepComparison) -> ReportTable:
         "overall-means",
         "Means over the tasks",
         (
-            ReportColumn("run", "Run"),
-            ReportColumn("step", "Step", "count"),
-            ReportColumn("task", "Task"),
+            *make_columns("Run"),
+            *make_columns("Step", kind="count"),
+            *make_columns("Task"),
             ReportColumn("mean", "Mean", "points", "Over the tasks, equally weighted"),
             ReportColumn("n_items", "Items", "count"),
-            ReportColumn("comparable", "Comparable"),
+            *make_columns("Comparable"),
         ),
         tuple(rows),
     )
@@ -153,21 +153,15 @@ def runs_sections(comparison: SweepComparison) -> Iterator[ReportSection]:
     if not comparison.differences:
         return
     table = run_table(comparison)
-    names = _short_run_names(comparison).values()
+    names = list(_short_run_names(comparison).values())
     better_by_baseline = dict.fromkeys(names, "the row's run")
-    if len(better_by_baseline) == 2:
-        a, b = better_by_baseline
-        better_by_baseline = {a: b, b: a}
+    if len(names) == 2:
+        better_by_baseline = dict(zip(names, reversed(names), strict=True))
     title = (
         "Differences between runs at equal steps, paired by item; p-values and intervals are adjusted for "
         "all steps and tasks. Filled: significant."
     )
-    tasks = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
-    toggles = [PictureToggle("baseline", tuple(better_by_baseline))]
-    if len(tasks) > 1:
-        toggles.append(PictureToggle("of", tasks))
-    plot = difference_forest(table, better_by_baseline)
-    picture = Picture("runs-plot", title, table.name, plot, tuple(toggles))
+    picture = baseline_picture("runs-plot", title, table, better_by_baseline)
     yield ReportSection("runs", "Which run is better, at equal steps?", (), (picture,), (table,))
 
 
@@ -517,13 +511,8 @@ def _curve_layers(
     x = encode_column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
     scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
     y = encode_column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
-    tooltip = [
-        *encode_columns("run:N", "step:Q"),
-        encode_column("mean:Q", format=".1f"),
-        encode_column("mean_low:Q", title="from", format=".1f"),
-        encode_column("mean_high:Q", title="to", format=".1f"),
-        encode_column("n_items:Q", title="items"),
-    ]
+    items = encode_column("n_items:Q", title="items")
+    tooltip = [*encode_columns("run:N", "step:Q"), *measure_tooltip("mean"), items]
     low = encode_column("mean_low:Q", title=title, scale=scale)
     interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
     point = {"x": x, "y": y, "color": colour, **marked, "tooltip": tooltip}

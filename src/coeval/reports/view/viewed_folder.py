@@ -203,8 +203,8 @@ class _Throttle:
 
 
 class ViewedFolder:
-    """One run, or one output folder of ``eval-framework``. One thread calls `read_changes` repeatedly; the
-    other methods answer any thread, with what was read last."""
+    """One run, or one output folder of ``eval-framework``. One thread calls the methods that read what has
+    changed; the others answer any thread, with what was read last, and `page_state` with the errors."""
 
     def __init__(self, path: Path, status: StatusReader, sweep: Path | None = None) -> None:
         self.path, self.sweep = path, sweep
@@ -223,19 +223,8 @@ class ViewedFolder:
         """The scores behind that page, from which any choice is computed."""
         self._summary: FolderSummary | None = None
         self._pace = GrowthRate()
-        self._status_throttle, self._records_throttle, self._report_throttle, self._summary_throttle = (
-            _Throttle(),
-            _Throttle(),
-            _Throttle(),
-            _Throttle(),
-        )
-
-    def read_changes(self) -> None:
-        """Read status, records and report again if they have changed and it is time to. `page_state` has the
-        errors."""
-        self.read_changed_status()
-        self.read_changed_records()
-        self.write_changed_report()
+        self._status_throttle, self._records_throttle = _Throttle(), _Throttle()
+        self._report_throttle, self._summary_throttle = _Throttle(), _Throttle()
 
     @contextmanager
     def _keep_error(self) -> Iterator[None]:
