@@ -107,8 +107,8 @@ class Export:
         make_item_tables(reader)
 
     def figures(self, *, overall: bool = False, parts: bool = False) -> list[ExportedFigure]:
-        """Return each student's mean or strength by task, or each metric of a benchmark. ``overall``: also
-        over all tasks (task ""); ``parts``: also by factor and by judge."""
+        """Return each student's mean or strength by task, or each metric of a benchmark; also over all tasks
+        (task "") with ``overall``, by factor and by judge with ``parts``."""
         judges, recipes = self._judges_by_student(), self._judge_recipes()
         figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
         if self._run_reader is not None:
@@ -494,14 +494,11 @@ FORMATS: dict[str, Callable[[Export, Path], list[Path]]] = {
 def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     """Write the results of a run, an output folder or a sweep in another format; return the files.
 
-    Parameters
-    ----------
-    folder : a run, an output folder of ``eval-framework``, or a sweep, whose checkpoints get a folder each
-    to : ``csv``, ``parquet`` or ``inspect``
-    out : a folder that is new or empty
+    ``to``: ``csv``, ``parquet`` or ``inspect``; ``out``: a folder that is new or empty, with one in it for
+    each checkpoint of a sweep.
 
-    Raises UsageError: the folder holds no results, or none that this format can hold; ``out`` is not empty;
-    StoreError: a file cannot be read or written.
+    Raises UsageError: the folder holds no results, or none that this format can hold; ``out`` is not
+    empty; StoreError: a file cannot be read or written.
     """
     if to not in FORMATS:
         raise UsageError(f"{to} is no format; there are {', '.join(FORMATS)}")

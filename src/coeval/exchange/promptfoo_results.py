@@ -137,12 +137,9 @@ def is_promptfoo(path: Path) -> bool:
 
 
 def read_promptfoo(path: Path) -> list[ForeignResult]:
-    """Read a results file: one result per provider and prompt.
-
-    It is named by the provider, or ``provider@prompt`` if that has several prompts; equal names are
-    numbered. The metrics are ``pass``, ``score`` and the named scores. Raises UsageError: the file has
-    another shape or version, or holds no results.
-    """
+    """Read a results file: one result per provider and prompt, with the metrics ``pass``, ``score`` and the
+    named scores. It is named by the provider, or ``provider@prompt`` if that has several prompts; equal
+    names are numbered. Raises UsageError: the file has another shape or version, or holds no results."""
     try:
         rows, task, remarks = _read_json(path) if path.suffix.lower() == ".json" else _read_json_lines(path)
     except Undecodable as error:

@@ -81,7 +81,7 @@ class ReportTable(msgspec.Struct, frozen=True):
 
     @property
     def used_column_indices(self) -> list[int]:
-        """Return the indices of the name columns, and of those with a terminal heading and a cell that is not
+        """Return the indices of the name columns, and of columns that a terminal shows and that are not
         empty."""
         return [
             at
@@ -94,8 +94,8 @@ class ReportTable(msgspec.Struct, frozen=True):
         ]
 
     def reorder_columns(self, *names: str, last: str = "") -> ReportTable:
-        """Move the columns ``names`` to the front, as those that name what a row is of, and the column
-        ``last`` to the end."""
+        """Move the columns ``names``, as those that name rows, to the front, and the column ``last`` to the
+        end."""
         index_by_name = {column.name: index for index, column in enumerate(self.columns)}
         first, end = [index_by_name[name] for name in names], [index_by_name[last]] if last else []
         order = [*first, *(index for index in range(len(self.columns)) if index not in {*first, *end}), *end]
@@ -122,8 +122,8 @@ class ReportTable(msgspec.Struct, frozen=True):
         return records
 
     def largest_amount(self, column: str, at_least: float = 0.0, *, with_intervals: bool = False) -> float:
-        """Return the largest absolute value in a column, or ``at_least``; with the ends of intervals if asked
-        for."""
+        """Return the largest absolute value in a column, with ends of intervals if asked for, or
+        ``at_least``."""
         index = [each_column.name for each_column in self.columns].index(column)
         values: list[Cell] = []
         for row in self.rows:

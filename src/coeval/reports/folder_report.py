@@ -1,8 +1,4 @@
-"""The report of a folder and the records behind it: of a run, or of ``eval-framework`` outputs.
-
-`make_folder_report` is the one place where a report is made from a reader, with a function for each kind
-of folder.
-"""
+"""The report of any folder and the records behind it, with a function for each kind of reader."""
 
 from __future__ import annotations
 
@@ -42,8 +38,7 @@ class FolderReport:
     """A folder's report, the measures that it shows, and the reader's notes.
 
     ``lacks``: missing records and records of another configuration, in sentences; ``missing``: the same of
-    a run, counted. ``choices`` measures choices of its scores; ``items`` has the measures of items, by id,
-    and ``order`` the students, best first.
+    a run, counted. ``items``: measures of items by id; ``order``: the students, best first.
     """
 
     report: Report
@@ -63,8 +58,8 @@ class FolderReport:
         return browser
 
     def report_with_one_section(self, anchor: str) -> Report:
-        """Return the report with one section alone, by its anchor, or none, and with what the folder lacks,
-        which another section says."""
+        """Return the report with only the section at an anchor, or none, and with what the folder lacks in
+        its lead."""
         sections = tuple(section for section in self.report.sections if section.anchor == anchor)
         in_lead = {sentence.text for sentence in self.report.lead}
         lacks = tuple(Sentence(text) for text in self.lacks if text not in in_lead)
@@ -73,10 +68,8 @@ class FolderReport:
 
 @contextmanager
 def open_folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
-    """Read a folder, make its report, and keep the folder open.
-
-    Raises UsageError: it is no folder of ours; StoreError: it cannot be read.
-    """
+    """Read a folder, make its report, and keep it open. Raises UsageError: it is no folder of ours;
+    StoreError: it cannot be read."""
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         yield make_folder_report(reader, notes, options)
 

@@ -105,10 +105,7 @@ class LabelSession:
         return next((question for question in self.questions if question.id not in self._levels), None)
 
     def record_level(self, question_id: str, level: str) -> None:
-        """Record a level.
-
-        Raises UsageError: there is no such question, or level of its scale.
-        """
+        """Record a level. Raises UsageError: there is no such question, or level of its scale."""
         question = self._by_id.get(question_id)
         known_level = question.scale.level(level) if question is not None else None
         if question is None or known_level is None:

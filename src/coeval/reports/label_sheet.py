@@ -44,15 +44,11 @@ class LabelSheet(NamedTuple):
 
 
 def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
-    """Check that writing a sheet to ``path`` loses nothing.
+    """Check that writing a sheet to ``path`` loses no level: an existing one's are all ``recorded``, by
+    question.
 
-    Parameters
-    ----------
-    path : an existing sheet may be replaced if all its levels are ``recorded``
-    recorded : level by the id of its question
-
-    Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds levels that
-    are not recorded, or is no sheet of labels.
+    Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds other
+    levels, or is no sheet of labels.
     """
     if path.suffix.lower() != ".csv":
         raise UsageError(f"{path}: name a sheet of labels with .csv, which Excel opens")
@@ -79,10 +75,8 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
 def write_label_sheet(
     path: Path, questions: Sequence[LabelQuestion], levels_by_id: Mapping[str, str]
 ) -> None:
-    """Write a row for each question, with the levels recorded so far.
-
-    Raises StoreError: it cannot be written.
-    """
+    """Write a row for each question, with the levels recorded so far. Raises StoreError: it cannot be
+    written."""
     headings = [
         name for name in _COLUMNS if name != "reference" or any(question.reference for question in questions)
     ]

@@ -20,7 +20,7 @@ _Record = TypeVar("_Record", bound=Entity)
 
 
 def column_of_field(record_type: type[Record], field: str, name: str = "") -> ReportColumn:
-    """Return the column of one declared field; ``name``: what pictures and filters call it, by default the
+    """Return the column of one declared field; pictures and filters call it ``name``, by default as the
     field."""
     return msgspec.structs.replace(columns_by_field(record_type)[field], name=name or field)
 

@@ -215,8 +215,7 @@ _INTERVAL_STEP = 28
 
 
 def interval_plot(table: str, rows: Sequence[str]) -> Spec:
-    """Draw the columns ``row``, ``shown`` (a measure, in points) and ``sure``, which fills the mark, of the
-    named rows."""
+    """Draw ``row``, ``shown`` (a measure, in points) and ``sure``, which fills the mark, of these rows."""
     chosen = {"filter": {"field": "row", "oneOf": list(rows)}}
     y = encode_column("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
     scale = {"zero": False, "nice": True, "padding": 6}
@@ -231,8 +230,8 @@ def interval_plot(table: str, rows: Sequence[str]) -> Spec:
 
 
 def item_difficulty_plot(table: str, flags: Sequence[str]) -> Spec:
-    """Draw the columns ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and ``flag``; the
-    first of ``flags`` is that of items without a problem."""
+    """Draw ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and ``flag``; ``flags``: first
+    none."""
     title = "difficulty (100 − mean score)"
     places = {
         "x": encode_column("difficulty:Q", scale={"domain": [0, 100]}, title=title),
@@ -260,7 +259,7 @@ def item_difficulty_plot(table: str, flags: Sequence[str]) -> Spec:
 def score_by_amount_plot(
     table: str, amount_column: str, axis_title: str, models: Sequence[str], *, log_scale: bool
 ) -> Spec:
-    """Draw scores (0 to 1) against an amount such as cost, with a line through the students whose
+    """Draw scores (0 to 1) against an amount such as cost, with a line through rows whose
     ``{amount_column}_line`` is true."""
     rows = (
         filter_rows(f"isValid(datum.score) && isValid(datum['{amount_column}'])"),

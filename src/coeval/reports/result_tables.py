@@ -103,21 +103,13 @@ class Results(msgspec.Struct, frozen=True):
         return frozenset(label.task for label in self.labels) - scored
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: a key for each field, a list of mappings for each tuple of
-        records.
-
-        Missing values are None.
-        """
+        """Return plain data, ready for JSON: a mapping for each record; missing values are None."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
     def table(self, name: str = "students") -> Columns:
-        """Return ``students``, ``labels``, ``metrics``, ``sampled``, ``pairs``, ``people`` or ``costs`` as
-        columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each record, a column for each of
-        its figures.
-
-        Raises UsageError: there is no such table.
-        """
+        """Return the rows of a field as columns, a record in each row, for ``pandas.DataFrame`` or
+        ``polars.DataFrame``. Raises UsageError: there is no such table."""
         if name not in _TABLES:
             raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
         rows = getattr(self, name)
@@ -234,8 +226,7 @@ def label_columns(results: Results) -> list[LabelColumn]:
 
 
 def score_table(results: Results) -> ReportTable:
-    """Make a table of students' overall scores, and of those in each task if there are several, judged or by
-    label."""
+    """Make a table of students' overall scores, and of those in several tasks, judged or by label."""
     overall = [score for score in results.students if score.task is None]
     students = [score.student for score in overall]
     judged = {score.task for score in results.students if score.score is not None or score.failed}

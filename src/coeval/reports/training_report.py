@@ -227,10 +227,8 @@ def training_report(
     error_bar: ErrorBar = "ci95",
     with_items: Collection[tuple[str, str]] = (),
 ) -> Report:
-    """Make the report on checkpoints to ship and on runs, with a section for each task.
-
-    ``with_items``: task and name of the checkpoints whose items can be read.
-    """
+    """Make the report on checkpoints to ship and on runs, with a section for each task; ``with_items``: task
+    and name of the checkpoints whose items can be read."""
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     steps = {
@@ -501,8 +499,7 @@ def _curve_layers(
     title: str | None = None,
     ends: tuple[float, float] | None = None,
 ) -> list[Spec]:
-    """Return the layers of the curves; ``title`` and ``ends`` are those of the axis of means, by default from
-    the rows."""
+    """Return the layers of curves; ``title``, ``ends``: of the axis of means, by default from the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = encode_column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_channels(runs, legend)

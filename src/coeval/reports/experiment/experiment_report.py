@@ -115,7 +115,7 @@ _WORDS, _CHARACTERS = 20, 160
 
 
 def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
-    """Yield the item that most favours the leader over the second, then the reverse; of equal gaps, the first
+    """Yield the item that most favours the leader over the second, then the reverse; of equal ones the first
     by id."""
     order = evidence.measured.measures.ranking.order
     if len(order) < 2:

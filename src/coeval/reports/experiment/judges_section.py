@@ -171,10 +171,8 @@ def make_judges_section(
     *,
     weighted: bool = False,
 ) -> ReportSection:
-    """Make the section on judges, of a run or an output folder.
-
-    ``models``: all that have a colour; ``weighted``: agreement is weighted by the distance of levels.
-    """
+    """Make the section on judges, of a run or an output folder; ``models``: all that have a colour;
+    ``weighted``: agreement is weighted by the distance of levels."""
     judges = list(measures.judges)
     agreement, biases = AGREEMENT_TABLE.fill(measures.agreement), bias_table(measures.judges)
     pictures = [agreement_map(agreement, judges, weighted=weighted)]

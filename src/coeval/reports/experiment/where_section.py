@@ -288,8 +288,8 @@ def label_table(labels: Labels) -> ReportTable:
 
 
 def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
-    """Make a row for each student and right label; ``part`` names the task and the attribute if there are
-    several."""
+    """Make a row for each student and right label; among several labels ``part`` names task and attribute
+    too."""
     several = sum(map(len, labels.values())) > 1
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}

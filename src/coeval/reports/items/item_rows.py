@@ -70,10 +70,7 @@ class ItemChoice(msgspec.Struct, frozen=True):
 
 
 def parse_item_choice(query: str) -> ItemChoice:
-    """Parse the query of an address as a choice.
-
-    Raises UsageError: it has an unknown key, or an unknown value; the message names both.
-    """
+    """Parse the query of an address. Raises UsageError: a key or a value is unknown; the message names it."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:

@@ -34,8 +34,8 @@ _ITEM_OVERHEAD, _CHOICE_OVERHEAD = 20_000, 60
 
 
 def write_report(folder: Path, out: Path) -> tuple[str, ...]:
-    """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder, into ``out``,
-    and return the notes.
+    """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder; return the
+    notes.
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be
     written.

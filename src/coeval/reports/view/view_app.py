@@ -419,10 +419,7 @@ def _parse_count(parameters: dict[str, str], name: str, default: int, most: int 
 
 
 async def read_body(request: web.Request, body_type: type[T], refusal: str) -> T:
-    """Read a request's body; ``refusal`` begins the reason of a refusal.
-
-    Raises UsageError: it is no such record.
-    """
+    """Read a request's body. Raises UsageError: it is no such record; ``refusal`` begins the reason."""
     try:
         return decode(await request.read(), body_type)
     except Undecodable as error:

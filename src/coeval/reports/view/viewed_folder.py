@@ -279,8 +279,8 @@ class ViewedFolder:
             return self._describe(sweep=sweep, changed=self._changed, summary=summary)
 
     def page_state(self) -> dict[str, Any]:
-        """Return everything that the folder's page shows, for JSON; ``generation`` counts how often records
-        were read, 0: not yet."""
+        """Return all that the folder's page shows, for JSON; ``generation`` counts the readings of records so
+        far."""
         with self._lock:
             read = self._read
             return self._describe(

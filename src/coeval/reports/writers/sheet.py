@@ -84,8 +84,7 @@ class SheetColumn(NamedTuple):
 
 
 def sheet_columns(table: ReportTable) -> list[SheetColumn]:
-    """Split the columns of a table: a measure fills one for its value, and if any row has them, for the
-    interval's ends and n."""
+    """Split columns: a measure fills one for its value, and others for ends and n if any row has them."""
     return [
         SheetColumn(
             index, part, column.title + _PART_TITLES[part], "count" if part == "n" else column.kind, column
@@ -240,10 +239,7 @@ def _colour_cells(
 
 @contextmanager
 def open_workbook(path: Path, title: str) -> Iterator[WorkbookFile]:
-    """Yield a workbook that replaces the file ``path`` at the end.
-
-    Raises StoreError: it cannot be written.
-    """
+    """Yield a workbook that at its end replaces ``path``. Raises StoreError: the file cannot be written."""
     with replace_file(path) as file:
         # No text becomes a formula, a number or a link by itself.
         never = dict.fromkeys(("strings_to_formulas", "strings_to_numbers", "strings_to_urls"), False)
