@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 import msgspec
 
 from coeval.core.errors import StoreError, Undecodable
-from coeval.core.foreign import decode
+from coeval.core.foreign import decode, make_decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file, read_file_bytes, require_regular_file
 
@@ -264,6 +264,14 @@ def read_whole_lines(path: Path) -> Iterator[Line]:
             if not text.isspace():
                 yield Line(offset, text)
             offset += len(text)
+
+
+def read_decodable_lines(path: Path, kind: type[T]) -> Iterator[T]:
+    """Yield the whole lines of a JSONL file that decode as ``kind``; skip the others."""
+    read = make_decoder(kind)
+    for line in read_whole_lines(path):
+        with suppress(Undecodable):
+            yield read(line.text)
 
 
 def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
