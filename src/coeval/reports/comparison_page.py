@@ -202,17 +202,9 @@ def _differences_table(report: ComparisonReport, layout: _PageLayout) -> ReportT
         row = level if layout.is_single_pair else f"{level} · {side}" if level else side
         by = _BY["task"] if layout.is_single_pair and family == "overall" else _BY[family]
         rows.append((row, layout.baselines[base], by))
-    names = ReportTable(
-        _DIFFERENCES,
-        "Differences from the baseline",
-        (
-            ReportColumn("row", "Comparison"),
-            ReportColumn("baseline", "Baseline"),
-            ReportColumn("by", "Level"),
-        ),
-        tuple(rows),
-        chosen={"baseline": str(rows[0][1]), "by": str(rows[0][2])},
-    )
+    columns = (ReportColumn("row", "Comparison"), *make_columns("Baseline"), ReportColumn("by", "Level"))
+    chosen = {"baseline": str(rows[0][1]), "by": str(rows[0][2])}
+    names = ReportTable(_DIFFERENCES, "Differences from the baseline", columns, tuple(rows), chosen=chosen)
     fields = (
         *("mean", "mean_baseline", "difference", "over_judges", "p", "p_over_judges", "sure"),
         *("n", "missing", "could_be_seen", "agreeing", "test"),
@@ -223,11 +215,11 @@ def _differences_table(report: ComparisonReport, layout: _PageLayout) -> ReportT
     titles = dict(
         zip(("mean", "mean_baseline"), report.mean_headings("Score", "Baseline score"), strict=False)
     )
-    columns = (
+    titled = (
         msgspec.structs.replace(column, title=titles.get(column.name, column.title))
         for column in table.columns
     )
-    return msgspec.structs.replace(table, columns=tuple(columns))
+    return msgspec.structs.replace(table, columns=tuple(titled))
 
 
 # --- Every pair
@@ -241,13 +233,10 @@ def _pairs_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
         for comparison in report.comparisons
         if comparison.family in ("overall", "task")
     ]
-    names = ReportTable(
-        _PAIRS,
-        "Pairs",
-        (ReportColumn("ahead", "Row"), ReportColumn("behind", "Column"), ReportColumn("of", "Task")),
-        tuple((layout.names[pair.b], layout.names[pair.a], pair.place) for pair in comparisons),
-        chosen={"of": comparisons[0].place} if comparisons else {},
-    )
+    columns = (ReportColumn("ahead", "Row"), ReportColumn("behind", "Column"), ReportColumn("of", "Task"))
+    rows = tuple((layout.names[pair.b], layout.names[pair.a], pair.place) for pair in comparisons)
+    chosen = {"of": comparisons[0].place} if comparisons else {}
+    names = ReportTable(_PAIRS, "Pairs", columns, rows, chosen=chosen)
     return add_difference_columns(names, comparisons, ("difference", "p", "sure", "n", "could_be_seen"), _P)
 
 

@@ -426,19 +426,15 @@ def _estimate_table(
     rows = [_estimate_row(key, line) for key, line in lines.items()]
     if total is not None:
         rows.append(_estimate_row("total", total))
-    return ReportTable(
-        f"cost_by_{dimension}",
-        f"By {dimension}",
-        (
-            ReportColumn(dimension, dimension.capitalize()),
-            ReportColumn("calls", "Calls", "count"),
-            ReportColumn("input", "Input tokens", "count", terminal="input"),
-            ReportColumn("output", "Output tokens", "count", terminal="output"),
-            ReportColumn("cost", "Cost", "usd", "With its 95% interval"),
-        ),
-        tuple(rows),
-        bold=frozenset({(len(lines), 0)}),
+    columns = (
+        ReportColumn(dimension, dimension.capitalize()),
+        ReportColumn("calls", "Calls", "count"),
+        ReportColumn("input", "Input tokens", "count", terminal="input"),
+        ReportColumn("output", "Output tokens", "count", terminal="output"),
+        ReportColumn("cost", "Cost", "usd", "With its 95% interval"),
     )
+    name, total_name = f"cost_by_{dimension}", frozenset({(len(lines), 0)})
+    return ReportTable(name, f"By {dimension}", columns, tuple(rows), bold=total_name)
 
 
 def _estimate_row(name: str, line: EstimateLine) -> tuple[Cell, ...]:

@@ -95,8 +95,7 @@ def leader_table(leads: Mapping[str, PairDifference], title_scope: str = "") -> 
     """Tabulate by how much the first student leads each of the others; ``leads`` as
     `Ranking.leader_differences`, ``title_scope``: in which task and label."""
     columns = (ReportColumn("student", "Student", terminal="student"),)
-    names = ReportTable(
-        "leader", f"Lead of the first student{title_scope}", columns, tuple((name,) for name in leads)
-    )
+    title = f"Lead of the first student{title_scope}"
+    names = ReportTable("leader", title, columns, tuple((name,) for name in leads))
     fields = ("difference", "p", "over_judges", "p_over_judges", "shared")
     return add_difference_columns(names, [*leads.values()], fields, only_used=True)

@@ -172,24 +172,17 @@ def _scores_section(metrics: Sequence[MetricScore], measures: OutputMeasures) ->
         names = (row, metric.model, metric.task, metric.metric)
         values = (_metric_share(metric), *([own] if has_own else []))
         rows.append((*names, *values, metric.n, metric.expected, metric.failed, True))
-    table = ReportTable(
-        "metrics",
-        "Metrics",
-        (
-            ReportColumn("row", "Metric"),
-            *make_columns("Model", "Task", "Metric"),
-            ReportColumn("shown", "Points", "points", "With its 95% interval"),
-            *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
-            ReportColumn("n", "n", "count"),
-            ReportColumn(
-                "expected", "Expected", "count", "Prompts, judgments or scores that the metric needs"
-            ),
-            ReportColumn("failed", "Failed", "count"),
-            ReportColumn("sure", "Known"),
-        ),
-        tuple(rows),
-        links=link_rows(rows, task=2),
+    columns = (
+        ReportColumn("row", "Metric"),
+        *make_columns("Model", "Task", "Metric"),
+        ReportColumn("shown", "Points", "points", "With its 95% interval"),
+        *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
+        ReportColumn("n", "n", "count"),
+        ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that the metric needs"),
+        ReportColumn("failed", "Failed", "count"),
+        ReportColumn("sure", "Known"),
     )
+    table = ReportTable("metrics", "Metrics", columns, tuple(rows), links=link_rows(rows, task=2))
     shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit]
     plot = interval_plot(table.name, shares)
     picture = Picture("metrics-plot", "Metrics with their 95% intervals.", table.name, plot)
@@ -212,23 +205,18 @@ def all_metrics_table(measures: OutputMeasures, *, only_repeated: bool = False) 
                 share = metric_as_share(value.value, (value.low, value.high), unit, value.n)
                 errors = (metric_error_as_share(error, unit) for error in (item_se, std))
                 rows.append((model, task, metric, share, value.n, *errors, runs))
-    return ReportTable(
-        "samples",
-        "Over all samples" if only_repeated else "Metrics",
-        (
-            *make_columns("Model", "Task", "Metric"),
-            ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
-            ReportColumn("prompts", "Prompts", "count", terminal="n"),
-            *(
-                msgspec.structs.replace(column_of_field(SampleSpread, field), kind="points")
-                for field in ("item_se", "std")
-            ),
-            column_of_field(SampleSpread, "n_runs"),
+    columns = (
+        *make_columns("Model", "Task", "Metric"),
+        ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
+        ReportColumn("prompts", "Prompts", "count", terminal="n"),
+        *(
+            msgspec.structs.replace(column_of_field(SampleSpread, field), kind="points")
+            for field in ("item_se", "std")
         ),
-        tuple(rows),
-        links=link_rows(rows, task=1),
-        names=3,
+        column_of_field(SampleSpread, "n_runs"),
     )
+    title = "Over all samples" if only_repeated else "Metrics"
+    return ReportTable("samples", title, columns, tuple(rows), links=link_rows(rows, task=1), names=3)
 
 
 def _cost_section(results: Results) -> ReportSection:

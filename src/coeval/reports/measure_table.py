@@ -64,14 +64,9 @@ class MeasureTable(NamedTuple, Generic[_Record]):
             )
         count = ReportColumn("n", self.count_title, "count", terminal="n")
         further = (column for column, _ in self.further)
-        return ReportTable(
-            self.name,
-            self.title,
-            (*make_columns(*self.headings), *columns.values(), count, *further),
-            tuple(rows),
-            links=link_rows(rows, **{self.link: 0}) if self.link else {},
-            names=len(self.headings),
-        )
+        shown = (*make_columns(*self.headings), *columns.values(), count, *further)
+        links = link_rows(rows, **{self.link: 0}) if self.link else {}
+        return ReportTable(self.name, self.title, shown, tuple(rows), links=links, names=len(self.headings))
 
 
 def _measure_cell(figure: Any) -> Cell:

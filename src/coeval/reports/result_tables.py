@@ -414,17 +414,10 @@ def _make_paper_table(
     bold = frozenset(
         (rows.index(column.best), at) for at, column in enumerate(columns, 1) if column.best is not None
     )
-    return ReportTable(
-        "paper",
-        "",
-        (
-            *make_columns(heading),
-            *(ReportColumn(f"c{at}", column.title, "points") for at, column in enumerate(columns)),
-        ),
-        tuple((row, *(column.cells.get(row) for column in columns)) for row in rows),
-        note=" ".join((_POINTS, *notes, *([_BOLD] * bool(bold)))),
-        bold=bold,
-    )
+    figures = (ReportColumn(f"c{at}", column.title, "points") for at, column in enumerate(columns))
+    cells = tuple((row, *(column.cells.get(row) for column in columns)) for row in rows)
+    note = " ".join((_POINTS, *notes, *([_BOLD] * bool(bold))))
+    return ReportTable("paper", "", (*make_columns(heading), *figures), cells, note=note, bold=bold)
 
 
 def _significantly_best_row(

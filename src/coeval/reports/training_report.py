@@ -93,20 +93,15 @@ def best_checkpoints_table(
         tied = escape_line(list_peers(choice, several=several)) if choice.peers else "none"
         score = share_of_scale(choice.mean, choice.unit)
         rows.append((_task_name(choice.task), best, score, tied, choice.n_items, choice.of))
-    return ReportTable(
-        "ship-table",
-        "Best checkpoints",
-        (
-            ReportColumn("task", "Task"),
-            ReportColumn("best", "Best checkpoint"),
-            ReportColumn("score", "Score", "points"),
-            ReportColumn("tied", "Tied with it", "text", "Paired tests, adjusted for all pairs", "tied"),
-            ReportColumn("n", "Items", "count", "That all checkpoints have"),
-            ReportColumn("of", "Checkpoints", "count", terminal=""),
-        ),
-        tuple(rows),
-        links=links,
+    columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("best", "Best checkpoint"),
+        ReportColumn("score", "Score", "points"),
+        ReportColumn("tied", "Tied with it", "text", "Paired tests, adjusted for all pairs", "tied"),
+        ReportColumn("n", "Items", "count", "That all checkpoints have"),
+        ReportColumn("of", "Checkpoints", "count", terminal=""),
     )
+    return ReportTable("ship-table", "Best checkpoints", columns, tuple(rows), links=links)
 
 
 def _task_name(task: str | None) -> str:
@@ -130,19 +125,15 @@ def _overall_means_table(comparison: SweepComparison) -> ReportTable:
     for point in comparison.overall:
         mean = Measured(point.mean, *point.ci95, point.n_items, None)
         rows.append((escape_line(point.run), point.step, OVERALL, mean, point.n_items, True))
-    return ReportTable(
-        "overall-means",
-        "Means over the tasks",
-        (
-            *make_columns("Run"),
-            *make_columns("Step", kind="count"),
-            *make_columns("Task"),
-            ReportColumn("mean", "Mean", "points", "Over the tasks, equally weighted"),
-            ReportColumn("n_items", "Items", "count"),
-            *make_columns("Comparable"),
-        ),
-        tuple(rows),
+    columns = (
+        *make_columns("Run"),
+        *make_columns("Step", kind="count"),
+        *make_columns("Task"),
+        ReportColumn("mean", "Mean", "points", "Over the tasks, equally weighted"),
+        ReportColumn("n_items", "Items", "count"),
+        *make_columns("Comparable"),
     )
+    return ReportTable("overall-means", "Means over the tasks", columns, tuple(rows))
 
 
 # --- Run against run
@@ -184,17 +175,13 @@ def run_table(comparison: SweepComparison) -> ReportTable:
                 row = f"step {pair.b.step}" if len(short) == 2 else f"step {pair.b.step} · {other}"
                 rows.append((row, short[base], _task_name(pair.task)))
                 turned.append(pair if base == pair.a.run else pair.swapped)
-    names = ReportTable(
-        "runs-table",
-        "Run against run",
-        (
-            ReportColumn("row", "Step"),
-            ReportColumn("baseline", "Baseline", terminal=""),
-            ReportColumn("of", "Task"),
-        ),
-        tuple(rows),
-        chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {},
+    columns = (
+        ReportColumn("row", "Step"),
+        ReportColumn("baseline", "Baseline", terminal=""),
+        ReportColumn("of", "Task"),
     )
+    chosen = {"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {}
+    names = ReportTable("runs-table", "Run against run", columns, tuple(rows), chosen=chosen)
     fields = ("mean", "mean_baseline", "difference", "p", "sure", "n", "could_be_seen")
     return add_difference_columns(names, turned, fields, "Adjusted for all steps, tasks and pairs of runs")
 

@@ -165,10 +165,5 @@ def _attribute_values_table(coverage: Mapping[str, TaskCoverage], grid: ScoreGri
         for teacher, count in zip(grid.teachers, counts.tolist(), strict=True):
             links[len(rows)] = urlencode({"attribute": value, "teacher": teacher})
             rows.append((value, teacher, count))
-    return ReportTable(
-        "strata",
-        "Values of attributes",
-        (*make_columns("Value", "Teacher"), *make_columns("Items", kind="count")),
-        tuple(rows),
-        links=links,
-    )
+    columns = (*make_columns("Value", "Teacher"), *make_columns("Items", kind="count"))
+    return ReportTable("strata", "Values of attributes", columns, tuple(rows), links=links)

@@ -86,9 +86,8 @@ def _value_table(values: Sequence[_StudentValue], front: ReportTable, title: str
         columns.append(ReportColumn(f"{name}_line", f"Best for its {amount}", "text", _LINE.format(amount)))
         for row, value in zip(rows, values, strict=True):
             row.append(None if getattr(value, name) is None else value.student in best)
-    return ReportTable(
-        "quality-cost", f"{title}, price and time", tuple(columns), tuple(map(tuple, rows)), links=front.links
-    )
+    title, cells = f"{title}, price and time", tuple(map(tuple, rows))
+    return ReportTable("quality-cost", title, tuple(columns), cells, links=front.links)
 
 
 # Amounts that differ by more than this factor are drawn on a logarithmic axis.
@@ -161,15 +160,11 @@ def failure_table(reader: RunReader) -> ReportTable:
     for phase, table, model, noun in _PHASES:
         [(failed,)] = reader.rows(f"SELECT count(*) FROM {table} WHERE failed")  # noqa: S608
         if failed:
-            columns = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
+            types = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
             sql = _REASONS.format(table=table, model=model, lines="{lines}")
-            rows += [(noun, *row) for row in reader.query_lines(phase, columns, sql)]
-    return ReportTable(
-        "failures",
-        "What failed",
-        (*make_columns("What", "Model", "Reason"), ReportColumn("count", "Failed", "count")),
-        tuple(rows),
-    )
+            rows += [(noun, *row) for row in reader.query_lines(phase, types, sql)]
+    columns = (*make_columns("What", "Model", "Reason"), ReportColumn("count", "Failed", "count"))
+    return ReportTable("failures", "What failed", columns, tuple(rows))
 
 
 _REASONS = """
@@ -203,13 +198,8 @@ def spending_table(reader: RunReader) -> ReportTable:
         ReportColumn("stored", "From the store", "count", "Requests paid by another run"),
     )
     kept = len(columns) - (not stored)
-    return ReportTable(
-        "phases",
-        "Cost by role and model",
-        columns[:kept],
-        tuple(row[:kept] for row in rows),
-        note="Excludes probes, samples and retries; see Cost by model.",
-    )
+    title, note = "Cost by role and model", "Excludes probes, samples and retries; see Cost by model."
+    return ReportTable("phases", title, columns[:kept], tuple(row[:kept] for row in rows), note=note)
 
 
 _USAGE = {

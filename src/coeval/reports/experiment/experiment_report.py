@@ -82,7 +82,7 @@ def _pair_method_sentences(pairs: PairMeasures) -> Iterator[str]:
 
 def _win_rate_table(pairs: PairMeasures) -> ReportTable:
     """Make a row for each pair in both directions, so that a matrix has all its cells."""
-    columns = columns_by_field(PairRate)
+    declared = columns_by_field(PairRate)
     rows = []
     for (student, other), rate in pairs.rates.items():
         wins = rate.wins
@@ -91,19 +91,9 @@ def _win_rate_table(pairs: PairMeasures) -> ReportTable:
         rows.append((student, other, wins, share - 0.5, rate.p, rate.comparisons))
         rows.append((other, student, back, 0.5 - share, rate.p, rate.comparisons))
     ahead = ReportColumn("ahead", "Above half", "points", "Win rate − one half")
-    return ReportTable(
-        "win-rates",
-        "Students pairwise",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("other", "Against"),
-            columns["wins"],
-            ahead,
-            columns["p"],
-            columns["comparisons"],
-        ),
-        tuple(rows),
-    )
+    names = (ReportColumn("student", "Student"), ReportColumn("other", "Against"))
+    columns = (*names, declared["wins"], ahead, declared["p"], declared["comparisons"])
+    return ReportTable("win-rates", "Students pairwise", columns, tuple(rows))
 
 
 # --- Examples

@@ -31,16 +31,12 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
         total = sum(levels.values())
         order = levels_best_first(counts) if total else ()
         rows += [(model, level, levels[level] / total, levels[level]) for level in order]
-    return ReportTable(
-        name,
-        title,
-        (
-            *make_columns("Name", "Level"),
-            *make_columns("Share", kind="share"),
-            ReportColumn("count", "Scores", "count"),
-        ),
-        tuple(rows),
+    columns = (
+        *make_columns("Name", "Level"),
+        *make_columns("Share", kind="share"),
+        ReportColumn("count", "Scores", "count"),
     )
+    return ReportTable(name, title, columns, tuple(rows))
 
 
 # --- Judge tables
@@ -114,20 +110,15 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
                 rows.append(
                     (name, words, measured_bias.measured, getattr(measured_bias, "usual", None), sure)
                 )
-    return ReportTable(
-        "biases",
-        "Judge biases",
-        (
-            ReportColumn("judge", "Judge"),
-            ReportColumn("bias", "Bias"),
-            ReportColumn("value", "Points", "points", "By how much it shifts a score"),
-            column_of_field(FamilyBias, "usual"),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
-        ),
-        tuple(rows),
-        note=_WITHOUT_VERDICT if any(row[-1] is None for row in rows) else "",
-        links=links,
+    columns = (
+        ReportColumn("judge", "Judge"),
+        ReportColumn("bias", "Bias"),
+        ReportColumn("value", "Points", "points", "By how much it shifts a score"),
+        column_of_field(FamilyBias, "usual"),
+        ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
     )
+    note = _WITHOUT_VERDICT if any(row[-1] is None for row in rows) else ""
+    return ReportTable("biases", "Judge biases", columns, tuple(rows), note=note, links=links)
 
 
 def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> Picture | None:
