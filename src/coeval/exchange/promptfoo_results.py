@@ -150,14 +150,11 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     for row in rows:
         by_column[row.column].append(row)
     results = []
-    several_prompts = len({row.prompt_text for row in rows}) > len(
-        {canonical_json(row.variables) for row in rows}
-    )
+    prompts, tests = {row.prompt_text for row in rows}, {canonical_json(row.variables) for row in rows}
     for column, model in _model_names_by_column(by_column).items():
-        answers = _convert_rows(by_column[column], by_test=several_prompts)
-        notes = remarks
-        if column.number is None and any(answer.sample for answer in answers):
-            notes = (*remarks, _UNNUMBERED)
+        answers = _convert_rows(by_column[column], by_test=len(prompts) > len(tests))
+        unnumbered = column.number is None and any(answer.sample for answer in answers)
+        notes = (*remarks, _UNNUMBERED) if unnumbered else remarks
         results.append(ForeignResult(TOOL, task, model, answers, canonical_json(column[:3]), remarks=notes))
     return results
 

@@ -189,12 +189,8 @@ class _Mlflow:
                 )
             uri = uri or (Path.cwd() / "mlruns").as_uri()
         self._client = client = MlflowClient(uri or None)
-        known_experiment = client.get_experiment_by_name(run.project)
-        experiment = (
-            client.create_experiment(run.project)
-            if known_experiment is None
-            else known_experiment.experiment_id
-        )
+        existing = client.get_experiment_by_name(run.project)
+        experiment = existing.experiment_id if existing else client.create_experiment(run.project)
         runs = client.search_runs([experiment], f"tags.`{_MARK}` = '{run.id}'")
         tags = {_MARK: run.id, "coeval.version": __version__}
         self._run = runs[0] if runs else client.create_run(experiment, tags=tags, run_name=run.name)

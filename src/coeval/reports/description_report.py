@@ -290,18 +290,15 @@ def _design_section(described: DescribedExperiment) -> ReportSection:
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
     roles["student"] += len(_students_with_answers(config))
     cast = ", ".join(pluralize(count, role) for role, count in roles.items())
-    return ReportSection(
-        "design",
-        "What is evaluated, and by whom?",
-        (Sentence(f"{cast}; a model may play several roles."),),
-        tables=(
-            models_table(config, config.models),
-            tasks_table(forecast),
-            attributes_table(preview),
-            rubric_table(preview),
-            phases_table(config, forecast, described.options),
-        ),
+    tables = (
+        models_table(config, config.models),
+        tasks_table(forecast),
+        attributes_table(preview),
+        rubric_table(preview),
+        phases_table(config, forecast, described.options),
     )
+    sentences = (Sentence(f"{cast}; a model may play several roles."),)
+    return ReportSection("design", "What is evaluated, and by whom?", sentences, (), tables)
 
 
 # Models of a row: of many the first, and how many more; all of them stand in a table of their own.
@@ -310,16 +307,11 @@ _MOST_NAMED = 3
 
 def _prompts_section(prompts: list[PlannedPrompt]) -> ReportSection:
     """Make a row and a passage for each prompt; unwritten texts are marked in the passages."""
-    passages = [
-        Passage(
-            f"prompt-{number}",
-            " · ".join(
-                (f"{prompt.task} · {prompt.phase}: {prompt.output}", ", ".join(prompt.models), prompt.item)
-            ).removesuffix(" · "),
-            prompt.parts,
-        )
-        for number, prompt in enumerate(prompts, 1)
-    ]
+    passages = []
+    for number, prompt in enumerate(prompts, 1):
+        names = (prompt.task, f"{prompt.phase}: {prompt.output}", ", ".join(prompt.models), prompt.item)
+        title = " · ".join(names).removesuffix(" · ")
+        passages.append(Passage(f"prompt-{number}", title, prompt.parts))
     rows = tuple(
         (
             prompt.task,
@@ -345,13 +337,8 @@ def _prompts_section(prompts: list[PlannedPrompt]) -> ReportSection:
         "texts that a model will write are marked."
     )
     table = ReportTable("prompts", "Prompts", columns, rows)
-    return ReportSection(
-        "prompts",
-        "What will the prompts be?",
-        (Sentence(summary),),
-        tables=(table,),
-        passages=tuple(passages),
-    )
+    question, sentences = "What will the prompts be?", (Sentence(summary),)
+    return ReportSection("prompts", question, sentences, (), (table,), tuple(passages))
 
 
 def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:

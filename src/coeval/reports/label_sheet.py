@@ -77,18 +77,13 @@ def write_label_sheet(
 ) -> None:
     """Write a row for each question, with the levels recorded so far. Raises StoreError: it cannot be
     written."""
-    headings = [
-        name for name in _COLUMNS if name != "reference" or any(question.reference for question in questions)
-    ]
-    cells_by_heading = (
-        {
-            **question._asdict(),
-            "levels": question.scale.levels_text(),
-            "level": levels_by_id.get(question.id, ""),
-        }
-        for question in questions
-    )
-    rows = [[clean_sheet_text(texts[name]) for name in headings] for texts in cells_by_heading]
+    has_reference = any(question.reference for question in questions)
+    headings = [name for name in _COLUMNS if name != "reference" or has_reference]
+    rows = []
+    for question in questions:
+        level = levels_by_id.get(question.id, "")
+        texts = {**question._asdict(), "levels": question.scale.levels_text(), "level": level}
+        rows.append([clean_sheet_text(texts[name]) for name in headings])
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     safe = ([f"'{cell}" if looks_like_formula(cell) else cell for cell in row] for row in rows)
@@ -182,12 +177,8 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
     for number, row in enumerate(rows[1:], 2):
         cells = {heading: row[column] for heading, column in headings.items() if column < len(row)}
         name, level = (cells.get(heading, "").strip().removeprefix("'") for heading in ("id", "level"))
-        yield (
-            number,
-            name,
-            level,
-            {heading: cells.get(heading, "") for heading in _TEXTS if heading in headings},
-        )
+        texts = {heading: cells.get(heading, "") for heading in _TEXTS if heading in headings}
+        yield number, name, level, texts
 
 
 def _parse_csv(data: bytes) -> list[list[str]]:

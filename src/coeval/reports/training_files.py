@@ -104,10 +104,9 @@ def _open_browsers(
     """Open an item browser for each task and checkpoint name."""
     browsers: dict[str, dict[str, ItemBrowser]] = {}
     for checkpoint in checkpoints:
-        folders = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}")) or [
-            checkpoint.folder / checkpoint.task
-        ]
-        reader = stack.enter_context(OutputReader(folders[0]))
+        samples = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}"))
+        first = samples[0] if samples else checkpoint.folder / checkpoint.task
+        reader = stack.enter_context(OutputReader(first))
         browsers.setdefault(checkpoint.task, {})[checkpoint.name] = ItemBrowser(reader)
     return browsers
 
@@ -196,9 +195,8 @@ def write_sweep_page(
     checkpoints = choose_checkpoints(runs)
     with_items = {(checkpoint.task, checkpoint.name) for checkpoint in checkpoints}
     items = select_checkpoint_items(runs, checkpoints)
-    write_bytes_atomic(
-        file, write_page(training_report(runs, comparison, error_bar, with_items), items=items)
-    )
+    report = training_report(runs, comparison, error_bar, with_items)
+    write_bytes_atomic(file, write_page(report, items=items))
 
 
 class TrainingFiles(NamedTuple):

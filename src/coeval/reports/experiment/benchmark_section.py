@@ -44,15 +44,11 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
     items, strata = _sampled_items_table(measures.items), _attribute_values_table(measures.coverage, grid)
     pictures = []
     if any(row[3] is not None for row in items.rows):
-        pictures.append(
-            Picture(
-                "dots",
-                "Items by difficulty and discrimination. Discrimination: the correlation of the scores on an "
-                "item with those on all others.",
-                items.name,
-                item_difficulty_plot(items.name, _FLAGS),
-            )
+        title = (
+            "Items by difficulty and discrimination. Discrimination: the correlation of the scores on an "
+            "item with those on all others."
         )
+        pictures.append(Picture("dots", title, items.name, item_difficulty_plot(items.name, _FLAGS)))
     if names := keep_attributes_with_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
         values_by_teacher = HeatMap(
             strata, "value", "teacher", "items", names[:_MOST_STRATA], list(grid.teachers), format="d"

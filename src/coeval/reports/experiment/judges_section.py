@@ -126,13 +126,11 @@ def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> P
     tested = [bias for bias in _BIASES.values() if any(row[1] == bias for row in biases.rows)]
     if not tested:
         return None
-    return Picture(
-        "leanings",
+    title = (
         "Judge bias against the other judges of the same answers. Right: stricter, or favours what the row "
-        "names. Filled: significant after adjusting for the number of judges.",
-        biases.name,
-        bias_plot(biases.name, tested, judges, models),
+        "names. Filled: significant after adjusting for the number of judges."
     )
+    return Picture("leanings", title, biases.name, bias_plot(biases.name, tested, judges, models))
 
 
 _NO_JUDGMENT = "No judge scored an answer."

@@ -150,14 +150,9 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     labels, ways = label_table(measures.labels), standings_table(measures)
     pictures = []
     if measures.ranking.order:
-        forest = Picture(
-            "forest",
-            "Scores with their 95% intervals. Band: the leader's interval; right: plausible ranks.",
-            ways.name,
-            forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
-            standings_toggles(measures),
-        )
-        pictures.append(forest)
+        title = "Scores with their 95% intervals. Band: the leader's interval; right: plausible ranks."
+        forest = forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL)
+        pictures.append(Picture("forest", title, ways.name, forest, standings_toggles(measures)))
     if differences.rows and judged:
         pictures.append(_difference_map(differences, students))
     tables: tuple[ReportTable, ...] = (labels, differences)
@@ -183,12 +178,11 @@ def _difference_map(differences: ReportTable, students: Sequence[str]) -> Pictur
         dot="sure",
         tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
     )
-    return heat_map(
-        "matrix",
-        "Students pairwise, row − column, on shared items. "
-        "Dot: significant after Holm's adjustment for the number of pairs.",
-        grid,
+    title = (
+        "Students pairwise, row − column, on shared items. Dot: significant after Holm's adjustment for the "
+        "number of pairs."
     )
+    return heat_map("matrix", title, grid)
 
 
 _UNCOMPARED = "No comparison yet: fewer than two students have scores on the same items."

@@ -319,10 +319,8 @@ class _ViewHandlers:
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
         choice = parse_item_choice(urlencode([pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]))
         parameters = dict(pairs)
-        first, most = (
-            _parse_count(parameters, "first", 0, None),
-            _parse_count(parameters, "most", 50, _MOST_ROWS),
-        )
+        first = _parse_count(parameters, "first", 0, None)
+        most = _parse_count(parameters, "most", 50, _MOST_ROWS)
         own_number = self._folder_number(request.match_info["number"])
         names = dict.fromkeys(name for name in parameters.get("beside", "").split(",") if name)
         others = {self._folder_number(name) for name in names} - {own_number}

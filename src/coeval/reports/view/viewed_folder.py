@@ -71,20 +71,13 @@ def summarise_folder(reader: Reader, results: Mapping[str, Any]) -> FolderSummar
     """Summarise an open folder from its results as plain data."""
     [(items,)] = reader.rows("SELECT count(*) FROM items")
     overall = [row for row in results["students"] if row["task"] is None]
-    names = list(
-        dict.fromkeys(
-            [row["student"] for row in (*overall, *results["labels"])]
-            + [row["model"] for row in (*results["metrics"], *results["costs"])]
-        )
-    )
+    students = [row["student"] for row in (*overall, *results["labels"])]
+    models = [row["model"] for row in results["metrics"]]
+    names = list(dict.fromkeys((*students, *models, *(row["model"] for row in results["costs"]))))
     shown_names = ShownNames.of(names, None if reader.planned is None else reader.planned.labels)
-    students = {row["student"] for row in (*overall, *results["labels"])} or {
-        row["model"] for row in results["metrics"]
-    }
     leads = tuple(shown_names.text(text) for text in results["leads"])
-    return FolderSummary(
-        len(students), items, _find_best_by_any(results, overall, shown_names), leads, shown_names.key
-    )
+    best = _find_best_by_any(results, overall, shown_names)
+    return FolderSummary(len(set(students or models)), items, best, leads, shown_names.key)
 
 
 def _find_best_by_any(
@@ -94,9 +87,8 @@ def _find_best_by_any(
     # The best stands first, whoever does only some of the tasks or is removed last.
     first = next((row for row in overall if row["score"] is not None), None)
     if first is not None:
-        return Best(
-            first["student"], shown_names.text(first["student"]), first["score"], first["low"], first["high"]
-        )
+        name = first["student"]
+        return Best(name, shown_names.text(name), first["score"], first["low"], first["high"])
     for part, figure, what in (("pairs", "strength", "wins in 100"), ("labels", "accuracy", "labels right")):
         first = next((row for row in results[part] if row[figure] is not None), None)
         if first is not None:
@@ -112,11 +104,9 @@ def _find_best_by_any(
     name = next(iter(heads))[0]
     of_model = [row for (model, _), row in heads.items() if model == name]
     mean = mean_over_tasks((row["value"], row["unit"]) for row in of_model)
-    what = (
-        f"{of_model[0]['task']} {of_model[0]['metric']}"
-        if len(of_model) == 1
-        else f"mean of {len(of_model)} tasks"
-    )
+    what = f"mean of {len(of_model)} tasks"
+    if len(of_model) == 1:
+        what = f"{of_model[0]['task']} {of_model[0]['metric']}"
     return Best(name, shown_names.text(name), mean, what=what, tasks=len(of_model))
 
 
@@ -431,21 +421,16 @@ class ViewedPlaces:
         for path in paths:
             if not path.is_dir():
                 problem = "is a file; name a folder" if path.exists() else "is not there"
-                raise UsageError(
-                    escape_line(f"{path} {problem}: a run, an output of eval-framework, or one with these")
-                )
+                wanted = "a run, an output of eval-framework, or one with these"
+                raise UsageError(escape_line(f"{path} {problem}: {wanted}"))
             if is_readable(path):
                 self._add_folder(path)
             else:
                 self._parents[path] = path if list_sweep_steps(path) else None
         self._add_new_folders()
         if not self.folders:
-            named = ", ".join(map(str, paths))
-            raise UsageError(
-                escape_line(
-                    f"{named}: nothing to show: no run, no output of eval-framework, and no folder with such"
-                )
-            )
+            problem = "nothing to show: no run, no output of eval-framework, and no folder with such"
+            raise UsageError(escape_line(f"{', '.join(map(str, paths))}: {problem}"))
         for folder in self.folders if len(self.folders) <= _READ_AT_ONCE else ():
             folder.needed = True
 

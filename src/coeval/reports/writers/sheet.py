@@ -120,12 +120,11 @@ _LONGEST_NAME = 31
 
 
 class WrittenTable(NamedTuple):
-    """Where a table is: headings in the row ``top``, below it rows up to ``last``, or a line that says there
-    are none. ``widths``: of the columns, in characters."""
+    """A table in a sheet: its rows, or a line that there are none, end in ``last``; ``widths``: of the
+    columns, in characters."""
 
     sheet: Worksheet
     columns: list[SheetColumn]
-    top: int
     last: int
     widths: list[int]
 
@@ -208,7 +207,7 @@ def write_table(book: WorkbookFile, sheet: Worksheet, table: ReportTable, top: i
         widths.append(max([min(_text_width(column.title) + 3, 24), *map(_text_width, cells)]))
         if column.part == "value":
             _colour_cells(book, sheet, (top + 1, index, last, index), cells, column)
-    return WrittenTable(sheet, columns, top, last, widths)
+    return WrittenTable(sheet, columns, last, widths)
 
 
 def _colour_cells(
@@ -223,11 +222,8 @@ def _colour_cells(
         numbers = [abs(cell) for cell in cells if isinstance(cell, int | float) and math.isfinite(cell)]
         most = max(numbers, default=0.0) or 1.0
         scale: dict[str, object] = {"type": "3_color_scale"}
-        for end, value, colour in (
-            ("min", -most, LIGHT.against),
-            ("mid", 0, LIGHT.least),
-            ("max", most, LIGHT.most),
-        ):
+        ends = (("min", -most, LIGHT.against), ("mid", 0, LIGHT.least), ("max", most, LIGHT.most))
+        for end, value, colour in ends:
             scale |= {f"{end}_type": "num", f"{end}_value": value, f"{end}_color": colour}
         sheet.conditional_format(*area, scale)
     elif column.source.name in ("failed", "missing"):
