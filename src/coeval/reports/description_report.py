@@ -89,7 +89,7 @@ def _students_with_answers(config: Config) -> list[str]:
     )
 
 
-def _describe_judging(setup: TaskSetup) -> str:
+def _name_judging_methods(setup: TaskSetup) -> str:
     if setup.judges:
         return setup.task.judging_mode
     methods = ["labels"] * bool(setup.labels) + ["checks"] * bool(setup.checks)
@@ -106,7 +106,7 @@ def tasks_table(forecast: Forecast) -> ReportTable:
         labels = ", ".join(task.label_attributes) or None
         design = (
             ", ".join(makers),
-            _describe_judging(setup),
+            _name_judging_methods(setup),
             labels,
             _calls_cell(forecast.sum_task_calls(task.name)),
         )

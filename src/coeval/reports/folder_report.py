@@ -50,12 +50,11 @@ class FolderReport:
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
 
-    def add_measures(self, browser: ItemBrowser) -> ItemBrowser:
+    def give_measures_to(self, browser: ItemBrowser) -> None:
         """Give the browser the measures of its items, the order of students and their short names."""
         browser.flag_items(self.items)
         browser.rank_students(self.order)
         browser.use_short_names(self.report.labels)
-        return browser
 
     def report_with_one_section(self, anchor: str) -> Report:
         """Return the report with only the section at an anchor, or none, and with what the folder lacks in

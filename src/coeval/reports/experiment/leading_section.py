@@ -65,7 +65,7 @@ def score_anchors(ranks: Ranking) -> tuple[str, ...]:
     return "students", "students", "students"
 
 
-def self_judgment_sentences(measures: RunMeasures) -> Iterator[str]:
+def order_without_self_judgments_sentences(measures: RunMeasures) -> Iterator[str]:
     """Say whether the order changes without self-judgments. Nothing if pairs contradict each other, so that
     the first is significantly not the best."""
     others, order = measures.without_own.ranking, measures.ranking.order
@@ -161,7 +161,10 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         tables = (scores, differences, ways, labels, gaps)
     if measures.samples is not None:
         tables = (*tables, SAMPLE_TABLE.fill(measures.samples))
-    texts = (*self_judgment_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
+    texts = (
+        *order_without_self_judgments_sentences(measures),
+        *([] if measures.ranking.differences else [_UNCOMPARED]),
+    )
     texts = texts if judged else (_BY_LABEL,)
     shown_in = ways.name if judged else labels.name
     return ReportSection.with_rows("leads", "Who leads, and is it sure?", texts, pictures, tables, shown_in)

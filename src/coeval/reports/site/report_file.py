@@ -49,7 +49,8 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
 
 def write_report_page(folder_report: FolderReport, reader: Reader, out: Path) -> None:
     """Write a folder's report with its items into ``out``; raises as `write_report`."""
-    browser = folder_report.add_measures(ItemBrowser(reader))
+    browser = ItemBrowser(reader)
+    folder_report.give_measures_to(browser)
     write_bytes_atomic(out / PAGE, _make_page_within_limit(folder_report, browser))
 
 

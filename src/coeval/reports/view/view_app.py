@@ -233,7 +233,7 @@ def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOf
             web.get(f"{number}/api/items", handlers.list_items),
             web.get(f"{number}/api/item", handlers.send_item),
             web.get(f"{number}/api/marks", handlers.list_marks),
-            web.post(f"{number}/api/mark", handlers.record_mark),
+            web.post(f"{number}/api/mark", handlers.record_flag_and_note),
         ]
     )
     return app
@@ -348,7 +348,7 @@ class _ViewHandlers:
         marks = await asyncio.to_thread(self._requested_folder(request).read_marks)
         return json_response([_mark_body(mark) for mark in marks.values()])
 
-    async def record_mark(self, request: web.Request) -> web.Response:
+    async def record_flag_and_note(self, request: web.Request) -> web.Response:
         folder = self._requested_folder(request)
         body = await read_body(request, _MarkBody, "this is no mark")
         detail = await _query_items(folder, lambda browser: browser.read_detail(body.item, body.task))
@@ -361,7 +361,7 @@ class _ViewHandlers:
             flag=body.flag,
             note=body.note,
         )
-        return json_response(_mark_body(await asyncio.to_thread(folder.record_mark, mark)))
+        return json_response(_mark_body(await asyncio.to_thread(folder.record_flag_and_note, mark)))
 
     def _requested_folder(self, request: web.Request) -> ViewedFolder:
         """Return the folder that an address names, and have it read from now on."""

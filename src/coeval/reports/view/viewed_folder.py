@@ -242,7 +242,9 @@ class ViewedFolder:
     def write_changed_report(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
         is_wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
-        return bool(is_wanted) and self._report_throttle.run_if_due(self._generation, self._write_report)
+        return bool(is_wanted) and self._report_throttle.run_if_due(
+            self._generation, self._refresh_page_and_measures
+        )
 
     def read_changed_summary(self) -> None:
         """Read the summary of a folder that nobody has opened, if it has changed."""
@@ -313,7 +315,7 @@ class ViewedFolder:
         """Read the marks by task and item; raises as `read_labels`."""
         return find_item_marks(read_labels(self.path))
 
-    def record_mark(self, mark: HumanLabel) -> HumanLabel:
+    def record_flag_and_note(self, mark: HumanLabel) -> HumanLabel:
         """Record a mark; raises as `add_labels`."""
         [kept] = add_labels(self.path, [mark])
         with self.browser() as browser:
@@ -347,7 +349,7 @@ class ViewedFolder:
             if browser is not None:
                 browser.index_lines()
 
-    def _write_report(self) -> None:
+    def _refresh_page_and_measures(self) -> None:
         """Measure a run, which takes longer than to read it, write its page, and give the browser the items'
         measures."""
         with self._keep_error():
@@ -358,7 +360,7 @@ class ViewedFolder:
                 self.choices = choices
             with self.browser() as browser:
                 if browser is not None:
-                    report.add_measures(browser)
+                    report.give_measures_to(browser)
 
     def _replace(self, read: _OpenedFolder | None) -> None:
         with self._lock:
