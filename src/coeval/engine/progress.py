@@ -141,10 +141,8 @@ class Board:
     def count_outcome(
         self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, lacking: bool = False
     ) -> None:
-        """Count a record as made after ``calls`` requests.
-
-        ``failed`` is its failure's kind, if any; ``lacking``: it is good but incomplete, and stays missing.
-        """
+        """Count a record as made after ``calls`` requests. ``failed`` is its failure's kind, if any;
+        ``lacking``: it is good but incomplete, and stays missing."""
         count = self.phases[phase]
         count.latest = now = self.clock()
         if now >= count.next_mark:

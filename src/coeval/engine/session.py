@@ -196,9 +196,7 @@ class Session:
 
     async def await_next_round(self) -> bool:
         """Submit batches and wait for results; False where none will come or the session does not wait.
-
-        Raises StoreError: requests or results could not be written.
-        """
+        Raises StoreError: requests or results could not be written."""
         batches = self.batches
         if batches is None or self.interrupted:
             return False
@@ -352,10 +350,8 @@ async def open_session(
     context: SessionContext,
     terms: Mapping[str, Terms] = MappingProxyType({}),
 ) -> AsyncIterator[Session]:
-    """Open models, ledger and journal; ``terms`` are the prices and ceilings of the models.
-
-    Raises UsageError: a model has no address or no key; StoreError: the account cannot be read or written.
-    """
+    """Open models, ledger and journal; ``terms`` are the prices and ceilings of the models. Raises
+    UsageError: a model has no address or no key; StoreError: the account cannot be read or written."""
     ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd, recorded=accounts.recorded)
     ledger.warn = lambda sentence: _log_and_show_warning(context.watcher, sentence)
     batches: Batches | None = None
@@ -409,9 +405,7 @@ class _RunLog(logging.FileHandler):
 @contextmanager
 def write_log(path: Path, level: str) -> Iterator[None]:
     """Write the package's log of this level and above to a file while entered; the first line creates it.
-
-    Raises StoreError: what stands there is no file; a pipe would keep us waiting.
-    """
+    Raises StoreError: what stands there is no file; a pipe would keep us waiting."""
     try:
         with suppress(FileNotFoundError):
             open_file(path).close()

@@ -41,9 +41,7 @@ def make_terms(
     sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
     """Make the terms of each model by name. ``sent`` are its parameters in each role; see `find_role_tariff`.
-
-    Raises UsageError: the pricing file cannot be used, or another package's host has invalid prices.
-    """
+    Raises UsageError: the pricing file cannot be used, or another package's host has invalid prices."""
     prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
@@ -149,11 +147,9 @@ class RequestedUnder(NamedTuple):
 def require_bounded_costs(
     requested: Iterable[RequestedUnder], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> None:
-    """Check that every model under a budget has a price and a bound on its answers.
-
-    Raises UsageError: a model has a budget, its own or that of all, and nobody knows its price, or nothing
-    bounds what one of its answers may have.
-    """
+    """Check that every model under a budget has a price and a bound on its answers. Raises UsageError: a
+    model has a budget, its own or that of all, and nobody knows its price, or nothing bounds what one of its
+    answers may have."""
     unpriced: dict[str, str] = {}
     unbounded: dict[str, str] = {}
     for spec, sampling, _ in requested:
@@ -185,10 +181,8 @@ def require_budget(
     least_usd: float, budget_usd: float, accounts: Collection[ModelAccount], shows: str
 ) -> None:
     """Check that the remaining work fits the budget at its least cost; ``shows`` names the option that shows
-    costs. No process may be at work on ``accounts``.
-
-    Raises UsageError: what is to be done costs more at the least than is left of the budget.
-    """
+    costs. No process may be at work on ``accounts``. Raises UsageError: what is to be done costs more at the
+    least than is left of the budget."""
     spent = Spent.add_up(accounts, at_work=False)
     if spent.usd + least_usd <= budget_usd:
         return

@@ -57,11 +57,8 @@ class Work(Protocol):
     def at_once(self) -> bool: ...
 
     async def do(self) -> Kept:
-        """Make the record.
-
-        Raises Gap: nothing was asked; the record stays owed; AskError: it failed; `failed` makes the record
-        that says so.
-        """
+        """Make the record. Raises Gap: nothing was asked; the record stays owed; AskError: it failed;
+        `failed` makes the record that says so."""
 
     def make_failed_record(self, error: Exception) -> Kept: ...
 
@@ -251,10 +248,8 @@ class Flow:
             task.cancel()
 
     async def run(self, works: AsyncIterator[Work]) -> AsyncIterator[Done]:
-        """Yield each work's outcome, in order of completion.
-
-        Raises StoreError: a record could not be kept. What runs is ended first; all that was kept stays.
-        """
+        """Yield each work's outcome, in order of completion. Raises StoreError: a record could not be kept.
+        What runs is ended first; all that was kept stays."""
         source = aiter(works)
         exhausted = False
         try:

@@ -79,10 +79,8 @@ _SENTENCE_ENDS = ".!?:;…"
 
 def normalise_label(text: str) -> str:
     """Normalise ``text`` for label comparison: NFKC, case folded, words separated by single blanks, trimmed.
-
     Punctuation, quotes, emphasis and blanks around it are trimmed, but not a number's sign. A text of nothing
-    else is kept, so that a label ``?`` can be answered.
-    """
+    else is kept, so that a label ``?`` can be answered."""
     text = _fold(text)
     start, end = _span_without_marks(text)
     return text[start:end] or text
@@ -129,12 +127,9 @@ class LabelValues:
         return self._bare.get(text[start:end])
 
     def find_within(self, text: str) -> set[str]:
-        """Find the declared values in ``text`` as whole words.
-
-        Not counted: a part of a longer value ("true" in "not true"), of a hyphenated word or of a number, and
-        a negated value ("not wrong"). A single letter counts unless it may be an article: "A because …",
-        "option A fits", but not "A user …".
-        """
+        """Find the declared values in ``text`` as whole words. Not counted: a part of a longer value ("true"
+        in "not true"), of a hyphenated word or of a number, and a negated value ("not wrong"). A single
+        letter counts unless it may be an article: "A because …", "option A fits", but not "A user …"."""
         return {value for value, _ in self._find_occurrences(text)}
 
     def find_only_stated(self, text: str) -> set[str]:
@@ -343,11 +338,9 @@ _ONLY_JSON = re.compile(r"\s*(?:```\w*\s*)?[\[{].*[\]}]\s*(?:```\s*)?", re.DOTAL
 def score_labels(
     response: str, expected: Mapping[str, str], declared: Mapping[str, Sequence[str]]
 ) -> dict[str, LabelScore]:
-    """Compare ``response`` with the ``expected`` value of each label.
-
-    ``declared``: the possible values of each label. The prediction is one of them, as declared, or None if
-    the answer states none of them, or several.
-    """
+    """Compare ``response`` with the ``expected`` value of each label. ``declared``: the possible values of
+    each label. The prediction is one of them, as declared, or None if the answer states none of them, or
+    several."""
     answer = _LabelAnswer(response, tuple(map(_fold_name, expected)))
     scores: dict[str, LabelScore] = {}
     for label, value in expected.items():
@@ -384,12 +377,10 @@ class _LabelAnswer:
         return _find_statements(self.text, self._labels)
 
     def find_value(self, label: str, values: LabelValues, *, single: bool) -> str | None:
-        """Return the one value that the answer gives to ``label``; None if it gives none, or several.
-
-        The whole answer goes first, then the last line that states a value: under the label's name, in a
-        box, for a single label under another name of an answer; then the first line. Words are searched
-        last, and only in what the label's name introduces, if it introduces anything.
-        """
+        """Return the one value that the answer gives to ``label``; None if it gives none, or several. The
+        whole answer goes first, then the last line that states a value: under the label's name, in a box, for
+        a single label under another name of an answer; then the first line. Words are searched last, and only
+        in what the label's name introduces, if it introduces anything."""
         if (value := values.match_whole(self.text)) is not None:
             return value
         own = (

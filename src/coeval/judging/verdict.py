@@ -60,9 +60,7 @@ def _strip_reasons(text: str) -> str:
 
 def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repaired: bool) -> set[str]:
     """Find the factors to which a reply gives two different levels, in any spelling and at any depth.
-
-    ``scales``: by factor; ``repaired``: the reply's JSON is damaged, so it is read as text too.
-    """
+    ``scales``: by factor; ``repaired``: the reply's JSON is damaged, so it is read as text too."""
     requested = [normalize_name(factor) for factor in scales]
     stated = [pair for _, value in every_json(text) for pair in _iterate_stated_values(value, {*requested})]
     contradicted = set()
@@ -158,13 +156,9 @@ def _parse_json_verdict(
 
 
 def parse_criterion_score(text: str) -> StatedVerdict[int]:
-    """Parse a judge's whole number from 1 to 10, and its reason.
-
-    An integral float (``7.0``) is accepted; a string, a boolean or a value off the scale is not, and nothing
-    is clipped.
-
-    Raises Unparsable: the reply holds no such score.
-    """
+    """Parse a judge's whole number from 1 to 10, and its reason. An integral float (``7.0``) is accepted; a
+    string, a boolean or a value off the scale is not, and nothing is clipped. Raises Unparsable: the reply
+    holds no such score."""
     return _parse_json_verdict(
         text, "score", _read_criterion_score, f"whole number from {LOWEST} to {HIGHEST} as its score"
     )
@@ -177,10 +171,8 @@ def _read_criterion_score(value: Any) -> int | None:
 
 
 def parse_criteria_met(text: str) -> StatedVerdict[bool]:
-    """Parse whether a rubric's item is met: JSON true or false only.
-
-    Raises Unparsable: the reply holds no ``criteria_met`` that is a truth value.
-    """
+    """Parse whether a rubric's item is met: JSON true or false only. Raises Unparsable: the reply holds no
+    ``criteria_met`` that is a truth value."""
     needed = "criteria_met that is true or false"
     return _parse_json_verdict(text, "criteria_met", _read_truth_value, needed, "explanation")
 
@@ -194,10 +186,7 @@ def _read_truth_value(value: Any) -> bool | None:
 
 def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
     """Hash a criterion, and a scale that is not the default, to 8 hex digits; a score with another hash is
-    outdated.
-
-    Line breaks do not matter, since judges see the text on one line.
-    """
+    outdated. Line breaks do not matter, since judges see the text on one line."""
     text = " ".join(criterion.split())
     return digest(text if scale == HIGH_MEDIUM_LOW else canonical_json([text, scale.levels, scale.values]))[
         :8
@@ -228,14 +217,10 @@ class Levels(NamedTuple):
 
 
 def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
-    """Parse the levels that a judge's JSON gives to the factors of ``scales``, each on its own.
-
-    Accepted: ``{factor: level}``, ``{factor: {"reason": …, "score": level, …}}``, a list of ``{"factor": …,
-    "score": level}``, and each of these one level deeper. Names may differ in case and word separators. A
-    factor with two different levels, at any place, is missing.
-
-    Raises Unparsable: the reply holds no JSON.
-    """
+    """Parse the levels that a judge's JSON gives to the factors of ``scales``, each on its own. Accepted:
+    ``{factor: level}``, ``{factor: {"reason": …, "score": level, …}}``, a list of ``{"factor": …, "score":
+    level}``, and each of these one level deeper. Names may differ in case and word separators. A factor with
+    two different levels, at any place, is missing. Raises Unparsable: the reply holds no JSON."""
     if (levels := _parse_exact_reply(text, scales)) is not None:
         return levels
     parsed = extract_json(text)
@@ -296,12 +281,8 @@ class ParsedLevel(NamedTuple):
 
 def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> ParsedLevel:
     """Parse a single level: the bare word, ``label: word``, or JSON with one value, or with one score.
-
     Punctuation, quotes and emphasis around the word are ignored. Prose is no verdict: "not High" contains the
-    word too.
-
-    Raises Unparsable: the reply is anything else.
-    """
+    word too. Raises Unparsable: the reply is anything else."""
     level, reason = _parse_bare_level(text, scale), ""
     if level is None and ("{" in text or "[" in text):
         try:
@@ -406,13 +387,10 @@ def is_lost_in_reasoning(completion: Completion) -> bool:
 
 
 def answer_logprobs(completion: Completion, *, reasons_first: bool = True) -> dict[str, float]:
-    """Return the likeliest first tokens of the answer: token → natural-log probability.
-
-    If the judge reasons first, the answer's first token is located by the answer's text; otherwise all
-    that it says is its answer, wherever the host put it.
-
-    Raises Unparsable: there are no log-probabilities, or no answer before the end.
-    """
+    """Return the likeliest first tokens of the answer: token → natural-log probability. If the judge reasons
+    first, the answer's first token is located by the answer's text; otherwise all that it says is its answer,
+    wherever the host put it. Raises Unparsable: there are no log-probabilities, or no answer before the
+    end."""
     if not completion.logprobs:
         raise Unparsable("the reply came without log-probabilities", raw=completion.text)
     if reasons_first and is_lost_in_reasoning(completion):
@@ -459,10 +437,8 @@ def order_answers(order: Order, model: str, baseline: str) -> OrderedAnswers:
 
 
 def parse_label(text: str, labels: Collection[str]) -> str:
-    """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``.
-
-    Raises Unparsable: there is no bracketed label, or the last one is no verdict (``[[A]]``).
-    """
+    """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``. Raises
+    Unparsable: there is no bracketed label, or the last one is no verdict (``[[A]]``)."""
     upper = text.upper()
     for pattern in _LABEL_PATTERNS:
         labels_found = pattern.findall(upper)
@@ -475,13 +451,10 @@ def parse_label(text: str, labels: Collection[str]) -> str:
 
 
 def parse_identifier(text: str) -> Literal["m", "M"]:
-    """Parse which of the models ``m`` and ``M`` a judge names in words; letter case decides.
-
-    A line of nothing but the identifier is a verdict. Else the reply must name only one of the two,
-    and begin or end with it ("M.", "I'm going with M"): "M is too long" is no verdict.
-
-    Raises Unparsable: neither is named, both are, or the one that is stands amid prose.
-    """
+    """Parse which of the models ``m`` and ``M`` a judge names in words; letter case decides. A line of
+    nothing but the identifier is a verdict. Else the reply must name only one of the two, and begin or end
+    with it ("M.", "I'm going with M"): "M is too long" is no verdict. Raises Unparsable: neither is named,
+    both are, or the one that is stands amid prose."""
     bare = {line.strip(_AROUND) for line in text.splitlines()} & {"m", "M"}
     named = set(_IDENTIFIER.findall(text))
     decided = bare or (named if _is_identifier_at_edge(text) else set())
@@ -504,10 +477,8 @@ _WINNER_OF: dict[str, Winner] = {"a": "first", "b": "second", "tie": "tie"}
 
 
 def parse_preference(text: str) -> StatedVerdict[Winner]:
-    """Parse A, B or tie: the bare word, or JSON with it as ``verdict``.
-
-    Raises Unparsable: the reply is anything else, or says two things.
-    """
+    """Parse A, B or tie: the bare word, or JSON with it as ``verdict``. Raises Unparsable: the reply is
+    anything else, or says two things."""
     if (winner := _read_winner(text)) is not None:
         return StatedVerdict(winner, "")
     return _parse_json_verdict(text, "verdict", _read_winner, "verdict that is A, B or tie")

@@ -58,10 +58,8 @@ def judge_one_factor(ask: SimulatedAsk) -> Reply:
 
 
 def parse_rubric_factors(text: str) -> list[str]:
-    """Parse the names of the last block of lines ``- factor: criterion``, in order, each once.
-
-    The last, since the input and the answer, which come before, may contain such lines.
-    """
+    """Parse the names of the last block of lines ``- factor: criterion``, in order, each once. The last,
+    since the input and the answer, which come before, may contain such lines."""
     names: list[str] = []
     for line in reversed(text.splitlines()):
         if line_match := _RUBRIC_LINE.match(line):
@@ -345,11 +343,9 @@ def _quote_passage(ask: SimulatedAsk, passage: str) -> str:
 
 
 def parse_requested_attributes(prompt: str) -> dict[str, str]:
-    """Parse the target attributes that a prompt requests.
-
-    They are in the block of the built-in template, or in a user's after a word such as "attributes:", up to
-    the end of the line or sentence: ``name: value; name: value``.
-    """
+    """Parse the target attributes that a prompt requests. They are in the block of the built-in template, or
+    in a user's after a word such as "attributes:", up to the end of the line or sentence: ``name: value;
+    name: value``."""
     built_in = _BUILT_IN_LIST.search(prompt)
     if built_in:
         return _parse_pairs(built_in[1])
@@ -390,10 +386,8 @@ class FormPart(NamedTuple):
 
 
 def _is_judging(text: str) -> bool:
-    """Check whether a prompt names levels and holds an answer, or the words of judging.
-
-    A task of labels High, Medium and Low names the levels too, hence the second half.
-    """
+    """Check whether a prompt names levels and holds an answer, or the words of judging. A task of labels
+    High, Medium and Low names the levels too, hence the second half."""
     named = all(level in text for level in LEVELS) or "gets the worst level" in text
     return named and (ANSWER_MARK in text or REFUSAL in text or _JUDGING.search(text) is not None)
 

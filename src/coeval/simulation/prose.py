@@ -43,10 +43,8 @@ class Draws:
         return (self.bits(name) >> 11) * 2.0**-53
 
     def normal(self, name: str) -> float:
-        """Draw a number of mean 0 and standard deviation 1, within ±3.5.
-
-        The scaled sum of four uniform numbers (Irwin-Hall): nearly normal, and bounded.
-        """
+        """Draw a number of mean 0 and standard deviation 1, within ±3.5. The scaled sum of four uniform
+        numbers (Irwin-Hall): nearly normal, and bounded."""
         four = self._bytes(name, 16)
         total = sum(int.from_bytes(four[i : i + 4], "big") for i in (0, 4, 8, 12))
         return (total * 2.0**-32 - 2.0) * math.sqrt(3.0)

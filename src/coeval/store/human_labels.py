@@ -82,10 +82,8 @@ Labels = Mapping[tuple[str, str, str, str], HumanLabel]
 
 
 def person_judge_id(name: str) -> str:
-    """Return the judge id of a person.
-
-    Raises UsageError: the name is empty, too long, or holds more than letters, digits and ``._-``.
-    """
+    """Return the judge id of a person. Raises UsageError: the name is empty, too long, or holds more than
+    letters, digits and ``._-``."""
     if not name or len(name) > _LONGEST_NAME or not all(sign.isalnum() or sign in "._-" for sign in name):
         raise UsageError(f"--by {name!r}: write a name of letters, digits, dots, dashes and underscores")
     return f"{HUMAN}{name}"
@@ -93,10 +91,7 @@ def person_judge_id(name: str) -> str:
 
 def read_labels(folder: Path) -> dict[tuple[str, str, str, str], HumanLabel]:
     """Read the last line of each `HumanLabel.key`, in the order in which these first appear; damaged lines
-    are left out.
-
-    Raises StoreError: the file cannot be read, or is a link that leads out of the folder.
-    """
+    are left out. Raises StoreError: the file cannot be read, or is a link that leads out of the folder."""
     return {label.key: label for label in _decode_lines(folder) if label is not None}
 
 
@@ -122,11 +117,8 @@ def _decode_lines(folder: Path) -> Iterator[HumanLabel | None]:
 
 
 def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
-    """Append labels, with the time; they are on disk when this returns.
-
-    Raises UsageError: a note is too long; StoreError: the file cannot be written, or is a link that leads
-    out of the folder.
-    """
+    """Append labels, with the time; they are on disk when this returns. Raises UsageError: a note is too
+    long; StoreError: the file cannot be written, or is a link that leads out of the folder."""
     dated = [msgspec.structs.replace(label, labeled_at=utc_now()) for label in labels]
     for label in dated:
         if len(label.note) > LONGEST_NOTE:

@@ -100,9 +100,7 @@ def write_lines(path: Path, lines: Iterable[object]) -> None:
 @contextmanager
 def replace_file(path: Path) -> Iterator[BufferedWriter]:
     """Open a temporary file that replaces ``path`` on exit; after an error or Ctrl-C ``path`` is unchanged.
-
-    Raises StoreError: it cannot be written, or an OSError was raised while entered.
-    """
+    Raises StoreError: it cannot be written, or an OSError was raised while entered."""
     temporary, made = _choose_temporary_path(path), not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,10 +139,8 @@ def read_json(path: Path) -> Any: ...
 @overload
 def read_json(path: Path, kind: type[T], *, missing: T | None = None) -> T: ...
 def read_json(path: Path, kind: Any = Any, *, missing: Any = None) -> Any:
-    """Read a JSON file as ``kind``; ``missing`` is returned where there is no such file.
-
-    Raises FileNotFoundError: there is none, nor ``missing``; StoreError: it cannot be read as one.
-    """
+    """Read a JSON file as ``kind``; ``missing`` is returned where there is no such file. Raises
+    FileNotFoundError: there is none, nor ``missing``; StoreError: it cannot be read as one."""
     try:
         data = read_file_bytes(Path(path))
     except FileNotFoundError:
@@ -277,11 +273,9 @@ def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
 
 
 def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
-    """Move the lines at these offsets, and a torn last line, to another JSONL file.
-
-    Every other line stays byte for byte. Both files are whole on disk before ``path`` is replaced:
-    a crash leaves it as it was, or mended.
-    """
+    """Move the lines at these offsets, and a torn last line, to another JSONL file. Every other line stays
+    byte for byte. Both files are whole on disk before ``path`` is replaced: a crash leaves it as it was, or
+    mended."""
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
         with open_file(path, buffering=_CHUNK) as source, aside.open("xb") as out, replace_file(path) as kept:
@@ -426,11 +420,8 @@ class Journal:
             raise failures[0]
 
     def append(self, path: Path, record: msgspec.Struct) -> None:
-        """Append one record as one whole line.
-
-        Raises StoreError: the disk refused this line, or the sync of earlier ones; the file holds whole lines
-        only.
-        """
+        """Append one record as one whole line. Raises StoreError: the disk refused this line, or the sync of
+        earlier ones; the file holds whole lines only."""
         if self._failure is not None:
             raise self._failure
         file = self._latest

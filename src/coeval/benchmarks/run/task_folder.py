@@ -133,13 +133,8 @@ def read_response_file(
     path: Path, prompts: Sequence[Item], items: Sequence[Item], tested: RoleModel
 ) -> SuppliedAnswers:
     """Read the answers to ``items`` from a JSONL file of ``{key or prompt, response}``; an item's last line
-    wins.
-
-    A null response is an empty one. ``prompts`` are all of the task, ``items`` those to score.
-
-    Raises UsageError: the file cannot be read, a line lacks ``response``, or no line is about any of the
-    items.
-    """
+    wins. A null response is an empty one. ``prompts`` are all of the task, ``items`` those to score. Raises
+    UsageError: the file cannot be read, a line lacks ``response``, or no line is about any of the items."""
     by_id = {item.id: item for item in prompts}
     by_prompt = {last_message(item).strip(): item for item in prompts}
     answers_by_id: dict[str, Answer] = {}

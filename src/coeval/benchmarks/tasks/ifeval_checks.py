@@ -262,11 +262,9 @@ def has_nth_paragraph_first_word(
     response: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str
 ) -> bool:
     """Verify "There should be {num_paragraphs} paragraphs, separated by two line breaks. Paragraph
-    {nth_paragraph} must start with word {first_word}."
-
-    Blank paragraphs are not counted, but keep their place when the n-th is looked up. The first word is
-    taken in lower case, without opening quotes, up to its first punctuation mark.
-    """
+    {nth_paragraph} must start with word {first_word}." Blank paragraphs are not counted, but keep their place
+    when the n-th is looked up. The first word is taken in lower case, without opening quotes, up to its first
+    punctuation mark."""
     paragraphs = response.split("\n\n")
     filled = sum(bool(paragraph.strip()) for paragraph in paragraphs)
     if filled != num_paragraphs or not 0 < nth_paragraph <= filled:

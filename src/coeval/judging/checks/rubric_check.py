@@ -114,10 +114,7 @@ class RubricCheck(
         return digest(canonical_json({k: v for k, v in check_as_options(self).items() if k not in _LIMITS}))
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        """Score one answer.
-
-        Raises CheckFailed if there can be no score, which is not a score of 0.
-        """
+        """Score one answer. Raises CheckFailed if there can be no score, which is not a score of 0."""
         raise NotImplementedError
 
 
@@ -371,10 +368,8 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
 
 
 def read_returned_score(result: object) -> CheckScore:
-    """Read what the user's code returned: a bool, a number from 0 to 1, or ``{score, reason}``.
-
-    Raises CheckFailed if it is none of these. NaN is no number from 0 to 1.
-    """
+    """Read what the user's code returned: a bool, a number from 0 to 1, or ``{score, reason}``. Raises
+    CheckFailed if it is none of these. NaN is no number from 0 to 1."""
     reason: object = ""
     if isinstance(result, Mapping):
         if "score" not in result:
@@ -402,10 +397,8 @@ class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag=
         return find_scripts(word for word in self.argv if not Path(word).is_absolute())
 
     def read_output(self, code: int, output: bytes) -> CheckScore:
-        """Read how the program ended: its last line if that is a score, else 0 for pass, 1 for fail.
-
-        Raises CheckFailed if it ended otherwise, which says nothing about the answer.
-        """
+        """Read how the program ended: its last line if that is a score, else 0 for pass, 1 for fail. Raises
+        CheckFailed if it ended otherwise, which says nothing about the answer."""
         lines = output.decode(errors="replace").strip().splitlines()
         last = lines[-1].strip() if lines else ""
         if code == 0 and (last[:1] == "{" or last in ("true", "false") or _is_number(last)):
