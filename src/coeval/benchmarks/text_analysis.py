@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from coeval.benchmarks.words import treebank_words, word_runs
+from coeval.benchmarks.words import ENGLISH, treebank_words, word_runs
 from coeval.core.foreign import decode
 from coeval.judging.checks.check_options import detect_language
 
@@ -222,21 +222,6 @@ def _is_initial(text: str) -> bool:
 
 
 _OPENERS = "([{\"'“‘*_"
-_ABBREVIATIONS = (
-    "mr mrs ms dr prof rev capt lt sgt maj sen rep gov hon st jr sr ph.d m.d b.a m.a e.g i.e etc vs cf "
-    "approx dept vol pp inc ltd co corp bros ave blvd rd mt ft a.m p.m u.s u.k u.n u.s.a d.c "
-    "jan feb apr jun jul aug sept sep oct nov dec mon tue tues wed thu thurs fri"
-)
-_STARTERS = (
-    "a after all also although an and as at both but by during each for from he her here his how "
-    "however i if in it its many moreover most my no not of on one our she since so some such that "
-    "the their then there these they this those though thus to we what when where which while who "
-    "why with yet you your"
-)
-
-
-_ABBREVIATION_SET = frozenset(_ABBREVIATIONS.split())
-_STARTER_SET = frozenset(_STARTERS.split())
 
 
 def is_plain_break(context: str) -> bool:
@@ -249,38 +234,14 @@ def is_plain_break(context: str) -> bool:
     word, following = words[0].lstrip(_OPENERS), words[1]
     if _is_initial(word):
         return not word.isascii()
-    if word[:-1].lower() in _ABBREVIATION_SET or _ELLIPSIS.search(word):
-        return following[0].isupper() and following.rstrip(",").lower() in _STARTER_SET
+    if word[:-1].lower() in ENGLISH["abbreviations"] or _ELLIPSIS.search(word):
+        return following[0].isupper() and following.rstrip(",").lower() in ENGLISH["sentence_starters"]
     return not (_NUMBER.fullmatch(word) and following[0].islower())
 
 
 def plain_sentences(text: str) -> list[str]:
     """Split text into sentences by `is_plain_break`: needs no data, fast for any length."""
     return split_sentences(text, is_plain_break)
-
-
-# --- English stop words
-
-_PRONOUNS = (
-    "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her "
-    "hers herself it its itself they them their theirs themselves what which who whom this that these those"
-)
-_AUXILIARIES = "am is are was were be been being have has had having do does did doing will should can"
-_JOINING = (
-    "a an the and but if or because as until while of at by for with about against between into through "
-    "during before after above below to from up down in out on off over under nor so than too very"
-)
-_ADVERBS = (
-    "again further then once here there when where why how all any both each few more most other some "
-    "such no not only own same just now"
-)
-_CONTRACTED = (
-    "ain aren couldn d didn doesn don hadn hasn haven isn ll m ma mightn mustn needn o re s shan shouldn "
-    "t ve wasn weren won wouldn y"
-)
-
-CLOSED_CLASSES = frozenset(f"{_PRONOUNS} {_AUXILIARIES} {_JOINING} {_ADVERBS} {_CONTRACTED}".split())
-"""Stop words, with the pieces of contractions split at the apostrophe."""
 
 
 # --- Part of speech of a text's first word
@@ -344,36 +305,11 @@ def _normalise_word(word: str) -> str:
     return "!DIGITS" if word[:1].isdigit() else word.lower()
 
 
-_COMMON_VERBS = (
-    "accept achieve act add address adjust adopt advance advise agree aim allow analyze answer apply "
-    "appreciate approach arrange ask assess assume avoid balance be become begin believe bring build buy "
-    "calculate call can capture care carry change check choose clarify collect combine come compare "
-    "complete compute concatenate conduct confirm connect consider contact continue convert cook copy "
-    "count cover create cut decide define delve demonstrate derive describe design determine develop did "
-    "dig discover discuss display dive divide do does draw dream drink drive eat embark embrace encourage "
-    "engage enjoy ensure enter establish evaluate examine expand expect experience explain explore express "
-    "extend feel fill find finish fix focus follow forget gather generate get give go grab grow had handle "
-    "has have hear help highlight hold identify illustrate imagine implement improve include incorporate "
-    "increase inform inspire install integrate introduce investigate invite is are was were join jump keep "
-    "know launch lead learn leave let leverage list listen live locate look lose love maintain make manage "
-    "maximize measure meet minimize mix move multiply navigate need note observe obtain offer open optimize "
-    "organize overcome participate pay perform pick place plan play practice prepare present press prevent "
-    "print prioritize produce promote protect prove provide pull push put raise reach read realize recall "
-    "receive recognize reduce refer reflect remember remove repeat replace require research respond return "
-    "review rewrite run save say seek see select sell send serve set share show simplify sit sleep solve "
-    "speak spend stand start state stay step stir stop strive study submit subtract suggest summarize "
-    "support suppose take talk teach tell thank think train transform travel treat try turn uncover "
-    "understand unleash unlock update use utilize value verify visit visualize wait walk want watch wear "
-    "welcome win witness work write"
-)
-_VERBS = frozenset(_COMMON_VERBS.split())
-
-
 def looks_like_verb(word: str) -> bool:
     """Guess without a model: a common verb in its plain form or with -s, or a word in -ing or -ed."""
     plain = word.lower()
     stems = {plain, plain.removesuffix("s"), plain.removesuffix("es")}
-    return bool(stems & _VERBS) or (len(plain) > 4 and plain.endswith(("ing", "ed")))
+    return bool(stems & ENGLISH["verbs"]) or (len(plain) > 4 and plain.endswith(("ing", "ed")))
 
 
 PUNKT = "tokenizers/punkt_tab/english"
@@ -432,7 +368,7 @@ class Language:
 
     @property
     def stop_words(self) -> frozenset[str]:
-        return CLOSED_CLASSES if self._stop_word_list is None else self._stop_word_list
+        return ENGLISH["stop_words"] if self._stop_word_list is None else self._stop_word_list
 
     @cached_property
     def _punkt(self) -> PunktSplitter | None:

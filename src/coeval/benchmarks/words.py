@@ -9,7 +9,13 @@ linear in the text.
 from __future__ import annotations
 
 import re
+import tomllib
 from functools import lru_cache
+from pathlib import Path
+
+_LISTS = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
+ENGLISH = {name: frozenset(words.split()) for name, words in _LISTS.items()}
+"""The word lists of ``english.toml`` by name."""
 
 _ASCII_WORD = re.compile(r"\w+", re.ASCII)
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -65,25 +67,7 @@ class Draws:
         return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=size, key=self._key).digest()
 
 
-_SUBJECTS = (
-    "The first report", "A careful reader", "The local team", "An early draft", "The second witness",
-    "The annual review", "A recent survey", "The night shift", "One of the authors", "The longer version",
-    "A colleague", "The usual method",
-)  # fmt: skip
-_VERBS = (
-    "describes", "leaves open", "confirms", "questions", "depends on", "explains",
-    "overlooks", "compares", "returns to", "rests on", "simplifies",
-)  # fmt: skip
-_OBJECTS = (
-    "the main result", "an unusual delay", "the cost of each step", "two earlier attempts",
-    "a missing detail", "the order of events", "what the customer asked for", "a small but steady change",
-    "the limits of the plan", "several open points", "the reason for the choice", "the figures in the table",
-    "a point that both sides accept",
-)  # fmt: skip
-_TAILS = (
-    "", ", as expected", ", though not at once", " in some detail", ", which matters here", " once more",
-    " for the sake of clarity",
-)  # fmt: skip
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 
 
 def write_sentences(draws: Draws, name: str, count: int) -> str:
@@ -97,10 +81,11 @@ def draw_sentences(draws: Draws, name: str, count: int) -> list[str]:
 
 
 def _compose_sentence(number: int) -> str:
-    number, subject = divmod(number, len(_SUBJECTS))
-    number, verb = divmod(number, len(_VERBS))
-    number, thing = divmod(number, len(_OBJECTS))
-    return f"{_SUBJECTS[subject]} {_VERBS[verb]} {_OBJECTS[thing]}{_TAILS[number % len(_TAILS)]}."
+    parts = []
+    for choices in TEXTS["sentences"].values():
+        number, chosen = divmod(number, len(choices))
+        parts.append(choices[chosen])
+    return "{} {} {}{}.".format(*parts)
 
 
 # --- Hidden marks in texts

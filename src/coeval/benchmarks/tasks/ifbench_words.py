@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 
 from coeval.benchmarks.tasks.ifeval_checks import PUNCTUATION_AND_BLANK, WITHOUT_PUNCTUATION, verifies
 from coeval.benchmarks.text_analysis import Language
-from coeval.benchmarks.words import treebank_words
+from coeval.benchmarks.words import ENGLISH, treebank_words
 
 # --- IFBench ``count:``: numbers of words, letters and marks
 
@@ -37,21 +37,11 @@ def has_conjunctions(response: str, *, small_n: int) -> bool:
     return len(written) >= small_n
 
 
-_LISTED_NAMES = (
-    "Emma Liam Sophia Jackson Olivia Noah Ava Lucas Isabella Mason Mia Ethan Charlotte Alexander Amelia "
-    "Benjamin Harper Leo Zoe Daniel Chloe Samuel Lily Matthew Grace Owen Abigail Gabriel Ella Jacob "
-    "Scarlett Nathan Victoria Elijah Layla Nicholas Audrey David Hannah Christopher Penelope Thomas Nora "
-    "Andrew Aria Joseph Claire Ryan Stella Jonathan"
-)
-NAMES = frozenset(_LISTED_NAMES.split())
-"""The names that the instruction lists."""
-
-
 @verifies("count:person_names")
 def has_person_names(response: str, *, N: int) -> bool:
     """Verify "Mention at least {N} different person names in the response, from this list of person names":
     whole words, in this case of letters."""
-    return len(NAMES & set(re.findall(r"\w+", response))) >= N
+    return len(ENGLISH["person_names"] & set(re.findall(r"\w+", response))) >= N
 
 
 @verifies("count:numbers")
@@ -63,21 +53,9 @@ def has_number_count(response: str, *, N: int) -> bool:
 
 @verifies("count:pronouns")
 def has_pronouns(response: str, *, N: int) -> bool:
-    """Verify "The response should include at least {N} pronouns.": those of `PRONOUNS`; she/her is two."""
+    """Verify "The response should include at least {N} pronouns."; she/her is two."""
     text = response.replace("/", " ").lower().translate(WITHOUT_PUNCTUATION)
-    return sum(word in PRONOUNS for word in text.split()) >= N
-
-
-_PERSONAL = (
-    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself "
-    "she her hers herself it its itself they them their theirs themselves"
-)
-_POINTING_AND_ASKING = "this that these those who whom whose which what whoever whomever whichever whatever"
-_INDEFINITE = (
-    "anybody anyone anything everybody everyone everything nobody nothing none somebody someone something"
-)
-PRONOUNS = frozenset(f"{_PERSONAL} {_POINTING_AND_ASKING} {_INDEFINITE}".split())
-"""Words that are nothing else, or mostly, so not "one", "some" or "each"."""
+    return sum(word in ENGLISH["pronouns"] for word in text.split()) >= N
 
 
 @verifies("count:punctuation")
