@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -43,19 +45,9 @@ Count: TypeAlias = Annotated[int, Meta(ge=0)]
 # Characters of either text: the time of a comparison grows with the product of the lengths, and is some 40 ms
 # for two of this length.
 _LONGEST_COMPARED = 50_000
-_NAMES = (
-    "af=Afrikaans ar=Arabic bg=Bulgarian bn=Bengali ca=Catalan cs=Czech cy=Welsh da=Danish de=German "
-    "el=Greek en=English es=Spanish et=Estonian fa=Persian fi=Finnish fr=French gu=Gujarati he=Hebrew "
-    "hi=Hindi hr=Croatian hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean kn=Kannada "
-    "lt=Lithuanian lv=Latvian mk=Macedonian ml=Malayalam mr=Marathi ne=Nepali nl=Dutch no=Norwegian "
-    "pa=Punjabi pl=Polish pt=Portuguese ro=Romanian ru=Russian sk=Slovak sl=Slovenian so=Somali "
-    "sq=Albanian sv=Swedish sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian "
-    "ur=Urdu vi=Vietnamese zh-cn=Simplified_Chinese zh-tw=Traditional_Chinese"
+LANGUAGES: dict[str, str] = tomllib.loads(
+    Path(__file__).with_name("languages.toml").read_text(encoding="utf-8")
 )
-LANGUAGES = {
-    code: name.replace("_", " ") for code, _, name in (pair.partition("=") for pair in _NAMES.split())
-}
-"""The languages that the profiles of langdetect 1.0.9 tell apart."""
 
 # Letters below which the detector is little better than a guess (two or three words).
 _FEWEST_LETTERS = 20
