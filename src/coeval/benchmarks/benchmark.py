@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -270,8 +271,4 @@ def why_value_missing(record: Kept | None) -> str | None:
 
 def count_failures(records: Iterable[Kept | None]) -> dict[str, int]:
     """Count records without a value, by reason."""
-    counts: dict[str, int] = {}
-    for record in records:
-        if (reason := why_value_missing(record)) is not None:
-            counts[reason] = counts.get(reason, 0) + 1
-    return counts
+    return dict(Counter(reason for record in records if (reason := why_value_missing(record)) is not None))

@@ -339,12 +339,8 @@ class Language:
     @cached_property
     def missing_resources(self) -> tuple[str, ...]:
         """Name the resources that no folder has."""
-        present = {
-            PUNKT: self._punkt is not None,
-            TAGGER: self._tagger is not None,
-            STOP_WORDS: self._stop_word_list is not None,
-        }
-        return tuple(name for name, is_present in present.items() if not is_present)
+        loaded = {PUNKT: self._punkt, TAGGER: self._tagger, STOP_WORDS: self._stop_word_list}
+        return tuple(name for name, resource in loaded.items() if resource is None)
 
     def words(self, text: str) -> Iterator[str]:
         return (word for sentence in self.sentences(text) for word in treebank_words(sentence))

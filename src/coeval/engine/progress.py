@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from coeval.core.errors import Gap
 from coeval.core.records import Purpose, Usage
 from coeval.core.text import dollars
 
@@ -160,13 +159,6 @@ class Board:
                 count.unpriced += 1
             else:
                 count.cost_usd += usage.cost_usd
-
-    def count_gap(self, phase: str, gap: Gap) -> None:
-        """Count a work as skipped; its record stays missing."""
-        self.phases[phase].gaps[gap.kind] += 1
-
-    def count_pending(self, phase: str) -> None:
-        self.phases[phase].pending += 1
 
     def begin_round(self) -> None:
         """Begin a round that tries all waiting works again."""

@@ -32,27 +32,20 @@ from coeval.pricing.tariff import Rates, Tariff, make_cost_bound, make_pricer, s
 _PRICED_FIELDS = ("service_tier", "speed")
 
 
-class Ceiling(NamedTuple):
-    """Limits of a model over the life of a folder; None for no limit."""
-
-    max_calls: int | None = None
-    max_cost_usd: float | None = None
-
-
 def make_terms(
     specs: Iterable[ModelSpec],
-    ceilings: Mapping[str, Ceiling],
+    limits: Mapping[str, Terms],
     prices: PriceBook,
     sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
-    """Make the terms of each model by name. ``sent`` are its parameters in each role; see `find_role_tariff`.
-    Raises UsageError: the pricing file cannot be used, or another package's host has invalid prices."""
+    """Add its prices to each model's ``limits``, by name. ``sent`` are its parameters in each role; see
+    `find_role_tariff`. Raises UsageError: the pricing file cannot be used, or another package's host has
+    invalid prices."""
     prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
         tariff = find_role_tariff(spec, sent.get(spec.name) or ({},), prices)
-        max_calls, max_cost_usd = ceilings.get(spec.name, Ceiling())
-        own = Terms(max_calls=max_calls, max_cost_usd=max_cost_usd)
+        own = limits.get(spec.name, Terms())
         if tariff is not None:
             own = own._replace(
                 price=make_pricer(tariff), priced_by=tariff.source, most=make_cost_bound(tariff)

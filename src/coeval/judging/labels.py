@@ -169,9 +169,8 @@ class LabelValues:
         return None
 
 
-@lru_cache(maxsize=256)  # a run has few attributes, and compares every answer with them
-def cached_label_values(values: tuple[str, ...]) -> LabelValues:
-    return LabelValues(values)
+# A run has few attributes, and compares every answer with them.
+cached_label_values = lru_cache(maxsize=256)(LabelValues)
 
 
 class _SearchText(NamedTuple):

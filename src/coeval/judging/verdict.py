@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -42,20 +43,11 @@ _REASON_KEYS = ("reason", "rationale", "explanation", "justification", "reasons"
 
 
 @cache
-def _level_pattern(scale: RubricScale) -> re.Pattern[str]:
-    return re.compile(_level_expression(scale), re.IGNORECASE)
-
-
-@cache
 def _level_expression(scale: RubricScale) -> str:
     """Return a pattern of a level as the value of what precedes it, or in an object there; quotes may be
     wrong or missing."""
     words = "|".join(map(re.escape, sorted(scale.levels, key=len, reverse=True)))
     return rf"""[:=]\s*(?:[{{\[][^{{}}]{{0,200}}?[:=]\s*)?[\"'`*“‘]*({words})(?!\w|\.\d)"""
-
-
-def _strip_reasons(text: str) -> str:
-    return _REASON.sub("", text)
 
 
 def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repaired: bool) -> set[str]:
@@ -69,7 +61,7 @@ def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, r
         values = (v for name, v in stated if (normalize_name(name) == fold if alone else name == factor))
         levels = {level for value in values if (level := scale.level(value)) is not None}
         if repaired:
-            levels.update(_find_levels_after_name(factor, _strip_reasons(text), scale, any_case=alone))
+            levels.update(_find_levels_after_name(factor, _REASON.sub("", text), scale, any_case=alone))
         if len(levels) > 1:
             contradicted.add(factor)
     return contradicted
@@ -86,7 +78,8 @@ def is_contradicted(text: str, key: str) -> bool:
 
 def find_levels(text: str, scale: RubricScale) -> set[str]:
     """Return every level that a reply gives to any key."""
-    return _match_levels(_level_pattern(scale).findall(_strip_reasons(text)), scale)
+    words = re.findall(_level_expression(scale), _REASON.sub("", text), re.IGNORECASE)
+    return _match_levels(words, scale)
 
 
 def _iterate_stated_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
@@ -174,11 +167,9 @@ def parse_criteria_met(text: str) -> StatedVerdict[bool]:
     """Parse whether a rubric's item is met: JSON true or false only. Raises Unparsable: the reply holds no
     ``criteria_met`` that is a truth value."""
     needed = "criteria_met that is true or false"
-    return _parse_json_verdict(text, "criteria_met", _read_truth_value, needed, "explanation")
-
-
-def _read_truth_value(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
+    return _parse_json_verdict(
+        text, "criteria_met", lambda value: value if isinstance(value, bool) else None, needed, "explanation"
+    )
 
 
 # --- Rubrics
@@ -188,9 +179,8 @@ def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
     """Hash a criterion, and a scale that is not the default, to 8 hex digits; a score with another hash is
     outdated. Line breaks do not matter, since judges see the text on one line."""
     text = " ".join(criterion.split())
-    return digest(text if scale == HIGH_MEDIUM_LOW else canonical_json([text, scale.levels, scale.values]))[
-        :8
-    ]
+    hashed = text if scale == HIGH_MEDIUM_LOW else canonical_json([text, scale.levels, scale.values])
+    return digest(hashed)[:8]
 
 
 class _Reasoned(msgspec.Struct, forbid_unknown_fields=True):
@@ -272,29 +262,17 @@ def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels |
     return Levels(scores, (), {factor: reasons[factor] for factor in scales if factor in reasons})
 
 
-class ParsedLevel(NamedTuple):
-    """A single level, and its reason, empty if there is none."""
-
-    level: str
-    reason: str
-
-
-def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> ParsedLevel:
+def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> StatedVerdict[str]:
     """Parse a single level: the bare word, ``label: word``, or JSON with one value, or with one score.
     Punctuation, quotes and emphasis around the word are ignored. Prose is no verdict: "not High" contains the
     word too. Raises Unparsable: the reply is anything else."""
-    level, reason = _parse_bare_level(text, scale), ""
-    if level is None and ("{" in text or "[" in text):
-        try:
-            level, reason = _parse_single_json_level(extract_json(text).value, scale)
-        except Unparsable:
-            level = None
-        if len(find_levels(text, scale)) > 1:
-            level = None
-    if level is None:
-        message = f"the reply is not one of {scale.levels_text()}; it begins {text[:80]!r}"
-        raise Unparsable(message, raw=text)
-    return ParsedLevel(level, reason)
+    if (level := _parse_bare_level(text, scale)) is not None:
+        return StatedVerdict(level, "")
+    if ("{" in text or "[" in text) and len(find_levels(text, scale)) < 2:
+        with suppress(Unparsable):
+            if (stated := _parse_single_json_level(extract_json(text).value, scale)) is not None:
+                return stated
+    raise Unparsable(f"the reply is not one of {scale.levels_text()}; it begins {text[:80]!r}", raw=text)
 
 
 def _parse_bare_level(text: str, scale: RubricScale) -> str | None:
@@ -307,7 +285,7 @@ def _parse_bare_level(text: str, scale: RubricScale) -> str | None:
     return scale.level(body)
 
 
-def _parse_single_json_level(value: Any, scale: RubricScale) -> ParsedLevel | tuple[None, str]:
+def _parse_single_json_level(value: Any, scale: RubricScale) -> StatedVerdict[str] | None:
     """Read the level in JSON that holds one value, however deep in objects and lists of one, or one score
     beside its reason."""
     while isinstance(value, dict | list) and len(value) == 1:
@@ -316,7 +294,7 @@ def _parse_single_json_level(value: Any, scale: RubricScale) -> ParsedLevel | tu
     if isinstance(value, dict) and not {*value} - {*SCORE_KEYS, *FACTOR_KEYS, *_REASON_KEYS}:
         value, reason = _first_score(value), _first_reason(value)
     level = scale.level(value)
-    return (None, "") if level is None else ParsedLevel(level, reason)
+    return None if level is None else StatedVerdict(level, reason)
 
 
 class _Stated(NamedTuple):

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 import msgspec
 
 from coeval.core.errors import StoreError, Undecodable
-from coeval.core.foreign import decode
+from coeval.core.foreign import decode, make_lines_decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file, read_file_bytes, require_regular_file
 
@@ -260,6 +260,13 @@ def read_whole_lines(path: Path) -> Iterator[Line]:
             if not text.isspace():
                 yield Line(offset, text)
             offset += len(text)
+
+
+def decode_records(path: Path, kind: type[T]) -> Iterator[T | Undecodable]:
+    """Yield the record of each whole line of a JSONL file; of a damaged line, its error."""
+    read = make_lines_decoder(kind)
+    for lines in read_line_groups(path):
+        yield from read([text for text in lines.texts if not text.isspace()])
 
 
 def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:

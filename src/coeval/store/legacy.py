@@ -18,10 +18,16 @@ import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
-from coeval.core.foreign import decode, make_decoder
+from coeval.core.foreign import decode
 from coeval.core.options import OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response, choose_counted, keep_valid_levels
-from coeval.store.jsonl import read_json, read_whole_lines, write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import (
+    decode_records,
+    read_json,
+    read_whole_lines,
+    write_bytes_atomic,
+    write_json_atomic,
+)
 from coeval.store.rundir import RunDir
 
 _KINDS: dict[str, type[Datapoint] | type[Response] | type[Evaluation]] = {
@@ -121,22 +127,19 @@ def convert_run(source: Path, target: Path, phases: Sequence[str]) -> Conversion
 
 
 def _read_first_record(path: Path) -> dict[str, Any] | None:
-    for _, text in read_whole_lines(path):
-        with suppress(Undecodable):
-            return decode(text, dict[str, Any])
-    return None
+    records = decode_records(path, dict[str, Any])
+    return next((record for record in records if not isinstance(record, Undecodable)), None)
 
 
 def _read_students_by_response(run: RunDir) -> dict[str, str]:
-    """Read which student gave each response, by response id."""
-    read = make_decoder(_Answered)
-    students: dict[str, str] = {}
-    for path in run.files("response_collection"):
-        for _, text in read_whole_lines(path):
-            with suppress(Undecodable):  # reported where the responses themselves are read
-                answered = read(text)
-                students[answered.id] = answered.student_model_id
-    return students
+    """Read which student gave each response, by response id. Damaged lines are reported where the responses
+    themselves are read."""
+    return {
+        answered.id: answered.student_model_id
+        for path in run.files("response_collection")
+        for answered in decode_records(path, _Answered)
+        if not isinstance(answered, Undecodable)
+    }
 
 
 def _convert_record(phase: str, students: dict[str, str], text: bytes) -> Record:

@@ -28,7 +28,7 @@ from coeval.core.records import (
     model_of,
     strip_names,
 )
-from coeval.store.jsonl import Lines, read_line_at, read_line_groups
+from coeval.store.jsonl import Lines, decode_records, read_line_at, read_line_groups
 from coeval.store.rundir import PAIRS
 
 # --- JSONL files with line positions
@@ -458,22 +458,18 @@ class _UsageLine(msgspec.Struct):
 def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
     """Sum the usage of every whole line, repeats included, since those were paid too. Damaged lines are
     skipped; an answer of unknown cost adds its tokens. Raises StoreError: a file cannot be read."""
-    read = make_lines_decoder(_UsageLine)
     sums: dict[str, tuple[int, int, float]] = {}
-    for path in files:
-        for lines in read_line_groups(path):
-            for line in read([text for text in lines.texts if not text.isspace()]):
-                if isinstance(line, Undecodable) or line.usage is None or line.source:
-                    continue  # nobody was asked for an answer that has a source
-                if line.usage.stored:
-                    continue  # nor, at least for a part, for one from the store
-                into, made, usd = sums.get(line.requested_model, (0, 0, 0.0))
-                usage = line.usage
-                sums[line.requested_model] = (
-                    into + usage.input_tokens,
-                    made + usage.output_tokens,
-                    usd + (usage.cost_usd or 0.0),
-                )
+    for line in chain.from_iterable(decode_records(path, _UsageLine) for path in files):
+        if isinstance(line, Undecodable) or (usage := line.usage) is None or line.source:
+            continue  # nobody was asked for an answer that has a source
+        if usage.stored:
+            continue  # nor, at least for a part, for one from the store
+        into, made, usd = sums.get(line.requested_model, (0, 0, 0.0))
+        sums[line.requested_model] = (
+            into + usage.input_tokens,
+            made + usage.output_tokens,
+            usd + (usage.cost_usd or 0.0),
+        )
     return {name: Usage(*figures) for name, figures in sums.items()}
 
 

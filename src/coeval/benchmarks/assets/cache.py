@@ -170,15 +170,6 @@ def sha256_of(path: Path) -> str:
         raise store_error("read", path, error) from error
 
 
-def has_size(path: Path, size: int | None) -> bool:
-    """Check whether a file of that size (any, if None) exists."""
-    try:
-        size_found = path.stat().st_size
-    except OSError:
-        return False
-    return size_found == size if size is not None else path.is_file()
-
-
 class Stamp(NamedTuple):
     """Size in bytes and modification time in nanoseconds: shows that a file changed without reading it."""
 
@@ -193,6 +184,12 @@ def read_stamp(path: Path) -> Stamp | None:
     except OSError:
         return None
     return Stamp(status.st_size, status.st_mtime_ns)
+
+
+def has_size(path: Path, size: int | None) -> bool:
+    """Check whether a file of that size (any, if None) exists."""
+    stamp = read_stamp(path)
+    return stamp is not None and (path.is_file() if size is None else stamp.size == size)
 
 
 class _Verified(msgspec.Struct, frozen=True):
@@ -321,7 +318,7 @@ def download_wheel(
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
         try:
             while process.poll() is None:
-                tell(sum(_size_or_zero(path) for path in folder.rglob("*.whl")))
+                tell(sum(stamp.size for path in folder.rglob("*.whl") if (stamp := read_stamp(path))))
                 try:
                     process.wait(timeout=_LOOK_EVERY_S)
                 except subprocess.TimeoutExpired:
@@ -334,13 +331,6 @@ def download_wheel(
     if process.returncode or not wheel.is_file():
         raise SourceFailed(f"pip could not download it: {_read_pip_error(log)}")
     return wheel
-
-
-def _size_or_zero(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # pip has moved it meanwhile
-        return 0
 
 
 def _read_pip_error(log: Path) -> str:

@@ -35,7 +35,6 @@ from coeval.engine.probing import probe_models
 from coeval.engine.progress import Board, Calls, Watcher, WorkCounts
 from coeval.engine.session import Accounts, Session, SessionContext, await_unless_interrupted, open_session
 from coeval.engine.terms import (
-    Ceiling,
     RequestedUnder,
     make_terms,
     require_bounded_costs,
@@ -46,6 +45,7 @@ from coeval.engine.work import Work
 from coeval.models.answer_store import AnswerStore
 from coeval.models.batch.job_list import PendingJob
 from coeval.models.keys import Keys
+from coeval.models.metering.account_file import Terms
 from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import Http, SharedHosts
 from coeval.pricing.price_book import PriceBook
@@ -136,7 +136,7 @@ async def ask_owed(
     accounts = locate_accounts(evaluation, _read_recorded_usage(evaluation, task_runs))
     specs = requested_specs(prepared)
     prices = PriceBook()
-    terms = make_terms(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
+    terms = make_terms(specs, {spec.name: Terms(max_calls=evaluation.max_calls) for spec in specs}, prices)
     for sentence in warn_undiscounted_batches(specs, context.batching.phases, terms, prices):
         watcher.warn(sentence)
     for sentence in warn_models_counted_free(specs, terms, evaluation.budget_usd):

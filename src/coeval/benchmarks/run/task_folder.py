@@ -19,12 +19,12 @@ import msgspec
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment, file_name
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, make_decoder
+from coeval.core.foreign import decode
 from coeval.core.records import Completion, Kept, Message, Request, choose_counted, is_good
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest, join_names, pluralize
 from coeval.engine.model_work import ModelWork, RoleModel, answer_text, differing_parts
-from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_whole_lines, store_error
+from coeval.store.jsonl import append_lines, decode_records, store_error
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir
 
@@ -277,18 +277,13 @@ class TaskFolder:
         own = read_first_answer(self.responses)
         same = own is None or own.recipe == first.recipe
         target = self.responses if same else self._aside_path(first.model, first.recipe)
-        if read_torn_tail(target):
-            cut_torn_tail(target)
         present = self._read_records(target, Answer)
-        appender = Appender(target)
-        try:
-            for record in self._read_records(file, Answer).values():
-                earlier = present.get(record.id)
-                if earlier is None or (is_good(record) and not is_good(earlier)):
-                    appender.append(record)
-            appender.sync()  # before the file that they came from goes
-        finally:
-            appender.close()
+        added = [
+            record
+            for record in self._read_records(file, Answer).values()
+            if (earlier := present.get(record.id)) is None or (is_good(record) and not is_good(earlier))
+        ]
+        append_lines(target, added)  # they are on disk before the file that they came from goes
 
     def read_answering_model(self) -> str:
         """Return the model whose answers are stored; empty if there are none."""
@@ -315,9 +310,10 @@ class TaskFolder:
         return self._read_records(self.judgments_path(judge), Judgment)
 
     def _read_records(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
-        records = list(_yield_records(path, kind))
-        self._damaged[path] = records.count(None)
-        return choose_counted(record for record in records if record is not None)
+        decoded = list(decode_records(path, kind))
+        records = [record for record in decoded if not isinstance(record, Undecodable)]
+        self._damaged[path] = len(decoded) - len(records)
+        return choose_counted(records)
 
     def damage_remarks(self) -> Iterator[str]:
         """Yield a sentence on each file with damaged lines."""
@@ -332,7 +328,7 @@ class TaskFolder:
 
 def read_first_answer(path: Path) -> Answer | None:
     """Return the first whole record of an answer file, which has one recipe."""
-    return next((answer for answer in _yield_records(path, Answer) if answer is not None), None)
+    return next((answer for answer in decode_records(path, Answer) if isinstance(answer, Answer)), None)
 
 
 def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
@@ -340,13 +336,3 @@ def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
     return (
         record is not None and is_good(record) and record.recipe == recipe and record.input_hash == input_hash
     )
-
-
-def _yield_records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
-    """Yield a file's records; None for a damaged line: it is owed again, like one never written."""
-    read = make_decoder(kind)
-    for _, line in read_whole_lines(path):
-        try:
-            yield read(line)
-        except Undecodable:
-            yield None

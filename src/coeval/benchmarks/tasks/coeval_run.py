@@ -35,7 +35,6 @@ from coeval.benchmarks.benchmark import (
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_from_interval
 from coeval.benchmarks.task_registry import PREFIX
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable, UsageError
-from coeval.core.foreign import decode
 from coeval.core.records import (
     LEVEL_VALUE,
     Completion,
@@ -65,7 +64,7 @@ from coeval.pipeline.plan.task_setup import build_judge_form
 from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
-from coeval.store.jsonl import read_json, read_whole_lines
+from coeval.store.jsonl import decode_records, read_json
 from coeval.store.rundir import RunDir
 
 ONLY_LABELS = "its answers are compared with labels, without a judge"
@@ -104,7 +103,7 @@ class RunTask(NamedTuple):
         reason = why_value_missing(answer)
         if answer is None or reason is not None:
             return CheckedItem({}, Counter({reason or "missing": len(self.computed)}))
-        outcome, checked = CheckedItem({}, Counter()), build_checked_answer(item, answer)
+        outcome, checked = CheckedItem({}, Counter()), build_checked_answer(item, answer.response, answer)
         for factor, check in self.computed.items():
             try:
                 outcome.scores[factor] = check.score(checked).value
@@ -414,14 +413,13 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
 
 def _read_datapoints(run: RunDir) -> Iterator[Datapoint]:
     for path in run.files("data_generation"):
-        for _, line in read_whole_lines(path):
-            try:
-                yield decode(line, Datapoint)
-            except Undecodable as error:
+        for record in decode_records(path, Datapoint):
+            if isinstance(record, Undecodable):
                 raise UsageError(
-                    f"{path} has a damaged line ({error}); mend it with "
+                    f"{path} has a damaged line ({record}); mend it with "
                     f"`coeval repair --run {quote(str(run.path))}`"
-                ) from error
+                ) from record
+            yield record
 
 
 def _parse_levels(

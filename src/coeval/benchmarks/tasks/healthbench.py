@@ -39,8 +39,6 @@ _GRADE = Schema(
     "rubric_item_grade", object_schema(explanation={"type": "string"}, criteria_met={"type": "boolean"})
 )
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
-# Tags by their prefix; the others stand together in ``tags``.
-_TABLES = {"theme": "theme", "axis": "axis"}
 
 
 class _Score(NamedTuple):
@@ -128,10 +126,8 @@ class HealthBench(Benchmark):
         tables: dict[str, dict[str, Metric]] = {"theme": {}, "axis": {}, "tags": {}}
         for name in sorted(metrics.keys() - {"overall_score"}):
             prefix, _, suffix = name.partition(":")
-            if prefix in _TABLES:
-                tables[prefix][suffix] = metrics[name]
-            else:
-                tables["tags"][name] = metrics[name]
+            table, row = (prefix, suffix) if prefix in ("theme", "axis") else ("tags", name)
+            tables[table][row] = metrics[name]
         return Scored(
             metrics={"overall_score": metrics["overall_score"]},
             n_expected=outcomes.expected,

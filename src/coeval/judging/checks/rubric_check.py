@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -24,7 +24,7 @@ from msgspec import Meta
 from coeval.core.errors import CheckFailed, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle
-from coeval.core.records import Datapoint, Usage
+from coeval.core.records import Datapoint, Kept
 from coeval.core.regular_files import find_scripts, read_file_bytes
 from coeval.core.text import canonical_json, digest
 
@@ -59,22 +59,11 @@ class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = None
 
 
-class RecordedAnswer(Protocol):
-    """An answer on record, of a run or of a benchmark."""
-
-    @property
-    def response(self) -> str | None: ...
-    @property
-    def latency_s(self) -> float | None: ...
-    @property
-    def usage(self) -> Usage | None: ...
-
-
-def build_checked_answer(item: Datapoint, answer: RecordedAnswer) -> CheckedAnswer:
-    """Build what checks may look at from an item and the record of its answer."""
+def build_checked_answer(item: Datapoint, response: str | None, answer: Kept) -> CheckedAnswer:
+    """Build what checks may look at from an item, and the response and the record of its answer."""
     return CheckedAnswer(
         prompt=item.prompt or "",
-        response=answer.response or "",
+        response=response or "",
         reference=item.reference_response,
         attributes=item.sampled_target_attributes,
         latency_s=answer.latency_s,
