@@ -105,14 +105,12 @@ class PunktSplitter:
     def _classify_token(self, text: str) -> _Piece:
         lower = text.lower()
         kind = "##number##" if _NUMBER.fullmatch(lower) else lower
-        if text in {".", "?", "!"}:
-            return _Piece(text, kind, ends_sentence=True, is_abbreviation=False)
-        if not text.endswith(".") or text.endswith(".."):
-            return _Piece(text, kind, ends_sentence=False, is_abbreviation=False)
         stem = lower[:-1]
-        endings = (stem, stem.rsplit("-", 1)[-1])
-        is_abbreviated = any(ending in self._model.abbreviations for ending in endings)
-        return _Piece(text, kind, ends_sentence=not is_abbreviated, is_abbreviation=is_abbreviated)
+        has_period = text.endswith(".") and not text.endswith("..") and text != "."
+        endings = {stem, stem.rsplit("-", 1)[-1]}
+        is_abbreviation = has_period and not self._model.abbreviations.isdisjoint(endings)
+        ends_sentence = text in {".", "?", "!"} or (has_period and not is_abbreviation)
+        return _Piece(text, kind, ends_sentence, is_abbreviation)
 
     def _is_sentence_end(self, token: _Piece, following: _Piece) -> bool:
         """Check whether a sentence ends between two tokens (the second pass, section 4 of the paper)."""

@@ -100,10 +100,7 @@ class PhaseCount:
 
 
 class Board:
-    """Progress of all phases, for displays.
-
-    ``fed_by``: phase → the phase whose records it needs.
-    """
+    """Progress of all phases, for displays. ``fed_by``: phase → the phase whose records it needs."""
 
     def __init__(
         self, phases: Iterable[str], fed_by: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
@@ -207,11 +204,9 @@ class Unwatched:
 
 
 class Figures(NamedTuple):
-    """Figures of a phase as text; empty where there is nothing to report.
-
-    ``records``: good of planned; ``calls``: made of expected; ``cost``: with a + where further costs are
-    unknown; ``in_batches``: waiting for batch jobs.
-    """
+    """Figures of a phase as text; empty where there is nothing to report. ``records``: good of planned;
+    ``calls``: made of expected; ``cost``: with a + where further costs are unknown; ``in_batches``: waiting
+    for batch jobs."""
 
     records: str
     calls: str
@@ -269,11 +264,9 @@ def format_duration(seconds: float) -> str:
 
 @dataclass(slots=True)
 class ModelCount:
-    """Records planned, records missing, and the calls those need.
-
-    ``spared`` of the missing records and ``spared_calls`` of the calls are not made where a lost item is
-    regenerated unchanged and keeps its answers, or a lost answer its judgments.
-    """
+    """Records planned, records missing, and the calls those need. ``spared`` of the missing records and
+    ``spared_calls`` of the calls are not made where a lost item is regenerated unchanged and keeps its
+    answers, or a lost answer its judgments."""
 
     planned: int = 0
     owed: int = 0

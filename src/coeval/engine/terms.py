@@ -224,11 +224,9 @@ _TIMES_AT_ONCE = 2.5
 
 
 class ModelFacts:
-    """What is known of models before they are called: prices, speed, thinking, limits.
-
-    ``sent`` are a model's parameters in each role (see `find_role_tariff`); ``is_batched(phase, model)``:
-    its calls go as a batch.
-    """
+    """What is known of models before they are called: prices, speed, thinking, limits. ``sent`` are a model's
+    parameters in each role (see `find_role_tariff`); ``is_batched(phase, model)``: its calls go as a
+    batch."""
 
     def __init__(
         self,

@@ -36,12 +36,9 @@ log = logging.getLogger("coeval")
 
 
 class Work(Protocol):
-    """The making of one record.
-
-    ``weight`` is the number of records that may follow from it, itself included: it bounds how many are begun
-    ahead. ``model`` is the model asked; ``calls`` the requests so far. ``at_once``: `do` computes, and waits
-    for nothing.
-    """
+    """The making of one record. ``weight`` is the number of records that may follow from it, itself included:
+    it bounds how many are begun ahead. ``model`` is the model asked; ``calls`` the requests so far.
+    ``at_once``: `do` computes, and waits for nothing."""
 
     @property
     def key(self) -> str: ...
@@ -64,11 +61,9 @@ class Work(Protocol):
 
 
 class Tally:
-    """Usage of all requests for a record, failed ones included, and the last answer.
-
-    ``attempts`` counts requests for the same thing, ``unanswered`` those of them that brought no reply;
-    ``calls`` all requests: they differ where a record is made in parts.
-    """
+    """Usage of all requests for a record, failed ones included, and the last answer. ``attempts`` counts
+    requests for the same thing, ``unanswered`` those of them that brought no reply; ``calls`` all requests:
+    they differ where a record is made in parts."""
 
     __slots__ = ("attempts", "calls", "last", "unanswered", "usage")
 

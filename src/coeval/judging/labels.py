@@ -103,9 +103,8 @@ class LabelValues:
         self._parting = re.compile(_PARTING.format(marks=around))
         self._sought: dict[str, str] = {}
         for value in self._fold.values():
-            if not all(
-                map(_is_surrounding_mark, _unify_spelling(value).strip())
-            ):  # punctuation alone is not looked for
+            # Punctuation alone is not looked for.
+            if not all(map(_is_surrounding_mark, _unify_spelling(value).strip())):
                 self._sought.setdefault(_prepare_search(value.strip(), self._parting).text, value)
         self._lengths = sorted({len(words) for words in self._sought}, reverse=True)
         firsts = "".join(sorted({re.escape(words[0]) for words in self._sought}))

@@ -245,10 +245,8 @@ def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels |
             repeats = text.count('"score"') != len(scales)  # in a reason its quotes would be escaped
         else:
             levels_by_factor = _plain(text)
-            repeats = text.count('"') != 2 * (
-                len(levels_by_factor)
-                + sum(isinstance(level_given, str) for level_given in levels_by_factor.values())
-            )
+            words = sum(isinstance(level, str) for level in levels_by_factor.values())
+            repeats = text.count('"') != 2 * (len(levels_by_factor) + words)
     except Undecodable:
         return None
     if repeats or levels_by_factor.keys() != scales.keys():  # a key that stands twice may contradict itself

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import re
 import signal
 import time
@@ -48,45 +49,30 @@ class Timed(NamedTuple):
     body: dict[str, Any]
     characters: int = 0
 
-    def encode_event(self) -> bytes:
-        return b"data: %s\n\n" % msgspec.json.encode(self.body)
-
-
-def split_tokens(text: str) -> Iterator[str]:
-    return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
-
 
 async def stream_events(
     request: web.Request, events: Iterable[Timed], tokens_per_s: float
 ) -> web.StreamResponse:
-    """Send the events at this pace; 0 tokens a second means without waiting."""
-    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
-        return await _send_paced(request, events, tokens_per_s)
-    return web.StreamResponse()
-
-
-async def _send_paced(
-    request: web.Request, events: Iterable[Timed], tokens_per_s: float
-) -> web.StreamResponse:
-    """Send the events, each no earlier than its tokens would be there."""
+    """Send the events, each no earlier than its tokens would be there; 0 tokens a second means at once."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    await response.prepare(request)
-    loop = asyncio.get_running_loop()
-    began, characters, held = loop.time(), 0, b""
-    for event in events:
-        characters += event.characters
-        held += event.encode_event()
-        wait_s = (
-            began + characters / (CHARACTERS_PER_TOKEN * tokens_per_s) - loop.time() if tokens_per_s else 0.0
-        )
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        if tokens_per_s or len(held) > _HELD_BYTES:
-            await response.write(held)
-            held = b""
-    await response.write(held + b"data: [DONE]\n\n")
-    await response.write_eof()
-    return response
+    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
+        await response.prepare(request)
+        characters_per_s = CHARACTERS_PER_TOKEN * tokens_per_s or math.inf
+        loop = asyncio.get_running_loop()
+        began, characters, held = loop.time(), 0, b""
+        for event in events:
+            characters += event.characters
+            held += b"data: %s\n\n" % msgspec.json.encode(event.body)
+            wait_s = began + characters / characters_per_s - loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            if tokens_per_s or len(held) > _HELD_BYTES:
+                await response.write(held)
+                held = b""
+        await response.write(held + b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+    return web.StreamResponse()
 
 
 # --- Errors in OpenAI's shape
@@ -258,7 +244,9 @@ def make_chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
         return {**head, "choices": [choice], **usage}
 
     yield Timed(event({"role": "assistant", "content": "", "refusal": None}))
-    for at, piece in enumerate(split_tokens(completion.text)):
+    text = completion.text
+    for at, start in enumerate(range(0, len(text), CHARACTERS_PER_TOKEN)):
+        piece = text[start : start + CHARACTERS_PER_TOKEN]
         logprobs = _encode_logprobs(completion.logprobs[at : at + 1]) if body.logprobs else None
         yield Timed(event({"content": piece}, None, logprobs), characters=len(piece))
     yield Timed(event({}, completion.finish_reason))

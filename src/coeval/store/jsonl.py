@@ -298,10 +298,8 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
 
 
 class Appender:
-    """A JSONL file open for appending by its only writer.
-
-    Two counters, each written by one thread only: lines appended, and lines known to be on disk.
-    """
+    """A JSONL file open for appending by its only writer. Two counters, each written by one thread only:
+    lines appended, and lines known to be on disk."""
 
     __slots__ = ("_appended", "_fd", "_size", "_synced", "_torn", "path")
 
@@ -389,12 +387,9 @@ _OPEN_FILES = 256
 
 
 class Journal:
-    """Append records to the files of one run; the only writer of them.
-
-    Use as an async context manager: leaving it syncs and closes every file. A last line that a crash
-    left torn is cut off before its file is appended to; ``note_torn`` makes the record that keeps
-    it, which is appended to ``notes`` first.
-    """
+    """Append records to the files of one run; the only writer of them. Use as an async context manager:
+    leaving it syncs and closes every file. A last line that a crash left torn is cut off before its file is
+    appended to; ``note_torn`` makes the record that keeps it, which is appended to ``notes`` first."""
 
     def __init__(self, notes: Path, note_torn: Callable[[Path, bytes], msgspec.Struct]) -> None:
         self._files: dict[Path, Appender] = {}

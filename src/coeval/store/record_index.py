@@ -52,10 +52,8 @@ _reader = lru_cache(make_decoder)
 
 
 class RecordFiles:
-    """Files read line by line; a position is file and offset as one number.
-
-    ``damaged``: the lines that are no records, by file and offset.
-    """
+    """Files read line by line; a position is file and offset as one number. ``damaged``: the lines that are
+    no records, by file and offset."""
 
     def __init__(self) -> None:
         self.damaged: list[tuple[Path, int]] = []
@@ -206,10 +204,7 @@ PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 class RecordColumn(Generic[KeyT, EntryT]):
     """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counted`
-    chooses counts: a good one before others, else the last.
-
-    Equal entries should be one object.
-    """
+    chooses counts: a good one before others, else the last. Equal entries should be one object."""
 
     __slots__ = ("entries", "in_vain", "positions")
 

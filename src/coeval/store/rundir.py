@@ -237,11 +237,9 @@ def _format_second(second: int) -> str:
 
 
 class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """``meta.json``: information about a run, never used to decide what is missing or counts.
-
-    ``inherited`` is the usage, by model, of records taken over from another run, which were paid for there.
-    None where nothing was taken over, or by a version that did not record it.
-    """
+    """``meta.json``: information about a run, never used to decide what is missing or counts. ``inherited``
+    is the usage, by model, of records taken over from another run, which were paid for there. None where
+    nothing was taken over, or by a version that did not record it."""
 
     experiment_id: str
     status: str

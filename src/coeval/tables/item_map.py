@@ -148,8 +148,6 @@ def describe_kind(value: Any) -> str:
     match value:
         case dict():
             return "a mapping"
-        case list() | tuple():
-            return "a list"
         case str():
             return "text"
         case bytes() | bytearray():
@@ -218,9 +216,6 @@ class Condition:
             text = "" if cell is None else convert_to_text(cell, path.text)
             return text == value or (number is not None and _parse_number(text) == number)
 
-        def different(row: Row) -> bool:
-            return not equal(row)
-
         def in_order(row: Row) -> bool:
             cell = path.read_value(row)
             if cell is None:
@@ -233,7 +228,7 @@ class Condition:
                 raise Misfit(f"its `{path.text}` is {text}, which cannot be compared with {value}: no number")
             return order(text, value)
 
-        return equal if self.sign == "=" else different if self.sign == "!=" else in_order
+        return equal if self.sign == "=" else in_order if self.sign != "!=" else lambda row: not equal(row)
 
 
 def is_condition(text: str) -> bool:

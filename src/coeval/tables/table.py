@@ -143,7 +143,8 @@ def read_csv(source: SourceBytes, delimiter: str | None) -> HeaderAndRows:
         delimiter, first = delimiter or named[1], next(filled, None)
     if first is None:
         raise UsageError(f"{source.path} is empty; a CSV begins with the names of its columns")
-    delimiter = delimiter or _guess_delimiter(first)
+    outside_quotes = "".join(first.split('"')[::2])
+    delimiter = delimiter or max(_DELIMITERS, key=outside_quotes.count)
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(reader)]
@@ -173,12 +174,6 @@ def _read_csv_rows(header: list[str], reader: Iterator[list[str]], lines: _TextL
             yield TableRow(begin, {name: cell or None for name, cell in zip(header, cells)})  # noqa: B905  they are equal
         elif cells:
             yield TableRow(begin, f"it has {pluralize(len(cells), 'cell')}, and the header {len(header)}")
-
-
-def _guess_delimiter(header: str) -> str:
-    """Return the usual delimiter that is most frequent in the header, outside quotes."""
-    outside = "".join(header.split('"')[::2])
-    return max(_DELIMITERS, key=outside.count)
 
 
 def _explain_csv_error(error: csv.Error) -> str:

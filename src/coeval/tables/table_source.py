@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -30,8 +29,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with ``(what, bytes so far, None)`` during a download."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceChoice:
+class SourceChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A requested source: ``name`` as written, ``local`` a copy of a benchmark's data on disk."""
 
     name: str
@@ -42,20 +40,24 @@ class SourceChoice:
     delimiter: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSource:
-    """The files of a source, and where they come from. ``map``: that of a named benchmark, else None."""
+class DataSet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of the data set that a table belongs to, and of its place on the hub."""
 
-    name: str
-    files: list[Path]
-    encoding: str | None = None
-    delimiter: str | None = None
     url: str = ""
     revision: str = ""
     subset: str = ""
     split: str = ""
     license: str = ""
     citation: str = ""
+
+
+class TableSource(DataSet, frozen=True, kw_only=True):
+    """The files of a source, and where they come from. ``map``: that of a named benchmark, else None."""
+
+    name: str
+    files: list[Path]
+    encoding: str | None = None
+    delimiter: str | None = None
     map: ItemMap | None = None
 
     def open_tables(self) -> Iterator[Table]:
@@ -148,6 +150,9 @@ _LARGEST = 16 << 30
 _PATIENCE_S = 30.0
 
 
+_PageT = TypeVar("_PageT")
+
+
 class _Card(msgspec.Struct):
     license: str | list[str] = ""
 
@@ -167,9 +172,7 @@ def _fetch_from_hub(
     api = f"{base}/api/datasets/{quote(repo)}"
     try:
         about = _read_api_page(api, _About)
-        listing: dict[str, dict[str, list[Any]]] = _read_api_page(
-            f"{api}/parquet", dict[str, dict[str, list[Any]]]
-        )
+        listing = _read_api_page(f"{api}/parquet", dict[str, dict[str, list[Any]]])
         config = _pick_config(list(listing), subset, repo)
         split = _pick_split(list(listing[config]), requested_split, f"{repo} ({config})")
         if split is None:
@@ -196,7 +199,7 @@ def _fetch_from_hub(
     )
 
 
-def _read_api_page(url: str, kind: Any) -> Any:
+def _read_api_page(url: str, kind: type[_PageT]) -> _PageT:
     content = read_page(url, _PATIENCE_S)
     try:
         return decode(content, kind)
@@ -323,8 +326,8 @@ def _find_benchmark(choice: SourceChoice, progress: Progress | None) -> TableSou
         source = _fetch_from_hub(row.repo, subset, split, progress)
     else:
         local_split = split if local.is_dir() else choice.split
-        source = find_local_source(replace(choice, name=str(local), split=local_split))
-    return replace(
+        source = find_local_source(msgspec.structs.replace(choice, name=str(local), split=local_split))
+    return msgspec.structs.replace(
         source,
         name=name,
         url=f"{_HUB}/datasets/{row.repo}",

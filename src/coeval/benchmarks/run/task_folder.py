@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -204,11 +204,9 @@ class TaskFolder:
     def judgments_path(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
-    @contextmanager
-    def hold_lock(self) -> Iterator[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """Hold the folder's lock; the UsageError names the process that has it."""
-        with RunDir(self.path).hold_lock():
-            yield
+        return RunDir(self.path).hold_lock()
 
     def switch_recipe(self, tested: RoleModel) -> str | None:
         """Make ``responses.jsonl`` the file of this recipe; return a message if another's was set aside."""

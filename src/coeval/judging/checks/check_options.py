@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
@@ -77,20 +77,17 @@ class ContainsCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
 
     def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
         _refuse_empty_targets(targets)
-        lacking = [target for target in targets if not self._contains_target(answer_text, target)]
+        holds = _HOLDS[self.at]
+        lacking = [target for target in targets if not holds(answer_text, target)]
         if not lacking or (self.require == "any" and len(lacking) < len(targets)):
             return PASSED
         value = 1.0 - len(lacking) / len(targets) if self.require == "share" else 0.0
         return CheckScore(value, f"lacks {quote_line(', '.join(lacking))}")
 
-    def _contains_target(self, answer_text: str, target: str) -> bool:
-        match self.at:
-            case "start":
-                return answer_text.startswith(target)
-            case "end":
-                return answer_text.endswith(target)
-            case _:
-                return target in answer_text
+
+_HOLDS: dict[str, Callable[[str, str], bool]] = {
+    "anywhere": str.__contains__, "start": str.startswith, "end": str.endswith,
+}  # fmt: skip
 
 
 class NotContainsCheck(
@@ -150,18 +147,15 @@ class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag
             raise ValueError("most is below least: no answer could pass")
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        text = answer.response
-        match self.unit:
-            case "words":
-                length = len(text.split())
-            case "lines":
-                length = len(text.splitlines())
-            case _:
-                length = len(text)
+        length = len(_UNITS[self.unit](answer.response))
         if length >= self.least and (self.most is None or length <= self.most):
             return PASSED
         return CheckScore(0.0, f"has {length:,} {self.unit}")
 
+
+_UNITS: dict[str, Callable[[str], Sequence[str]]] = {
+    "characters": str, "words": str.split, "lines": str.splitlines,
+}  # fmt: skip
 
 # The detector reads 10,000 letters, but looks for addresses in the whole text before it counts these off.
 _LONGEST_DETECTED = 300_000

@@ -150,11 +150,9 @@ class TargetedCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
 
 
 class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
-    """A check of an answer's text.
-
-    ``case``, ``punctuation`` and ``whitespace`` say whether these make a difference; ``extract`` is a
-    pattern whose first group, or all of it, stands for the answer; ``negate`` reverses the score.
-    """
+    """A check of an answer's text. ``case``, ``punctuation`` and ``whitespace`` say whether these make a
+    difference; ``extract`` is a pattern whose first group, or all of it, stands for the answer; ``negate``
+    reverses the score."""
 
     case: bool = True
     punctuation: bool = True
@@ -261,11 +259,9 @@ class WorkerReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
-    """A check that runs the user's code, within limits.
-
-    10 s: a function that takes longer has hung. 4 GiB is address space, of which numeric libraries reserve
-    much more than they use. ``env`` names credentials of the environment that the code may see.
-    """
+    """A check that runs the user's code, within limits. 10 s: a function that takes longer has hung. 4 GiB is
+    address space, of which numeric libraries reserve much more than they use. ``env`` names credentials of
+    the environment that the code may see."""
 
     timeout_s: PositiveSeconds = 10.0
     memory_mb: Mebibytes = 4096

@@ -53,11 +53,8 @@ _SWAPPED = str.maketrans(",.", ".,")
 
 
 class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", tag="numeric", dict=True):
-    """The answer's number equals the target, within a tolerance.
-
-    Of several numbers the last one counts, or the first. ``math`` compares expressions as well
-    (math-verify).
-    """
+    """The answer's number equals the target, within a tolerance. Of several numbers the last one counts, or
+    the first. ``math`` compares expressions as well (math-verify)."""
 
     absolute: NotNegative = 0.0
     relative: NotNegative = 0.0
