@@ -115,10 +115,9 @@ class Harvest:
         """Make the item of a row, None if it fails a condition; raises Misfit where the row makes no item."""
         if isinstance(fields, str):
             raise Misfit(fields)
-        if maker.meets_conditions(fields):
-            return maker.make_item(fields)
-        self.unwanted += 1
-        return None
+        item = maker.make_item(fields)
+        self.unwanted += item is None
+        return item
 
     def _record_new_id(self, item_id: str, line: int) -> None:
         """Raise Misfit if an earlier row had this id. Keeps 8 bytes of its hash: about 150 bytes in all."""
@@ -202,13 +201,9 @@ class ItemOrigin(DataSet, frozen=True, kw_only=True, omit_defaults=True):
 
     def matches(self, files: Sequence[SourceFile], item_map: ItemMap, selection: Selection) -> bool:
         """Check whether the same files are mapped and selected alike, whatever their names."""
-        hashes = [file.sha256 for file in files]
+        same_files = [file.sha256 for file in self.files] == [file.sha256 for file in files]
         seeded = selection if selection.sample is not None else selection._replace(seed=0)
-        return (
-            [file.sha256 for file in self.files] == hashes
-            and self.map == item_map
-            and self.selection == seeded
-        )
+        return same_files and self.map == item_map and self.selection == seeded
 
 
 Origins = dict[str, dict[str, list[ItemOrigin]]]

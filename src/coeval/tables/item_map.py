@@ -432,12 +432,11 @@ class ItemMaker:
         ]
         self._conditions = [Condition.parse(text).make_test(columns) for text in item_map.where]
 
-    def meets_conditions(self, row: Row) -> bool:
-        """Check all conditions; raises Misfit where one cannot be applied to the row."""
-        return not self._conditions or all(holds(row) for holds in self._conditions)
-
-    def make_item(self, row: Row) -> MappedItem:
-        """Make the item of a row. Raises Misfit: the row makes no item; the message says why."""
+    def make_item(self, row: Row) -> MappedItem | None:
+        """Make the item of a row, None if it fails a condition. Raises Misfit: the row makes no item, or a
+        condition cannot be applied to it; the message says why."""
+        if not all(holds(row) for holds in self._conditions):
+            return None
         item_id = self._read_id(row)
         prompt = self._prompt(row)
         if prompt is None:

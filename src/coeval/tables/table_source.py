@@ -94,7 +94,7 @@ def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
     by_split: dict[str | None, list[Path]] = {}
     for path in tables:
         by_split.setdefault(_split_in_name(path), []).append(path)
-    split = _pick_split([name for name in by_split if name is not None], choice.split, str(folder))
+    split = _pick("split", [name for name in by_split if name is not None], choice.split, str(folder))
     return TableSource(
         name=choice.name,
         files=by_split[split] if split is not None else tables,
@@ -104,16 +104,14 @@ def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
     )
 
 
-def _pick_split(splits: Sequence[str], requested: str | None, owner: str) -> str | None:
-    """Choose the requested split, else the only one; None if there are none. Raises UsageError: ``owner``
-    lacks it, or has several and none is requested."""
-    if requested is not None:
-        if requested not in splits:
-            raise UsageError(f"{owner} has no split {requested}; {_suggest_name(requested, splits)}")
-        return requested
-    if len(splits) <= 1:
-        return next(iter(splits), None)
-    raise UsageError(f"{owner} has the splits {join_names(splits)}; choose a split")
+def _pick(kind: str, names: Sequence[str], requested: str | None, owner: str, usual: str = "") -> str | None:
+    """Choose the requested split or subset, else the only one or the ``usual`` one; None if there are none.
+    Raises UsageError: ``owner`` lacks it, or has several and none is requested."""
+    if requested is not None and requested not in names:
+        raise UsageError(f"{owner} has no {kind} {requested}; {_suggest_name(requested, names)}")
+    if requested is None and len(names) > 1 and usual not in names:
+        raise UsageError(f"{owner} has the {kind}s {join_names(names)}; choose a {kind}")
+    return requested or (usual if usual in names else next(iter(names), None))
 
 
 def _suggest_name(requested: str, names: Sequence[str]) -> str:
@@ -173,13 +171,14 @@ def _fetch_from_hub(
     try:
         about = _read_api_page(api, _About)
         listing = _read_api_page(f"{api}/parquet", dict[str, dict[str, list[Any]]])
-        config = _pick_config(list(listing), subset, repo)
-        split = _pick_split(list(listing[config]), requested_split, f"{repo} ({config})")
+        config = _pick("subset", list(listing), subset, repo, usual="default") or ""
+        splits = listing.get(config, {})
+        split = _pick("split", list(splits), requested_split, f"{repo} ({config})")
         if split is None:
             raise UsageError(f"{repo} ({config}) has no splits on the hub")
         folder = cache_folder() / _CACHE / safe_file_name(repo) / safe_file_name(about.sha)
         files = []
-        for number in range(len(listing[config][split])):
+        for number in range(len(splits[split])):
             url = f"{api}/parquet/{quote(config, safe='')}/{quote(split, safe='')}/{number}.parquet"
             path = folder / safe_file_name(config) / safe_file_name(split) / f"{number:05d}.parquet"
             if not (about.sha and path.is_file()):  # without a revision a cached file may be outdated
@@ -205,16 +204,6 @@ def _read_api_page(url: str, kind: type[_PageT]) -> _PageT:
         return decode(content, kind)
     except Undecodable as error:
         raise SourceFailed(f"{mask_url(url)} does not send what the hub documents: {error}") from error
-
-
-def _pick_config(configs: Sequence[str], requested: str | None, repo: str) -> str:
-    if requested is None:
-        if len(configs) == 1 or "default" in configs:
-            return configs[0] if len(configs) == 1 else "default"
-        raise UsageError(f"{repo} has the subsets {join_names(configs)}; choose a subset")
-    if requested not in configs:
-        raise UsageError(f"{repo} has no subset {requested}; {_suggest_name(requested, configs)}")
-    return requested
 
 
 def _download_file(url: str, path: Path, label: str, progress: Progress | None) -> None:

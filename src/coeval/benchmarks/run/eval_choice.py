@@ -258,11 +258,8 @@ def _find_address(url: str | None) -> Address:
 
 
 def _choose_sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
-    takes_top_k = tested is not None and tested.interface in _TAKES_TOP_K
-    assumed = {
-        name: value
-        for name, value in effective_defaults(EvalSettings).items()
-        if takes_top_k or name != "top_k"
-    }
+    assumed = effective_defaults(EvalSettings)
+    if tested is None or tested.interface not in _TAKES_TOP_K:
+        del assumed["top_k"]
     chosen = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
     return SamplingParameters.of(assumed | chosen)

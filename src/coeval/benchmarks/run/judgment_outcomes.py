@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from coeval.analysis.intervals import Interval, clustered_mean, clustered_standard_error, scale_of_unit
+from coeval.analysis.pairwise.rates import Rate
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
@@ -84,13 +85,15 @@ def clustered_mean_metric(groups: Sequence[Sequence[float]], unit: Unit) -> Metr
     return metric_from_interval(mean, unit, clustered_standard_error(values, items))
 
 
+def rate_metric(rate: Rate | None, n: int) -> Metric:
+    """Make a metric of a rate in percent; None: it is unknown."""
+    if rate is None:
+        return Metric(None, unit="percent")
+    return Metric(rate.value, rate.standard_error, (rate.low_95, rate.high_95), n, "percent")
+
+
 def metric_from_interval(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:
     """Make a metric of a mean; ``n`` counts its clusters, that is prompts."""
-    both = interval.low is not None and interval.high is not None
-    return Metric(
-        value=interval.mean,
-        standard_error=standard_error,
-        ci95=(interval.low, interval.high) if both else None,  # type: ignore[arg-type]  # both are there
-        n=interval.n,
-        unit=unit,
-    )
+    low, high = interval.low, interval.high
+    ci95 = None if low is None or high is None else (low, high)
+    return Metric(interval.mean, standard_error, ci95, interval.n, unit)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
@@ -58,16 +58,9 @@ def _data_reasons(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterato
     if len(task_run.items) < task_run.n_prompts:
         yield f"only the first {len(task_run.items):,} of {task_run.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
-        file = f"{Path(used.path).name} (sha256 {used.sha256[:12]})"
-        match used.origin:
-            case AssetOrigin.GIVEN:
-                yield f"{name} is your own copy: {file}"
-            case AssetOrigin.UNVERIFIED:
-                yield f"{name} is not the file that is published: {file}"
-            case AssetOrigin.OFFICIAL:
-                pass
-            case _:
-                assert_never(used.origin)
+        if used.origin is not AssetOrigin.OFFICIAL:
+            what = "your own copy" if used.origin is AssetOrigin.GIVEN else "not the file that is published"
+            yield f"{name} is {what}: {Path(used.path).name} (sha256 {used.sha256[:12]})"
 
 
 def _judge_reasons(task_run: TaskRun) -> Iterator[str]:

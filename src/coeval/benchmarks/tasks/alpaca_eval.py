@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -36,7 +37,12 @@ from coeval.benchmarks.benchmark import (
     TaskRecords,
     TaskSettings,
 )
-from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes, mean_metric, pair_with_responses
+from coeval.benchmarks.run.judgment_outcomes import (
+    look_up_outcomes,
+    mean_metric,
+    pair_with_responses,
+    rate_metric,
+)
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
 from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
@@ -342,9 +348,7 @@ def parse_chatml(template: str) -> tuple[Message, ...]:
 
 
 def _mean_preference(values: Sequence[Mapping[str, Any]]) -> float:
-    if not values:
-        return DRAW
-    return sum(float(value["preference"]) for value in values) / len(values)
+    return fmean(float(value["preference"]) for value in values) if values else DRAW
 
 
 def _make_metrics(preferences: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
@@ -353,12 +357,9 @@ def _make_metrics(preferences: Sequence[float], control: LengthControl | None) -
     interval = mean_metric([100 * (preference - 1) for preference in preferences], "percent").ci95
     controlled = Metric(None, unit="percent")
     if control is not None:
-        controlled_rate = control.win_rate
-        controlled = Metric(controlled_rate.value, n=control.n, unit="percent")
-        if control.has_interval:
-            bounds = (controlled_rate.low_95, controlled_rate.high_95)
-            error = controlled_rate.standard_error
-            controlled = Metric(controlled_rate.value, error, bounds, control.n, "percent")
+        controlled = rate_metric(control.win_rate, control.n)
+        if not control.has_interval:
+            controlled = Metric(controlled.value, n=control.n, unit="percent")
     plain = {
         "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(preferences), "percent"),
         "discrete_win_rate": mean_metric(list(map(_discrete_percent, preferences)), "percent"),

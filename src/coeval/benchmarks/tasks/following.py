@@ -95,11 +95,6 @@ def _as_whole_number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def is_followed(instruction: Instruction, response: str, language: Language) -> bool:
-    """Check one instruction strictly; a blank response follows none."""
-    return bool(response.strip()) and instruction.follows(response, language)
-
-
 def loose_readings(response: str) -> list[str]:
     """Return the distinct ones of the eight loose readings, the response itself first."""
     lines = response.split("\n")
@@ -113,20 +108,18 @@ def score_prompt(item: FollowingItem, response: str, language: Language) -> Foll
     if len(item.instruction_id_list) != len(item.kwargs):
         raise UsageError(f"item {item.key}: as many kwargs as instructions are needed")
     others = loose_readings(response)[1:]
-    strict: list[bool] = []
-    loose: list[bool] = []
-    raised: dict[str, str] = {}
+    followed = Followed([], [])
     for instruction_id, kwargs in zip(item.instruction_id_list, item.kwargs, strict=True):
         instruction = make_instruction(instruction_id, kwargs)
-        verdicts = [False, False]
+        strict = loose = False
         try:
-            verdicts[0] = verdicts[1] = is_followed(instruction, response, language)
-            verdicts[1] = verdicts[0] or any(is_followed(instruction, text, language) for text in others)
+            strict = loose = instruction.is_followed(response, language)
+            loose = strict or any(instruction.is_followed(text, language) for text in others)
         except Exception as error:  # noqa: BLE001 - one instruction's bug must cost neither the item nor the run
-            raised[instruction_id] = f"{type(error).__name__}: {error}"
-        strict.append(verdicts[0])
-        loose.append(verdicts[1])
-    return Followed(strict, loose, raised)
+            followed.raised[instruction_id] = f"{type(error).__name__}: {error}"
+        followed.strict.append(strict)
+        followed.loose.append(loose)
+    return followed
 
 
 class FollowingTask(Benchmark):

@@ -8,8 +8,7 @@ from collections import Counter
 from itertools import islice, pairwise
 
 from coeval.benchmarks.tasks.ifeval_checks import PUNCTUATION_AND_BLANK, WITHOUT_PUNCTUATION, verifies
-from coeval.benchmarks.text_analysis import Language
-from coeval.benchmarks.words import ENGLISH, treebank_words
+from coeval.benchmarks.text_analysis import ENGLISH, Language, treebank_words
 
 # --- IFBench ``count:``: numbers of words, letters and marks
 

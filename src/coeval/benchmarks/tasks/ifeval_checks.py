@@ -43,10 +43,11 @@ class Instruction(NamedTuple):
     kind: InstructionType
     arguments: msgspec.Struct
 
-    def follows(self, response: str, language: Language) -> bool:
-        """Check whether a non-blank ``response`` follows the instruction."""
+    def is_followed(self, response: str, language: Language) -> bool:
+        """Check whether a response follows the instruction; a blank one follows none."""
         texts = (response, language) if self.kind.reads_english else (response,)
-        return self.kind.follows(*texts, **msgspec.structs.asdict(self.arguments))
+        arguments = msgspec.structs.asdict(self.arguments)
+        return bool(response.strip()) and self.kind.follows(*texts, **arguments)
 
 
 def verifies(instruction_id: str) -> Callable[[Callable[..., bool]], InstructionType]:
