@@ -174,8 +174,7 @@ class Benchmark(ABC):
     @classmethod
     def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
         """Find files that are neither cached nor named by an option of their own: those of a checkout, or of
-        another dataset. ``values`` are the task's options by name. Raises UsageError: an option names what
-        does not exist."""
+        another dataset. ``values``: the options by name. Raises UsageError: one names what does not exist."""
         return {}
 
     @property
@@ -207,8 +206,7 @@ class Benchmark(ABC):
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
 
     def droppable_judge_parameters(self) -> tuple[str, ...]:
-        """Name the parameters of `judged_with` that the user did not set: if a judge refuses them, they are
-        dropped, and the drop recorded."""
+        """Name the sampling parameters that the user did not set: a judge may refuse them."""
         judge = self.settings.judge
         own = judge.sampling.to_dict() if judge is not None else {}
         return tuple(name for name in self.judge_sampling().to_dict() if name not in own)

@@ -66,8 +66,7 @@ class TaskRow(msgspec.Struct, frozen=True):
         return next((option for option in self.options if option.fills == RESPONSES), None)
 
     def own_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Return the user's own files by asset, from the options' values by name. Raises UsageError: one does
-        not exist."""
+        """Return the user's own files by asset, from the options' values; raises UsageError."""
         return {
             option.fills: option.require_file(path)
             for option in self.options
@@ -149,8 +148,7 @@ TASKS: Registry[TaskRow] = Registry(
 
 
 def benchmark_class(name: str) -> type[Benchmark]:
-    """Return the benchmark class of a task. Raises UsageError: there is no such task, or another package's
-    cannot be loaded."""
+    """Return a task's benchmark class; raises UsageError: it is unknown, or cannot be loaded."""
     if name.startswith(PREFIX):
         kind = import_object("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)
     elif name in TASKS:

@@ -64,8 +64,7 @@ _BEHIND_PERIOD = "])}>\"'»”’ "
 
 def _split_last_period(sentence: str) -> tuple[str, str]:
     """Split a sentence into what precedes its final period, and the period with its closers; (all, "") if
-    there is none. The period of an ellipsis is not cut off, nor one before a quote that opens (blank before
-    it)."""
+    there is none. The period of an ellipsis is not cut off, nor one before a quote that opens."""
     body = sentence.rstrip().rstrip(_BEHIND_PERIOD)
     tail = sentence.rstrip()[len(body) :]
     opening = ' "' in tail or " ''" in tail
@@ -190,8 +189,7 @@ class PunktModel(msgspec.Struct, frozen=True):
 
 
 def read_punkt_model(folder: Path) -> PunktModel:
-    """Read the English model from the four files of NLTK's ``punkt_tab``; raises OSError where one is
-    missing."""
+    """Read the English model from the files of NLTK's ``punkt_tab``; raises OSError where one is missing."""
 
     def lines(name: str) -> list[str]:
         return [line for line in (folder / name).read_text(encoding="utf-8").split("\n") if line]
@@ -305,8 +303,7 @@ class _PossibleEnd(NamedTuple):
 
 
 def _find_possible_ends(text: str) -> Iterator[_PossibleEnd]:
-    """Find every possible sentence end. Marks inside one word are one candidate, the last of them; a mark
-    that begins a word is one too."""
+    """Find every possible sentence end: of marks inside one word the last, and one that begins a word."""
     blanks = text.translate(_BLANKS)
     word_start = mark = 0
     pending: tuple[int, int] | None = None
@@ -352,9 +349,8 @@ _OPENERS = "([{\"'“‘*_"
 
 
 def is_plain_break(context: str) -> bool:
-    """Decide by rule, without a model, whether a mark ends a sentence. It does, except the period of an
-    initial, of an abbreviation that no usual first word follows, and of a number before a lower-case
-    letter."""
+    """Decide by rule whether a mark ends a sentence: all but the period of an initial, of an abbreviation
+    that no usual first word follows, and of a number before a lower-case letter."""
     words = context.split()
     if len(words) < 2 or not words[0].endswith("."):
         return True

@@ -211,9 +211,8 @@ class _WorkFields:
 
 
 class ModelWork(_WorkFields, ABC, Generic[KeptT]):
-    """A `Work` that asks ``role_model`` for the record ``key``, of the class ``record``. `read` takes the
-    record's own fields from the answer to `question`; `identity` are those that it has whether it is answered
-    or fails."""
+    """A `Work` that asks ``role_model`` for the record ``key``, of the class ``record``. `parse_fields` takes
+    the record's own fields from the answer to `question`; `identity_fields` it has even if it fails."""
 
     __slots__ = ()
 

@@ -126,9 +126,8 @@ async def probe_models(
     requested: Iterable[RequestedUnder] = (),
 ) -> None:
     """Probe the models before a start, as `probe_and_record` does, and check that the answers of those
-    ``requested`` fit into their windows. Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable: a
-    model does not answer; WindowExceeded: its window is smaller than its answers may be. Draining: the user
-    interrupted it."""
+    ``requested`` fit into their windows. Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable:
+    one does not answer; WindowExceeded: a window is smaller than answers may be. Draining: interrupted."""
     watcher = session.context.watcher
     results = await probe_and_record(session, probing, owing)
     probed = _models_to_probe(session.models, probing, owing)

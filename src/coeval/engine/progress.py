@@ -204,9 +204,8 @@ class Unwatched:
 
 
 class Figures(NamedTuple):
-    """Figures of a phase as text; empty where there is nothing to report. ``records``: good of planned;
-    ``calls``: made of expected; ``cost``: with a + where further costs are unknown; ``in_batches``: waiting
-    for batch jobs."""
+    """Figures of a phase as text, empty where there is nothing to report. ``records``: good of planned;
+    ``calls``: made of expected; ``cost``: with a + where more is unknown; ``in_batches``: waiting."""
 
     records: str
     calls: str

@@ -292,9 +292,8 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Accounts:
     """Paths of a folder's accounts: ``usage`` of each model, ``errors``, ``probes``, batch ``jobs`` and the
-    folder ``batches`` of their requests and results. ``phase_of`` names the phase (or task) of a record file;
-    ``budget_usd`` is the budget of all models together, None for no limit; ``recorded`` the usage of the
-    folder's records, by model."""
+    folder ``batches`` of their requests and results. ``phase_of`` names the phase (or task) of a record
+    file; ``budget_usd`` is that of all models together, None for no limit; ``recorded``: usage by model."""
 
     usage: Path
     errors: Path

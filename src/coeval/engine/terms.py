@@ -38,9 +38,8 @@ def make_terms(
     prices: PriceBook,
     sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
-    """Add its prices to each model's ``limits``, by name. ``sent`` are its parameters in each role; see
-    `find_role_tariff`. Raises UsageError: the pricing file cannot be used, or another package's host has
-    invalid prices."""
+    """Add its prices to each model's ``limits``, by name. ``sent``: its parameters in each role. Raises
+    UsageError: the pricing file cannot be used, or another package's host has invalid prices."""
     prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
@@ -145,9 +144,8 @@ class RequestedUnder(NamedTuple):
 def require_bounded_costs(
     requested: Iterable[RequestedUnder], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> None:
-    """Check that every model under a budget has a price and a bound on its answers. Raises UsageError: a
-    model has a budget, its own or that of all, and nobody knows its price, or nothing bounds what one of its
-    answers may have."""
+    """Check that every model under a budget has a price and a bound on its answers. Raises UsageError: nobody
+    knows the price of a model with a budget, its own or that of all, or nothing bounds its answers."""
     unpriced: dict[str, str] = {}
     unbounded: dict[str, str] = {}
     for spec, sampling, _ in requested:
@@ -225,8 +223,7 @@ _TIMES_AT_ONCE = 2.5
 
 class ModelFacts:
     """What is known of models before they are called: prices, speed, thinking, limits. ``sent`` are a model's
-    parameters in each role (see `find_role_tariff`); ``is_batched(phase, model)``: its calls go as a
-    batch."""
+    parameters in each role (`find_role_tariff`); ``is_batched(phase, model)``: calls go as a batch."""
 
     def __init__(
         self,

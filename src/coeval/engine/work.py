@@ -140,8 +140,7 @@ async def ask(
 def _parse_or_name_cut(
     model: Model, request: Request, completion: Completion, parse: Callable[[Completion], ValueT]
 ) -> ValueT:
-    """Parse an answer; if a cut one fails, raise CutOff or CutByWindow, unless log-probabilities are
-    wanted."""
+    """Parse an answer; if a cut one without log-probabilities fails, raise CutOff or CutByWindow."""
     try:
         return parse(completion)
     except (EmptyReply, Unparsable) as error:

@@ -337,8 +337,7 @@ def score_labels(
     response: str, expected: Mapping[str, str], declared: Mapping[str, Sequence[str]]
 ) -> dict[str, LabelScore]:
     """Compare ``response`` with the ``expected`` value of each label. ``declared``: the possible values of
-    each label. The prediction is one of them, as declared, or None if the answer states none of them, or
-    several."""
+    each label. The prediction is one of them, as declared, or None if the answer states none, or several."""
     answer = _LabelAnswer(response, tuple(map(_fold_name, expected)))
     scores: dict[str, LabelScore] = {}
     for label, value in expected.items():
@@ -447,8 +446,7 @@ def _resolve_name(name: str, labels: Sequence[str]) -> str:
 
 
 def _find_statements(response: str, labels: tuple[str, ...]) -> list[_Statement]:
-    """Find what ``response`` states in boxes, tags, JSON and lines. If JSON states a label, lines before its
-    end do not count."""
+    """Find what ``response`` states in boxes, tags, JSON, and lines (behind JSON that states a label)."""
     known_names = {*labels, _ANSWER, _RESULT}
     in_json = list(_find_json_statements(response, labels))
     text = _unify_spelling(response)

@@ -44,8 +44,7 @@ _REASON_KEYS = ("reason", "rationale", "explanation", "justification", "reasons"
 
 @cache
 def _level_expression(scale: RubricScale) -> str:
-    """Return a pattern of a level as the value of what precedes it, or in an object there; quotes may be
-    wrong or missing."""
+    """Return a pattern of a level as a value, or in an object there; quotes may be wrong or missing."""
     words = "|".join(map(re.escape, sorted(scale.levels, key=len, reverse=True)))
     return rf"""[:=]\s*(?:[{{\[][^{{}}]{{0,200}}?[:=]\s*)?[\"'`*“‘]*({words})(?!\w|\.\d)"""
 
@@ -150,8 +149,7 @@ def _parse_json_verdict(
 
 def parse_criterion_score(text: str) -> StatedVerdict[int]:
     """Parse a judge's whole number from 1 to 10, and its reason. An integral float (``7.0``) is accepted; a
-    string, a boolean or a value off the scale is not, and nothing is clipped. Raises Unparsable: the reply
-    holds no such score."""
+    string, a boolean or a value off the scale is not, and nothing is clipped: raises Unparsable."""
     return _parse_json_verdict(
         text, "score", _read_criterion_score, f"whole number from {LOWEST} to {HIGHEST} as its score"
     )
@@ -234,8 +232,7 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
 
 
 def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
-    """Read the levels of a reply that is exactly in the requested form, as nearly all are; None for any
-    other."""
+    """Read the levels of a reply exactly in the requested form, as nearly all are; None for any other."""
     reasons: dict[str, str] = {}
     try:
         if '"score"' in text:
@@ -284,8 +281,7 @@ def _parse_bare_level(text: str, scale: RubricScale) -> str | None:
 
 
 def _parse_single_json_level(value: Any, scale: RubricScale) -> StatedVerdict[str] | None:
-    """Read the level in JSON that holds one value, however deep in objects and lists of one, or one score
-    beside its reason."""
+    """Read the level in JSON of one value, however deep in objects and lists, or of a score and a reason."""
     while isinstance(value, dict | list) and len(value) == 1:
         value = next(iter(value.values())) if isinstance(value, dict) else value[0]
     reason = ""
@@ -364,9 +360,8 @@ def is_lost_in_reasoning(completion: Completion) -> bool:
 
 def answer_logprobs(completion: Completion, *, reasons_first: bool = True) -> dict[str, float]:
     """Return the likeliest first tokens of the answer: token → natural-log probability. If the judge reasons
-    first, the answer's first token is located by the answer's text; otherwise all that it says is its answer,
-    wherever the host put it. Raises Unparsable: there are no log-probabilities, or no answer before the
-    end."""
+    first, the answer's text says where it begins; otherwise all that it says is its answer, wherever the
+    host put it. Raises Unparsable: there are no log-probabilities, or no answer."""
     if not completion.logprobs:
         raise Unparsable("the reply came without log-probabilities", raw=completion.text)
     if reasons_first and is_lost_in_reasoning(completion):

@@ -320,9 +320,8 @@ def _quote_passage(ask: SimulatedAsk, passage: str) -> str:
 
 
 def parse_requested_attributes(prompt: str) -> dict[str, str]:
-    """Parse the target attributes that a prompt requests. They are in the block of the built-in template, or
-    in a user's after a word such as "attributes:", up to the end of the line or sentence: ``name: value;
-    name: value``."""
+    """Parse the target attributes that a prompt requests: in the block of the built-in template, or after a
+    word such as "attributes:", up to the end of the line or sentence: ``name: value; name: value``."""
     built_in = _BUILT_IN_LIST.search(prompt)
     if built_in:
         return _parse_pairs(built_in[1])

@@ -21,9 +21,7 @@ T = TypeVar("T")
 
 
 class Draws:
-    """Named random draws: the same request and name give the same number in any process, and a new name
-    shifts no other draw. Each number has a name of its own, so that one more draw shifts none of the
-    others."""
+    """Named random draws: request and name give the same number in any process; a new name shifts none."""
 
     def __init__(self, model: str, request: Request) -> None:
         digest = blake2b(digest_size=32)

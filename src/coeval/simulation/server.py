@@ -295,9 +295,8 @@ def make_app(
     models: Iterable[SimulatedModel], *, api_key: str | None = None, rate_limit_every: int | None = None
 ) -> web.Application:
     """Make an application that serves the models under their ids. With ``api_key``, requests without
-    ``Authorization: Bearer KEY`` get 401. With ``rate_limit_every=N``, each Nth request for an answer gets
-    429 with ``Retry-After: 1``. A request with the header ``x-simulate-status: 4xx or 5xx`` gets that
-    status."""
+    ``Authorization: Bearer KEY`` get 401; with ``rate_limit_every=N`` each Nth request for an answer gets
+    429 and ``Retry-After: 1``; one with the header ``x-simulate-status: 4xx or 5xx`` gets that status."""
     handlers = _Handlers({model.model: model for model in models}, rate_limit_every)
     middlewares = [_answer_errors_as_openai, *([_make_key_check(api_key)] if api_key is not None else [])]
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=middlewares)
@@ -309,8 +308,7 @@ def make_app(
 
 
 async def serve(app: web.Application, host: str, port: int, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``ready`` is called with the port once it listens. Raises OSError where
-    the port is not available."""
+    """Serve until SIGINT or SIGTERM; call ``ready`` with the port once it listens. Raises OSError."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Windows has no signal handlers in its loop; Ctrl-C ends the process there by itself.
@@ -433,8 +431,7 @@ class _Handlers:
 
 
 async def _answer_after_latency(model: SimulatedModel, request: Request) -> Completion:
-    """Return the answer at the moment its first token would be there. Raises Refusal: the model fails, or
-    cannot answer."""
+    """Return the answer at the moment of its first token; raises Refusal: the model fails, or cannot."""
     try:
         if sum(len(message.content) for message in request.messages) < _LONG:
             return model.answer(request)

@@ -152,8 +152,7 @@ class SimulatedModel(Model):
 
     async def complete(self, request: Request) -> Completion:
         """Answer after the latency of its traits. Raises ServerFault: the share ``failure_rate`` of requests;
-        BadRequest: the prompt is longer than the context, or the schema asks for what a simulated model
-        cannot write."""
+        BadRequest: the prompt exceeds the context, or the schema is none that a simulated model can fill."""
         if self.traits.latency_s:
             await asyncio.sleep(self.traits.latency_s)
         completion = self.answer(request)

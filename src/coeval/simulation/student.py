@@ -42,8 +42,7 @@ _DemandMatch: TypeAlias = re.Match[str]
 
 class _AnswerDraft:
     """State of an answer after the demands it meets (and those it breaks on purpose). ``length`` counts its
-    sentences, ``clauses`` must be said ("leaves [detail 0] open"); ``last`` steps apply to the whole
-    answer."""
+    sentences, ``clauses`` must be said ("leaves [detail 0] open"); ``last`` steps change the whole."""
 
     def __init__(self, draws: Draws, mark: str, length: int) -> None:
         self.draws = draws
@@ -74,8 +73,7 @@ _Change: TypeAlias = Callable[[_AnswerDraft, _DemandMatch], None]
 
 class _Demand(NamedTuple):
     """A demand of a prompt. ``cues``, separated by ``|``: one of them, in lower case, is in every prompt that
-    makes it; the ``pattern`` ignores case. ``meet`` and ``miss`` change a draft to meet or miss it; without
-    ``miss`` a plain text misses."""
+    makes it; the ``pattern`` ignores case. ``meet`` and ``miss`` change a draft; a plain text misses too."""
 
     name: str
     cues: str

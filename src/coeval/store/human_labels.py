@@ -81,8 +81,7 @@ Labels = Mapping[tuple[str, str, str, str], HumanLabel]
 
 
 def person_judge_id(name: str) -> str:
-    """Return the judge id of a person. Raises UsageError: the name is empty, too long, or holds more than
-    letters, digits and ``._-``."""
+    """Return a person's judge id; raises UsageError: the name is empty, too long, or has other signs."""
     if not name or len(name) > _LONGEST_NAME or not all(sign.isalnum() or sign in "._-" for sign in name):
         raise UsageError(f"--by {name!r}: write a name of letters, digits, dots, dashes and underscores")
     return f"{HUMAN}{name}"

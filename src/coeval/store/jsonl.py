@@ -280,9 +280,8 @@ def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
 
 
 def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
-    """Move the lines at these offsets, and a torn last line, to another JSONL file. Every other line stays
-    byte for byte. Both files are whole on disk before ``path`` is replaced: a crash leaves it as it was, or
-    mended."""
+    """Move the lines at these offsets, and a torn last line, to another JSONL file; others stay byte for
+    byte. Both files are whole on disk before ``path`` is replaced: a crash leaves it as it was, or mended."""
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
         with open_file(path, buffering=_CHUNK) as source, aside.open("xb") as out, replace_file(path) as kept:

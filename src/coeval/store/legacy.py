@@ -94,9 +94,8 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
-    """Read the records of a phase 3–5 in the current form, in file order, one per id: see
-    `coeval.core.records.choose_counted`. ``dropped`` gets a sentence on each line that is no record. Reads
-    current layouts too."""
+    """Read the records of a phase 3–5, of any layout, in the current form, in file order, one per id as by
+    `choose_counted`. ``dropped`` gets a sentence on each line that is no record."""
     run = RunDir(folder)
     students = _read_students_by_response(run) if phase == "evaluation" else {}
 
@@ -132,8 +131,7 @@ def _read_first_record(path: Path) -> dict[str, Any] | None:
 
 
 def _read_students_by_response(run: RunDir) -> dict[str, str]:
-    """Read which student gave each response, by response id. Damaged lines are reported where the responses
-    themselves are read."""
+    """Read which student gave each response, by its id; damaged lines are reported by their own reader."""
     return {
         answered.id: answered.student_model_id
         for path in run.files("response_collection")

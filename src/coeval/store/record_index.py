@@ -52,8 +52,7 @@ _reader = lru_cache(make_decoder)
 
 
 class RecordFiles:
-    """Files read line by line; a position is file and offset as one number. ``damaged``: the lines that are
-    no records, by file and offset."""
+    """Files read line by line; a position is file and offset in one number. ``damaged`` are no records."""
 
     def __init__(self) -> None:
         self.damaged: list[tuple[Path, int]] = []
@@ -69,8 +68,7 @@ class RecordFiles:
         instead: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> Iterator[tuple[int, LineT]]:
         """Yield the position and the decoded part of each record. For files in ``instead`` the given lines
-        are used; lines at the offsets in ``without`` are skipped. Raises StoreError: a file cannot be
-        read."""
+        are used; lines at the offsets in ``without`` are skipped. Raises StoreError."""
         read = make_lines_decoder(part)
         groups = self._read_groups(paths, without, instead)
         return chain.from_iterable(self._decode_group(part, read, *group) for group in groups)
@@ -287,8 +285,7 @@ class ItemRows(dict[str, int]):
 
 
 class PhaseIndex(Generic[EntryT]):
-    """Records of a phase, whose ids have so many ``names`` after the item's. Phases of a run share their
-    ``rows``."""
+    """Records of a phase, with so many ``names`` after the item's id. Phases of a run share ``rows``."""
 
     def __init__(self, rows: ItemRows, names: int) -> None:
         self.files = RecordFiles()

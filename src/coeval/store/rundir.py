@@ -341,8 +341,7 @@ class RunDir:
         return self.meta.exists() or self.replacing.exists() or any(self.holds(phase) for phase in FOLDERS)
 
     def read_meta(self) -> Meta:
-        """Read ``meta.json``. Raises FileNotFoundError: there is no ``meta.json``; StoreError: it is
-        damaged."""
+        """Read ``meta.json``; raises FileNotFoundError: there is none; StoreError: it is damaged."""
         return read_json(self.meta, Meta)
 
     def write_meta(self, meta: Meta) -> None:
@@ -492,8 +491,7 @@ def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] 
 
 
 def finish_replacing(folder: RunDir) -> None:
-    """Finish an interrupted move, if there is one. Raises UsageError: another process is at it; StoreError:
-    the folder cannot be written."""
+    """Finish an interrupted move, if any; raises UsageError: another process is at it; StoreError."""
     if folder.replacing.exists():
         with folder.hold_lock():
             _move_pending(folder)

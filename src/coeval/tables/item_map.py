@@ -182,8 +182,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Parse a condition. Raises UsageError: it is no comparison of a column with a value, or more than
-        one."""
+        """Parse a condition; raises UsageError unless it is one comparison of a column with a value."""
         match = _FORM.fullmatch(text)
         if match is None:
             raise UsageError(f"'{text}' is no condition; write COLUMN = VALUE, or with !=, <, <=, >, >=")
@@ -268,8 +267,7 @@ class ChoiceList(NamedTuple):
         return "\n".join(f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
 
     def find_right_index(self, value: Any, column: str) -> int:
-        """Find the index of the choice that the value of a column names. Raises Misfit: it means none of
-        them, or may mean two."""
+        """Find the choice that the value of a column names; raises Misfit: none of them, or perhaps two."""
         if isinstance(value, int) and not isinstance(value, bool) and not self.labels:
             if 0 <= value < len(self.texts):
                 return value
@@ -329,8 +327,7 @@ USUAL = {
 class ItemMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How columns become items. ``prompt`` and ``reference`` are columns, or templates with columns in
     braces; ``attributes`` maps names to columns. ``choices`` are appended to the prompt: ``reference``
-    then names the right one, and an attribute of the same column is its letter. ``where``: conditions,
-    which must all hold."""
+    then names the right one, an attribute of its column is its letter. ``where``: all must hold."""
 
     prompt: str
     reference: str | None = None

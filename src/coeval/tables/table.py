@@ -78,8 +78,7 @@ def _explain_bad_line(line: bytes, error: Undecodable) -> str:
 
 
 def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
-    """Read the objects of one JSON array, numbered from 1. Raises UsageError: it is no list of JSON, or one
-    too large to be held at once."""
+    """Read the objects of a JSON array, numbered from 1; raises UsageError: it is none, or too large."""
     parts, size = [], 0
     while part := source.read():
         size += len(part)
@@ -198,8 +197,7 @@ _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 
 @dataclass(slots=True)
 class Table:
-    """An open table. ``rows`` can be read once, ``finish`` then returns the file's hash. ``delimiter``: of
-    CSV."""
+    """An open table. ``rows`` can be read once, ``finish`` then hashes the file; ``delimiter``: a CSV's."""
 
     path: Path
     columns: tuple[str, ...]
@@ -268,8 +266,7 @@ _ROWS_PER_FETCH = 1_000
 
 
 def _open_parquet(path: Path) -> Table:
-    """Open a Parquet file, whose rows come in order and in bounded memory. Raises UsageError: it is
-    damaged."""
+    """Open a Parquet file; rows come in order and in bounded memory. Raises UsageError: it is damaged."""
     import duckdb
 
     db = duckdb.connect(":memory:", config={"autoinstall_known_extensions": False, "threads": 1})

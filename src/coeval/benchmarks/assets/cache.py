@@ -78,8 +78,7 @@ class AssetSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of an asset. ``path`` is relative to the asset's folder; any of ``sha256`` is accepted;
-    ``bytes`` may be unknown."""
+    """A file of an asset. ``path`` is below the asset's folder; any of ``sha256`` is accepted."""
 
     path: str
     sha256: tuple[str, ...]
@@ -88,8 +87,7 @@ class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Asset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An asset. ``flag`` is the option of ``eval-framework`` for a local copy. With a ``folder`` the asset is
-    that folder of the cache."""
+    """An asset; with a ``folder``, that of the cache. ``flag``: of ``eval-framework``, names a copy."""
 
     purpose: str
     license: str
@@ -350,8 +348,7 @@ def _read_pip_error(log: Path) -> str:
 
 def read_string_constant(source: str, path: str) -> str:
     """Read the text bound to a module-level name of Python source, without running it; ``NAME/key/key`` reads
-    from a dictionary. Raises SourceFailed: there is no such constant, or it is no literal, with or without
-    ``.strip()``."""
+    from a dictionary. Raises SourceFailed unless that is a literal, with or without ``.strip()``."""
     names = {
         target.id: statement.value
         for statement in ast.parse(source).body

@@ -92,8 +92,7 @@ def check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
 
 
 def read_task_options(settings: SharedSettings) -> dict[str, Any]:
-    """Return the value of every task option, by its name. Raises UsageError: there is no such option, or its
-    value is of another kind."""
+    """Return every task option's value by name; raises UsageError: one is unknown, or of another kind."""
     options = {option.name: option for row in TASKS.values() for option in row.options}
     texts = settings.task_options or {}
     if not isinstance(texts, Mapping):
@@ -242,8 +241,7 @@ def _tested_address(settings: EvalSettings) -> Address:
 
 
 def _find_address(url: str | None) -> Address:
-    """Look up the known host of a URL, for its key and its manners; any other is an OpenAI-compatible
-    server."""
+    """Look up the known host of a URL, for its key; any other is an OpenAI-compatible server."""
     if url is None:
         return Address("vllm", HOSTS["vllm"].url)
     try:

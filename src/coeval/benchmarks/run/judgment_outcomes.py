@@ -46,8 +46,7 @@ class Outcomes(msgspec.Struct, frozen=True):
 
 def look_up_outcomes(benchmark: Benchmark, records: TaskRecords) -> Outcomes:
     """Look up the outcome of each ask of each item. ``failed`` counts by the judgment's failure
-    (``unparsable``, ``content_filter``, ``missing``), or the answer's, as ``answer missing``, ``answer
-    timeout`` and so on."""
+    (``unparsable``, ``content_filter``, ``missing``), or by the answer's, such as ``answer timeout``."""
     values: dict[str, tuple[Value | None, ...]] = {}
     failed: Counter[str] = Counter()
     for item in records.items:

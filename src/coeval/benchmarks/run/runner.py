@@ -74,9 +74,8 @@ class EndOfAsking:
 
 
 def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
-    """Prepare an evaluation: everything that can fail before a model is asked. Raises UsageError: the output
-    folder belongs to another model, a task is unknown, an asset unavailable, data wrong, or there are no
-    stored answers to judge."""
+    """Prepare an evaluation: everything that can fail before a model is asked. Raises UsageError: the folder
+    is another model's, a task is unknown, an asset absent, data wrong, or there are no answers to judge."""
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
     task_runs: list[TaskRun] = []
@@ -266,8 +265,7 @@ class EvalSession:
                         self._session.journal.append(task_run.folder.responses, answer)
 
     async def probe(self, requested: Iterable[RequestedUnder]) -> None:
-        """Probe the models that are ``requested``, and let tasks probe their judge. Raises as
-        `probe_models`."""
+        """Probe the models ``requested``, and let tasks probe their judge. Raises as `probe_models`."""
         counts = count_work(map(self._list_owed, self._task_runs))
         await probe_models(self._session, self._evaluation.probing, counts.owing_models(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark

@@ -68,8 +68,7 @@ class AnswerWork(ModelWork[Answer]):
 
 @dataclass(slots=True)
 class JudgmentWork(ModelWork[Judgment]):
-    """Ask the judge for one judgment until it can be parsed; ``alone`` where no other of its item is
-    missing."""
+    """Ask the judge for one judgment; ``alone`` where no other of its item is missing."""
 
     phase: str
     item: str
@@ -297,8 +296,7 @@ class TaskFolder:
         return choose_counted((*self.whole.read_answers(tested).values(), *mine.values()))
 
     def _answers_path(self, tested: RoleModel) -> Path:
-        """Return the file with answers of this recipe, if any: the one that `switch_recipe` makes
-        ``responses.jsonl``."""
+        """Return the file with this recipe's answers, if any, which `switch_recipe` moves into place."""
         first = read_first_answer(self.responses)
         others = first.recipe != tested.recipe.hash if first is not None else not self.responses.exists()
         return self._aside_path(tested.model, tested.recipe.hash) if others else self.responses

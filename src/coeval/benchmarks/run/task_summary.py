@@ -39,8 +39,7 @@ OF_INFERENCE = "only responses were requested (--inference-only); judge them wit
 def list_incomparable_reasons(
     task_run: TaskRun, scored: Scored | None, assets: Mapping[str, AssetUsed], cut: CutOffAnswers
 ) -> tuple[str, ...]:
-    """List why figures are not comparable, as clauses; empty if they are. Common reasons come first, then the
-    benchmark's own."""
+    """List why figures are not comparable, as clauses: common reasons, then the benchmark's own."""
     if scored is None:
         first = [task_run.problem or OF_INFERENCE]
     else:
@@ -135,8 +134,7 @@ class Truncated(msgspec.Struct, frozen=True):
 
 
 class Empty(msgspec.Struct, frozen=True):
-    """Number of empty answers, of all good ones; ``truncated`` of them were cut off by max_tokens. They are
-    scored like all others."""
+    """Number of empty answers, of all good ones; ``truncated`` of them by max_tokens. They are scored too."""
 
     n: int
     answers: int
@@ -302,8 +300,7 @@ def _sum_usage(model: str, sampling: dict[str, Any], recipe: Recipe, records: Se
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """Outcome of a task: its summary, the problem that prevented one, or its progress when the evaluation was
-    interrupted."""
+    """A task's summary, the problem that prevented one, or the progress of an interrupted evaluation."""
 
     label: str
     folder: Path

@@ -67,17 +67,15 @@ BASELINE, DIFFICULTY, GAMED = "alpaca-eval/baseline", "alpaca-eval/difficulty", 
 
 
 class PublishedLengths(NamedTuple):
-    """Published data for length control. ``difficulties`` by instruction number from 0; empty without a
-    table."""
+    """Published data for length control; ``difficulties`` by instruction number from 0, if there are any."""
 
     gamed: GamedAnnotations | None
     difficulties: dict[int, float]
 
 
 def read_published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
-    """Read the published data; none for instructions other than the official ones. The table of gamed
-    baselines holds the difficulties too; the other one has a row per instruction, in the benchmark's
-    order."""
+    """Read the published data; none for other instructions than the official ones. The table of gamed
+    baselines holds the difficulties too; the other one has a row per instruction, in order."""
     source = next((name for name in (GAMED, DIFFICULTY) if name in assets), None)
     if source is None or not Library().is_official(BASELINE, assets[BASELINE]):
         return PublishedLengths(None, {})
@@ -166,9 +164,9 @@ class AlpacaEval(Benchmark):
         return f"{self.manner}\0{self._template}"
 
     async def detect_judge_abilities(self, judge: Model) -> None:
-        """Decide for the whole task how preferences are read, by one test comparison. A host without
-        log-probabilities answers 400, or leaves them out. Any other failure is raised: every judgment would
-        meet it too."""
+        """Decide for the whole task how preferences are read, by one comparison. A host without
+        log-probabilities answers 400, or leaves them out; any other failure, which judgments would meet
+        too, is raised."""
         request = self._make_request("Greet me.", OrderedAnswers("Hello!", "Goodbye."))
         requested = msgspec.structs.replace(
             request,
@@ -204,8 +202,7 @@ class AlpacaEval(Benchmark):
             self.manner, self._reasons_first = "logprobs", False
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """Return the range: one or two calls to probe the judge, and both orders if it has no
-        log-probabilities."""
+        """Return the range: one or two probes, and both orders if the judge gives no log-probabilities."""
         return (judgments + 1, 2 * judgments + 2) if judgments else (0, 0)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:

@@ -197,8 +197,7 @@ class ArenaHard(Benchmark):
 
 
 class _PromptRate(NamedTuple):
-    """The model's share of wins in both games of a prompt, in percent; of how many verdicts, and in which
-    metrics."""
+    """The model's share of wins in both games of a prompt, in percent; of how many verdicts; its metrics."""
 
     value: float
     verdicts: int

@@ -136,8 +136,7 @@ def posed_item(item: Item) -> PosedItem:
 
 
 class LabelComparison(NamedTuple):
-    """Labels of answers compared with those due, by task and label, then item; ``failed`` counts those
-    without an answer, by reason."""
+    """Labels of answers against those due, by task and label, then item; ``failed``: other answers."""
 
     scores: dict[tuple[str, str], dict[str, LabelScore]]
     failed: Counter[str]
@@ -266,8 +265,7 @@ class CoevalRun(Benchmark):
         return "scores"
 
     def items(self) -> Sequence[Item]:
-        """Return the run's good planned items, each with its ``test`` prompt. Raises UsageError: there are
-        none."""
+        """Return the run's good planned items as ``test`` prompts; raises UsageError: there are none."""
         nuances = {
             task.name: KnownNuance(task, self._blueprint.read_part(task, "nuanced") or {})
             for task in self._config.tasks

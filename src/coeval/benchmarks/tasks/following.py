@@ -64,8 +64,7 @@ READINGS: tuple[Reading, ...] = ("strict", "loose")
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """Verdicts in the order of the item's instructions. ``raised`` names the instructions whose verifier
-    failed (their verdict is False)."""
+    """Verdicts in the order of the item's instructions; ``raised`` names those whose verifier failed."""
 
     strict: list[bool]
     loose: list[bool]
@@ -103,8 +102,7 @@ def loose_readings(response: str) -> list[str]:
 
 
 def score_prompt(item: FollowingItem, response: str, language: Language) -> Followed:
-    """Check every instruction of ``item`` strictly and loosely; raises UsageError as `make_instruction`
-    does."""
+    """Check an item's instructions strictly and loosely; raises UsageError as `make_instruction`."""
     if len(item.instruction_id_list) != len(item.kwargs):
         raise UsageError(f"item {item.key}: as many kwargs as instructions are needed")
     others = loose_readings(response)[1:]
@@ -250,8 +248,7 @@ def _following_item(item: Item) -> FollowingItem:
 
 
 def _is_resource_of(resource: str, assets: Sequence[str]) -> bool:
-    """Check whether a resource (``tokenizers/punkt_tab/english``) belongs to one of the assets
-    (``nltk/punkt_tab``)."""
+    """Check whether ``tokenizers/punkt_tab/english`` belongs to one of the assets (``nltk/punkt_tab``)."""
     return any(asset.rpartition("/")[2] in resource for asset in assets)
 
 

@@ -72,8 +72,7 @@ class HealthBench(Benchmark):
         ]
 
     def judge_sampling(self) -> SamplingParameters:
-        """Return the settings of simple-evals' grader: its sampler's default temperature, and 2,048
-        tokens."""
+        """Return simple-evals' settings: its sampler's default temperature, and 2,048 tokens."""
         return SamplingParameters(temperature=0.5, max_tokens=2048)
 
     def judge_template(self) -> str:
@@ -146,9 +145,8 @@ class HealthBench(Benchmark):
 
 
 def example_scores(example: Mapping[str, Any], met: Sequence[bool]) -> dict[str, float | None]:
-    """Compute ``overall_score``, and a score for each tag of the example or of its rubric items. A tag of the
-    example has its overall score. A tag of rubric items has the score on these alone; None where no points
-    can be gained on them."""
+    """Compute ``overall_score``, which is that of each tag of the example too, and a score for each tag of
+    its rubric items: on these alone, None where no points can be gained on them."""
     rubrics = example["rubrics"]
     overall = healthbench_score([rubric["points"] for rubric in rubrics], met)
     scores: dict[str, float | None] = {"overall_score": overall}

@@ -143,8 +143,7 @@ def has_sentences_then_bullets(response: str, language: Language) -> bool:
 
 @verifies("format:title_case")
 def is_title_case(response: str, language: Language) -> bool:
-    """Verify that no Treebank token of two letters or more is all lower case, or has only its first letter
-    low."""
+    """Verify that no Treebank token of two letters or more begins with a small letter (mixed ones may)."""
     return not any(
         word[0].islower() and (word[1:].islower() or word[1:].isupper()) for word in language.words(response)
     )
@@ -235,8 +234,7 @@ def has_multiples_of_seven(response: str) -> bool:
 
 @verifies("custom:mcq_count_length")
 def has_growing_choice_questions(response: str) -> bool:
-    """Verify four questions labelled "Question", each with five lettered options, whose text before the
-    options grows."""
+    """Verify four questions labelled "Question", each with five lettered options and a longer text before."""
     if not response.startswith("Question"):
         return False
     parts = re.split(r"Question \d+[.|):;]?\s*", response)
@@ -302,8 +300,7 @@ _CAPITALS = (
 
 @verifies("custom:european_capitals_sort")
 def has_sorted_capitals(response: str) -> bool:
-    """Verify the published list of European capitals north of 45 degrees, by latitude and without accents;
-    Kyiv may stand in its place."""
+    """Verify the published list of European capitals by latitude, accents aside; Kyiv may stand in it."""
     cities = [_normalise_name(city) for city in response.split(",")]
     return ", ".join(city for city in cities if city != "kyiv") == _CAPITALS
 

@@ -28,8 +28,7 @@ def has_unique_words(response: str, *, N: int) -> bool:
 
 @verifies("count:conjunctions")
 def has_conjunctions(response: str, *, small_n: int) -> bool:
-    """Verify so many different coordinating conjunctions. They differ as they are written: "and", "And" and
-    "and," are three."""
+    """Verify so many different coordinating conjunctions: "and", "And" and "and," are three."""
     coordinating = {"for", "and", "nor", "but", "or", "yet", "so"}
     written = {word for word in response.split() if word.strip(PUNCTUATION_AND_BLANK).lower() in coordinating}
     return len(written) >= small_n
@@ -43,8 +42,7 @@ def has_person_names(response: str, *, N: int) -> bool:
 
 @verifies("count:numbers")
 def has_number_count(response: str, *, N: int) -> bool:
-    """Verify exactly ``N`` runs of digits once all punctuation is taken out, so 1,000 and 3.14 are one number
-    each, and so is the 3 of 3rd."""
+    """Verify ``N`` runs of digits once punctuation is taken out: 1,000, 3.14 and the 3 of 3rd are one."""
     return len(re.findall(r"\d+", response.translate(WITHOUT_PUNCTUATION))) == N
 
 
@@ -71,8 +69,7 @@ def has_all_punctuation_marks(response: str) -> bool:
 def has_keyword_counts(
     response: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4: str, keyword5: str
 ) -> bool:
-    """Verify that the five keywords stand once, twice, three, five and seven times: exactly so often, in any
-    case, inside other words too."""
+    """Verify that the keywords stand once, twice, 3, 5 and 7 times, in any case, inside other words too."""
     text = response.lower()
     keywords = (keyword1, keyword2, keyword3, keyword4, keyword5)
     needed = zip(keywords, (1, 2, 3, 5, 7), strict=True)
@@ -84,8 +81,7 @@ _JAPANESE = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 
 @verifies("count:words_japanese")
 def has_japanese_words(response: str, *, N: int) -> bool:
-    """Verify that each N-th chunk between blanks holds a kana or a Chinese character, unless it is
-    punctuation or a number."""
+    """Verify a kana or Chinese character in each N-th chunk between blanks but punctuation and numbers."""
     words = [word.strip(PUNCTUATION_AND_BLANK) for word in response.split()]
     nth = words[N - 1 :: N]
     return all(_JAPANESE.search(word) for word in nth if word and not word.isdigit())
@@ -178,8 +174,7 @@ def has_chained_sentences(response: str, language: Language) -> bool:
 
 @verifies("words:paragraph_last_first")
 def has_framed_paragraphs(response: str) -> bool:
-    """Verify that each line ends with the word it starts with, in any case and without the punctuation around
-    it."""
+    """Verify that each line ends with the word it starts with, case and punctuation around it aside."""
     for paragraph in response.lower().split("\n"):
         words = paragraph.strip().strip(PUNCTUATION_AND_BLANK).split()
         if words and words[0] != words[-1]:
@@ -206,8 +201,7 @@ def has_keyword_at_position(response: str, language: Language, *, keyword: str, 
 
 @verifies("words:words_position")
 def has_keyword_second_from_both_ends(response: str, language: Language, *, keyword: str) -> bool:
-    """Verify the second and the second to last word. Words are Treebank tokens: where a period ends the
-    response, it is the last one."""
+    """Verify the second and second to last Treebank tokens; a period that ends the response is one."""
     second = list(islice(language.words(response), 2))[1:]
     return second == [keyword] and language.last_words(response, 2)[0] == keyword
 
@@ -223,8 +217,7 @@ def has_few_stop_words(response: str, language: Language, *, percentage: float) 
 
 @verifies("ratio:sentence_type")
 def has_statement_question_ratio(response: str, language: Language) -> bool:
-    """Verify two sentences that end in a period for each that ends in a question mark; without either, the
-    ratio is kept."""
+    """Verify two sentences that end in a period for each that ends in a question mark, or none of either."""
     sentences = language.sentences(response)
     declarative = sum(sentence.endswith(".") for sentence in sentences)
     interrogative = sum(sentence.endswith("?") for sentence in sentences)
@@ -240,8 +233,7 @@ def has_balanced_sentence_types(response: str, language: Language) -> bool:
 
 @verifies("ratio:sentence_words")
 def has_three_equal_sentences(response: str, language: Language) -> bool:
-    """Verify three sentences of the same length "but using all different words", which the published verifier
-    does not check."""
+    """Verify the sentences' length, but as the published verifier not that all words are different."""
     sentences = language.sentences(response)
     return len(sentences) == 3 and len({len(sentence.strip()) for sentence in sentences}) == 1
 

@@ -94,8 +94,7 @@ def is_english_lowercase(response: str, language: Language) -> bool:
 def has_capital_word_count(
     response: str, language: Language, *, capital_frequency: int, capital_relation: Relation
 ) -> bool:
-    """Verify the number of words in capitals. Words are Treebank tokens, so "I" and the "U.S." count, and
-    each half of "DON'T"."""
+    """Verify the number of Treebank tokens in capitals: "I", the "U.S." and each half of "DON'T" count."""
     capital = (word for word in language.words(response) if word.isupper())
     enough = len(list(islice(capital, max(capital_frequency, 0))))
     return is_within(enough, capital_relation, capital_frequency)
@@ -207,9 +206,8 @@ def has_no_forbidden_words(response: str, *, forbidden_words: list[str]) -> bool
 
 @verifies("keywords:letter_frequency")
 def has_letter_frequency(response: str, *, letter: str, let_frequency: int, let_relation: Relation) -> bool:
-    """Verify how often a letter stands, in either case. Two prompts name a character that is no letter
-    (``#``, ``!``). The published verifier then draws a letter at random; here the given character is
-    counted."""
+    """Verify how often a letter stands, in either case. Two prompts name no letter but ``#`` or ``!``: there
+    the published verifier draws a letter at random; here the given character is counted."""
     count = response.lower().count(letter.strip().lower())
     return is_within(count, let_relation, let_frequency)
 
@@ -235,8 +233,7 @@ def has_sentence_count(response: str, language: Language, *, num_sentences: int,
 
 @verifies("length_constraints:number_paragraphs")
 def has_paragraph_count(response: str, *, num_paragraphs: int) -> bool:
-    """Verify the number of paragraphs between dividers ``***``. A blank one is passed over at either end, and
-    fails anywhere else."""
+    """Verify the number of paragraphs between dividers. A blank one fails except at either end."""
     first, *others = (bool(part.strip()) for part in re.split(r"\s?\*\*\*\s?", response))
     if others and not all(others[:-1]):
         return False
@@ -268,8 +265,7 @@ def begins_with_prompt(response: str, *, prompt_to_repeat: str) -> bool:
 
 @verifies("combination:two_responses")
 def has_two_responses(response: str) -> bool:
-    """Verify two different responses separated by six stars: a blank part is passed over at either end, and
-    fails anywhere else."""
+    """Verify two different responses separated by six stars. A blank part fails except at either end."""
     parts = [part.strip() for part in response.split("******")]
     if not all(parts[1:-1]):
         return False

@@ -202,8 +202,7 @@ Metric: TypeAlias = Literal[
 
 
 class SimilarityCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="similarity", dict=True):
-    """The similarity of the answer and the text, the most similar of several; with ``least``, whether it is
-    that high."""
+    """The similarity of the answer and the most similar text; with ``least``, whether it is that high."""
 
     metric: Metric = "ratio"
     least: Share | None = None

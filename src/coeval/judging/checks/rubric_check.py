@@ -151,8 +151,7 @@ class TargetedCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
 
 class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
     """A check of an answer's text. ``case``, ``punctuation`` and ``whitespace`` say whether these make a
-    difference; ``extract`` is a pattern whose first group, or all of it, stands for the answer; ``negate``
-    reverses the score."""
+    difference; ``extract`` is a pattern whose first group, or all of it, is checked; ``negate`` reverses."""
 
     case: bool = True
     punctuation: bool = True
