@@ -9,7 +9,6 @@ from coeval.analysis.intervals import (
     PERCENT,
     Bounds,
     Interval,
-    Prior,
     Scale,
     Scatter,
     beta_bounds,
@@ -76,7 +75,7 @@ def test_two_strata_by_hand() -> None:
     stats = pytest.importorskip("scipy.stats")
     degrees = 3 / (1 - 0.84148148) * (0.79027778 / 0.5) ** 2
     stretch = stats.t.ppf(0.975, degrees) / stats.norm.ppf(0.975)
-    expected = beta_bounds(0.75, 0.15777778, 4.8, Prior(0.46444444, stretch))
+    expected = beta_bounds(0.75, 0.15777778, 4.8, 0.46444444, stretch)
     assert bounds(mean_over_strata([[1.0, 1.0], [0.0, 0.5, 1.0]])) == pytest.approx(expected, abs=1e-7)
 
 

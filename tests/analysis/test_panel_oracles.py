@@ -13,13 +13,11 @@ from sklearn.metrics import accuracy_score, cohen_kappa_score, pairwise_distance
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import (
-    LINEAR,
+    DEFAULT_LEVELS,
     PanelSums,
     Reweighting,
-    cohen_kappa,
-    compute_agreement,
-    intraclass_correlations,
     krippendorff_alpha,
+    measure_reliability,
     sum_by_unit,
     tabulate_pair_levels,
 )
@@ -88,12 +86,12 @@ def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -
         assert measured.count == len(first)
         assert measured.spa.value == pytest.approx(accuracy_score(first, second), abs=1e-9)
         shares = [np.bincount(levels, minlength=3) / len(levels) for levels in (first, second)]
-        by_chance = float(np.outer(*shares).ravel() @ LINEAR.ravel())
+        by_chance = float(np.outer(*shares).ravel() @ DEFAULT_LEVELS.linear.ravel())
         weighted = cohen_kappa_score(first, second, labels=[0, 1, 2], weights="linear")
         assert measured.wpa.value == pytest.approx(by_chance + weighted * (1 - by_chance), abs=1e-9)
         assert measured.kappa.value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
         tables = tabulate_pair_levels(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
-        assert cohen_kappa(tables.sum(axis=0)) == measured.kappa.value
+        assert DEFAULT_LEVELS.kappa(tables.sum(axis=0)) == measured.kappa.value
 
 
 def test_likeness_of_prompts_is_scikit_learns() -> None:
@@ -128,13 +126,8 @@ def test_units_that_one_judge_did_not_score_are_in_no_table() -> None:
 
 def test_kappa_is_not_defined_where_chance_agrees_in_all() -> None:
     alike = np.full(20, 2, np.int8)
-    found = compute_agreement(table(alike, alike))
-    assert [float(found.spa), float(found.wpa)] == [1, 1]
-    assert np.isnan(found.kappa)
-    assert (
-        cohen_kappa(np.stack([table(alike, alike), table(np.array([0, 2] * 10, np.int8), [0, 2] * 10)]))[1]
-        == 1
-    )
+    tables = np.stack([table(alike, alike), table(np.array([0, 2] * 10, np.int8), [0, 2] * 10)])
+    assert DEFAULT_LEVELS.kappa(tables) == pytest.approx([np.nan, 1], nan_ok=True)
 
 
 def test_alpha_is_one_where_all_agree_and_undefined_where_nothing_varies() -> None:
@@ -155,7 +148,7 @@ def test_correlations_are_those_of_shrout_and_fleiss() -> None:
         np.array((ratings.sum(axis=1) ** 2).sum()),
         ratings.sum(axis=0),
     )
-    found = intraclass_correlations(sums)
+    found = measure_reliability(sums)
     assert (round(float(found.single), 2), round(float(found.average), 2)) == (0.29, 0.62)
 
 

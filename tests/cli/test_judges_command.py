@@ -159,11 +159,11 @@ def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab
     file.write_text("".join(lines[:-4]))
     other = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--items", "5")
     assert other.code == 1
-    assert "was begun with other items and did not end; give the same --items, or --anew" in other.err
+    assert "was begun with other items and did not end; give the same --items, or --start-over" in other.err
     lab.models[2] = judge(severity=0.2)
     moved = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--config", lab.file)
     assert moved.code == 1
-    assert "It did not end; --anew begins another one." in moved.err
+    assert "It did not end; --start-over begins another." in moved.err
     assert "--redo-changed" not in moved.err  # which this command has not
     ended = coeval("judges", "check", "--judge", JUDGE, "--anchor", lab.path, "--json")
     assert "exp-check-acme-judge-v1-1 is continued. Scores it has since 20" in " ".join(ended.err.split())
@@ -172,7 +172,7 @@ def test_a_check_without_an_end_is_continued_and_asks_for_nothing_twice(lab: Lab
     assert len(file.read_text().splitlines()) == len(lines)
     assert not lab.path.with_name("exp-check-acme-judge-v1-2").exists()
     (folder / RESULT).unlink()
-    assert checked(coeval, lab, "--items", "5", "--anew")[1]["items"] == 5
+    assert checked(coeval, lab, "--items", "5", "--start-over")[1]["items"] == 5
     assert lab.path.with_name("exp-check-acme-judge-v1-2").exists()
 
 

@@ -21,7 +21,8 @@ from coeval.models.metering import account_file
 from coeval.models.metering import meter as metering
 from coeval.models.metering.account_file import Terms, read_accounts
 from coeval.models.metering.budget_gate import Held
-from coeval.models.metering.meter import Ledger, Meter, Reservation
+from coeval.models.metering.meter import Ledger, Meter
+from coeval.models.pacing.admission import Admission, Reservation
 from coeval.pricing.tariff import Rates, Tariff, make_pricer
 
 
@@ -379,20 +380,19 @@ class Spending(RuleBasedStateMachine):
         except QuotaExhausted:
             return
         if wait is None:
-            taken.reservation.mark_sent()
             place.append(taken)
         else:
             self.waiting.append((taken, asyncio.ensure_future(wait, loop=self.loop), place))
 
     @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), priority=st.integers(0, 2))
     def send(self, model: str, tokens: int, priority: int) -> None:
-        reservation = Reservation(self.meter(model), UNIT * tokens, priority)
-        self.ask(OnItsWay(reservation, model), reservation.set_aside, self.on_the_way)
+        reservation = Reservation(Admission(model, self.meter(model)), UNIT * tokens, priority)
+        self.ask(OnItsWay(reservation, model), reservation.take_permit, self.on_the_way)
 
     @rule(model=st.sampled_from(MODELS), tokens=st.integers(1, 12), priority=st.integers(0, 2))
     def park(self, model: str, tokens: int, priority: int) -> None:
         usd = UNIT / 2 * tokens
-        taken = OnItsWay(Reservation(self.meter(model), usd, priority), model)
+        taken = OnItsWay(Reservation(Admission(model, self.meter(model)), usd, priority), model)
         self.ask(taken, lambda: self.meter(model).reserve_for_batch(usd, priority), self.parked)
 
     @rule()
@@ -405,7 +405,8 @@ class Spending(RuleBasedStateMachine):
             if wait.done():
                 self.waiting.remove(entry)
                 if wait.exception() is None:
-                    taken.reservation.mark_sent()
+                    if place is self.on_the_way:
+                        self.soon(taken.reservation.take_permit)
                     place.append(taken)
 
     @precondition(lambda self: self.on_the_way)

@@ -24,7 +24,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
 from coeval.models.address import ModelAddress, resolve_address
 from coeval.models.catalog import HOSTS
-from coeval.models.signers import GOOGLE_INSTALL, AccessTokens, GoogleSigner
+from coeval.models.signers import GOOGLE_INSTALL, GoogleSigner
 
 HELLO = Request(messages=(Message("user", "hi"),), sampling=SamplingParameters(temperature=0.5, max_tokens=9))
 
@@ -226,7 +226,7 @@ class Account:
 async def test_a_renewal_that_fails_is_no_matter_while_the_token_is_good() -> None:
     at = datetime(2100, 1, 1, 12, tzinfo=UTC)
     account = Account(at.replace(tzinfo=None))  # as google-auth has it
-    tokens = AccessTokens(account)
+    tokens = GoogleSigner(account, {})
     expires = at.timestamp()
     assert await tokens.token(expires - 3600) == "token-1"
     assert await tokens.token(expires - 301) == "token-1"
@@ -253,7 +253,7 @@ class SlowAccount(Account):
 async def test_nobody_waits_for_a_renewal_while_the_token_is_good() -> None:
     at = datetime(2100, 1, 1, 12, tzinfo=UTC)
     account = SlowAccount(at.replace(tzinfo=None), at.replace(hour=13, tzinfo=None))
-    tokens = AccessTokens(account)
+    tokens = GoogleSigner(account, {})
     expires = at.timestamp()
     try:
         async with asyncio.timeout(30):
@@ -360,7 +360,7 @@ def test_credentials_of_a_user_serve_and_name_the_project_that_is_billed(tmp_pat
     found = address("gemini-2.5-flash", {"GOOGLE_APPLICATION_CREDENTIALS": str(path)})
     assert "/projects/mine/" in found.path
     assert isinstance(found.signer, GoogleSigner)
-    assert found.signer.tokens.quota_project == "mine"
+    assert found.signer.quota_project == "mine"
 
 
 WITHOUT = """

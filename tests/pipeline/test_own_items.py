@@ -15,6 +15,7 @@ from coeval.api import load_config
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.preview import forecast_start
 from coeval.pipeline.run_options import RunOptions
+from coeval.pipeline.upkeep.gaps import FileGap
 from coeval.pipeline.upkeep.repair import RepairOptions, repair_run
 from coeval.store.rundir import RunDir
 
@@ -212,7 +213,7 @@ def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
     [counted] = [
         f for f in repair_run(RunDir(lab.path), RepairOptions(dry_run=True)).files if f.path == file_of(lab)
     ]
-    assert (counted.planned, counted.there) == (5, 3)
+    assert counted.gap == FileGap("data_generation", planned=5, there=3)
     put(lab, *items(4, 6))
     expected = forecast_start(load_config(lab.file), RunOptions(continue_run=True)).total
     requested.clear()

@@ -25,7 +25,7 @@ from coeval.pipeline.plan import walk
 from coeval.pipeline.plan.count_plan import PlanCount
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
-from coeval.pipeline.plan.estimate.start_preview import preview_valid_start
+from coeval.pipeline.plan.estimate.start_preview import preview_start
 from coeval.pipeline.plan.preview import Forecast, forecast_start, preview_run
 from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
@@ -472,7 +472,8 @@ def planned(lab: Lab, how: dict[str, Any]) -> Estimate | None:
     try:
         options = options_of(how)
         loaded = read_config(lab.file, start=options).config
-        start = preview_valid_start(loaded, options, load_keys(), prices)
+        start = preview_start(loaded, options, load_keys(), prices)
+        start.preview.refuse_start(options)
     except UsageError:
         return None
     lengths = read_recorded_lengths(start.config, start.preview)

@@ -20,6 +20,7 @@ from pipeline.experiments import FOLDERS, Lab, content, model, task
 from coeval.core.errors import UsageError
 from coeval.core.records import Datapoint
 from coeval.pipeline.config.schema import Phase
+from coeval.pipeline.upkeep.gaps import FileGap
 from coeval.pipeline.upkeep.repair import Examiner, Flaw, Reason, RepairOptions, RepairReport, repair_run
 from coeval.store.rundir import RunDir
 
@@ -178,7 +179,7 @@ def test_a_proposal_without_a_value_is_asked_for_again(original: Lab, lab: Lab) 
     (lab.path / "phase2_rubric" / "free.rubric.json").unlink()
     report = repair_run(RunDir(lab.path), RepairOptions())
     assert invalid(report) == [("rubric_mapping", "value")]
-    assert report.unsettled == ["free"]
+    assert report.gaps.unsettled == ["free"]
     run_again(lab)
     assert content(lab) == content(original)
 
@@ -190,7 +191,7 @@ def test_a_damaged_document_is_moved_and_drawn_again_from_what_was_proposed(
     path = lab.path / "phase2_rubric" / "free.rubric.json"
     path.write_bytes(damaged)
     report = repair_run(RunDir(lab.path), RepairOptions())
-    assert report.unsettled == ["free"]
+    assert report.gaps.unsettled == ["free"]
     assert report.aside is not None
     assert (report.aside / "phase2_rubric" / "free.rubric.json").read_bytes() == damaged
     assert not path.exists()
@@ -222,7 +223,7 @@ def test_failed_records_are_valid_and_counted_as_owed(lab: Lab) -> None:
     assert not report.reasons
     assert tree(lab.path) == before
     state = next(file for file in report.files if file.path == path)
-    assert (state.lines, state.failed, state.planned, state.there, state.owed) == (6, 1, 6, 5, 1)
+    assert (state.lines, state.failed, state.gap) == (6, 1, FileGap("evaluation", planned=6, there=5))
 
 
 def test_nothing_is_written_where_all_is_valid(lab: Lab) -> None:
@@ -239,7 +240,7 @@ def test_gaps_are_counted_by_file_also_where_there_is_none(lab: Lab) -> None:
     short = file_of(lab, "response_collection")
     short.write_bytes(b"".join(short.read_bytes().splitlines(keepends=True)[:-1]))
     report = repair_run(RunDir(lab.path), RepairOptions(dry_run=True))
-    owed = {file.path: (file.planned, file.there) for file in report.files if file.owed}
+    owed = {file.path: (file.gap.planned, file.gap.there) for file in report.files if file.gap and file.owed}
     assert owed.pop(gone) == (6, 0)
     assert owed.pop(short) == (3, 2)
     assert set(report.reasons) == {("evaluation", "origin")}
@@ -252,7 +253,7 @@ def test_without_its_configuration_a_run_is_examined_all_the_same(lab: Lab) -> N
     report = repair_run(RunDir(lab.path), RepairOptions())
     assert report.no_plan is not None
     assert "config.yaml" in report.no_plan
-    assert all(file.planned is None for file in report.files)
+    assert all(file.gap is None for file in report.files)
     assert report.aside is not None
 
 

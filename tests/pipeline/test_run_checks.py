@@ -299,6 +299,6 @@ def test_an_inherited_file_introduces_no_code(graders: Path, tmp_path: Path) -> 
 def test_a_dry_run_names_the_code(graders: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lab = lab_of(tmp_path, {"long": python("long"), "short": SHORT}, judge=False)
     graders.write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\n{GRADERS}")
-    assert print_dry_run(load_config(lab.file), RunOptions(), None) == 0
+    print_dry_run(load_config(lab.file), RunOptions(), None)
     assert "Runs code: graders.py:long (story, long)" in capsys.readouterr().out
     assert not (tmp_path / "ran").exists()

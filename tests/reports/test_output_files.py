@@ -75,11 +75,11 @@ def book(outputs: Path) -> Workbook:
 @pytest.fixture(scope="module", autouse=True)
 def written(outputs: Path) -> None:
     from coeval.analysis.measures.robust_set import RobustOptions
-    from coeval.cli.commands.analyze_command import ReportFolders, print_or_write_analysis
+    from coeval.cli.commands.analyze_command import print_or_write_analysis
 
     out = outputs / "report"
     for folder, name in (("mine", "complete-report"), ("twice", "all")):
-        print_or_write_analysis(outputs / folder, name, "excel", ReportFolders(out), RobustOptions())
+        print_or_write_analysis(outputs / folder, name, "excel", out, options=RobustOptions())
 
 
 def test_of_several_samples_all_are_counted(outputs: Path) -> None:

@@ -14,7 +14,7 @@ from pipeline.experiments import Lab, model, quiz, task
 import coeval as api
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.robust_set import RobustOptions
-from coeval.cli.commands.analyze_command import ReportFolders, print_or_write_analysis
+from coeval.cli.commands.analyze_command import print_or_write_analysis
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, Report, ReportColumn, ReportSection, ReportTable
 from coeval.reports.report_workbook import write_workbook
@@ -35,7 +35,7 @@ def same_points(*scores: float | None) -> Any:
 
 
 def write(folder: Path, name: str, out: Path) -> None:
-    print_or_write_analysis(folder, name, "excel", ReportFolders(out), RobustOptions())
+    print_or_write_analysis(folder, name, "excel", out, options=RobustOptions())
 
 
 @pytest.fixture(scope="module")

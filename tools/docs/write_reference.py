@@ -185,15 +185,10 @@ def _default(key: Node, required: bool) -> str:
 
 
 def _rules() -> str:
-    """The table in the docstring of ``rules``: an id, two spaces, text that may go on indented."""
-    found: list[tuple[str, str]] = []
-    for line in (rules.__doc__ or "").splitlines():
-        if line.startswith("V-"):
-            found.append((line[:4], line[4:].strip()))
-        elif found and line.startswith("      "):
-            found[-1] = (found[-1][0], f"{found[-1][1]} {line.strip()}")
+    """The table beside ``rules``."""
+    table = Path(rules.__file__).with_suffix(".md").read_text(encoding="utf-8")
     about = "All mistakes of a file are reported at once, each as `file:line  key  rule  what is wrong`."
-    return f"## Rules\n\n{about}\n\n{_table(('rule', 'what must hold'), found)}"
+    return f"## Rules\n\n{about}\n\n{table}"
 
 
 _PLACES = (

@@ -28,8 +28,7 @@ class AnswerCost(NamedTuple):
 
 
 class AnswerFigures(NamedTuple):
-    """Cost and seconds of answers one by one, (A,), with indices of their items and students; NaN where
-    unknown."""
+    """Cost and seconds of each answer, (A,), NaN where unknown; with indices of their items and students."""
 
     item: NDArray[np.int64]
     student: NDArray[np.int64]
@@ -79,8 +78,7 @@ WHERE NOT a.failed GROUP BY ALL
 
 @singledispatch
 def costs_by_model(reader: Reader) -> dict[str, AnswerCost]:
-    """Summarise what the answers of each model cost, in a run or an output folder. Raises StoreError: a file
-    cannot be read."""
+    """Summarise the cost of each model's answers in a folder. Raises StoreError: a file cannot be read."""
     rows = reader.query_lines("answers", _USAGE, _OUTPUT)
     return {str(model): AnswerCost(*cost) for model, *cost in rows}
 
@@ -92,8 +90,7 @@ def _(reader: RunReader) -> dict[str, AnswerCost]:
 
 
 def read_answer_figures(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:
-    """Read the cost and seconds of each answer of some students to some items. Raises StoreError: a file
-    cannot be read."""
+    """Read the cost and seconds of some students' answers to some items. Raises as `costs_by_model`."""
     item_codes = {item: code for code, item in enumerate(items)}
     student_codes = {student: code for code, student in enumerate(students)}
     rows = [

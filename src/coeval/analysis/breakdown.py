@@ -26,8 +26,7 @@ _OF_ALL_TASKS = {"judge": "by_judge", "teacher": "by_teacher", "attribute": "by_
 
 
 def break_down_scores(reader: RunReader, by: By) -> ScoreParts:
-    """Break scores and label accuracies down into parts: factors within each task, everything else over all
-    tasks. Labels have neither factors nor judges."""
+    """Break scores down into parts, factors within each task; and labels, except by factor or judge."""
     scores = sorted(
         _score_rows(reader, by),
         key=lambda row: (row.task or "", row.part, row.score is None, -(row.score or 0.0), row.student),

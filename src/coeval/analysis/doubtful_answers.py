@@ -87,10 +87,8 @@ _EMPTY_IN_FILE = "they are empty in the file of responses"
 
 
 class EmptyAnswers(NamedTuple):
-    """How many answers of a student, or to a task, are empty; ``answers`` counts the good ones.
-
-    ``truncated`` of the empty ones were cut off; ``given``: they come from a file, not from a model.
-    """
+    """How many answers of a student, or to a task, are empty, ``truncated`` of them cut off; ``answers``
+    counts the good ones; ``given``: they come from a file, not from a model."""
 
     name: str
     empty: int
@@ -100,8 +98,7 @@ class EmptyAnswers(NamedTuple):
 
 
 def empty_answers_sentence(counts: Sequence[EmptyAnswers], preposition: str) -> str | None:
-    """Say how many answers ``of`` each student, or ``to`` each task, are empty, and the likely causes; None
-    where none is."""
+    """Say how many answers ``of`` each student, or ``to`` each task, are empty, and why; None if none is."""
     empty = sorted((count for count in counts if count.empty), key=lambda count: -count.empty)
     if not empty:
         return None
@@ -157,11 +154,9 @@ def _name_words(name: str) -> Counter[str]:
 
 
 class ServedModel(msgspec.Struct, frozen=True):
-    """The models behind a student's answers, or a judge's judgments, of a task (None: of all).
-
-    ``total`` counts the good ones; ``others`` those of models other than the requested one; ``several``
-    those of each model that a host serves under one name, if there are several: by model, most first.
-    """
+    """The models behind a student's answers, or a judge's judgments, of a task (None: of all). ``total``
+    counts the good ones; ``others`` those of models other than the requested one; ``several`` those of
+    each model that a host serves under one name, if there are several: by model, most first."""
 
     role: Literal["student", "judge"]
     model: str
@@ -218,9 +213,8 @@ def _format_model_counts(models: Mapping[str, int]) -> str:
 def sum_served_models(
     rows: Iterable[tuple[Any, ...]], requested: Mapping[str, Sequence[str]], *, by_task: bool = False
 ) -> Iterator[ServedModel]:
-    """Sum rows of role, task, model, the model that replies name, how it relates to the requested name
-    (`Kept.served_as`) and the number of records. ``requested``: the names of each model; default: its own.
-    Yield only models that another one, or several, answered for."""
+    """Sum rows of role, task, model, the model that replies name, `Kept.served_as` and the number of records.
+    ``requested``: the names of each model; default: its own. Yield only models that others answered for."""
     groups: dict[tuple[Any, ...], tuple[Counter[str], Counter[str]]] = {}
     for role, task, model, reported, served_as, count in rows:
         key = (role, model, task if by_task else None)
@@ -329,8 +323,8 @@ class SampleCopies:
             rows("DELETE FROM response WHERE key IN (SELECT key FROM copied)", ())
 
     def notes(self, *, sampled: bool) -> Iterator[str]:
-        """Yield a sentence on each student with copies, or with answers that repeat each other; the latter
-        only with several answers to an item (``sampled``)."""
+        """Yield a sentence on each student with copies, or (if ``sampled``) with answers that repeat
+        themselves."""
         for student, copies in self.by_student.items():
             yield (
                 f"not counted as samples: {pluralize(copies, 'answer')} of {student} from a cache, by the "

@@ -75,13 +75,8 @@ class Bounds(NamedTuple):
 
 
 def bounds_with_missing_scores(total: _Sums, present: _Sums, possible: _Sums) -> tuple[_Sums, _Sums]:
-    """Return what the mean of scores from 0 to 1 would be if all missing ones were 0, and 1.
-
-    Parameters
-    ----------
-    total, present : the sum of the existing scores, and their number
-    possible : their number if none were missing, at least 1
-    """
+    """Return what the mean of scores from 0 to 1 would be if all missing ones were 0, and 1; ``total`` is the
+    sum of those ``present``, ``possible`` (1 or more) their number if none were missing."""
     missing = possible - present
     missing = missing * (abs(missing) > _ROUNDING * possible)  # sums of shares are rounded
     return total / possible, (total + missing) / possible
@@ -106,17 +101,6 @@ class Scatter(NamedTuple):
     squares: float
 
 
-class Prior(NamedTuple):
-    """How much of an observation is added at each end of the scale before a mean is judged; ``stretch``
-    multiplies the standard error."""
-
-    at_each_end: float
-    stretch: float
-
-
-JEFFREYS = Prior(_AT_EACH_END, 1.0)
-
-
 def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) -> Bounds:
     """Return the interval of a mean of scores from 0 to 1 over strata that count equally; often there is only
     one.
@@ -135,12 +119,9 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
     the square of how much has been added to the observed squares (Satterthwaite 1946): for yes-or-no
     items, φ = 1, the mean determines the variance.
 
-    Parameters
-    ----------
-    mean : of the strata's means, 0 to 1
-    strata : T ≥ 1 of them, each with at least one item; squares in the unit of the scores
+    ``mean`` is that of the means of T ≥ 1 strata, each with an item or more.
     """
-    count = len(strata)
+    mean, count = min(max(mean, 0.0), 1.0), len(strata)  # sums of shares are rounded
     largest = mean * (1 - mean)
     freedom = sum(stratum.items - 1 for stratum in strata)
     seen = sum(stratum.squares for stratum in strata)
@@ -164,7 +145,7 @@ def mean_bounds(mean: float, strata: Sequence[Scatter], level: float = LEVEL) ->
         degrees = max(freedom, 1) / (1 - share) * min(growth, _AS_GOOD_AS_NORMAL) ** 2
         probability = (1 + level) / 2
         stretch = float(stdtrit(degrees, probability) / ndtri(probability))
-    return beta_bounds(mean, variance, items, Prior(ends, stretch), level)
+    return beta_bounds(mean, variance, items, ends, stretch, level)
 
 
 def unseen_share(mean: float, strata: Sequence[Scatter]) -> float:
@@ -181,27 +162,27 @@ def unseen_share(mean: float, strata: Sequence[Scatter]) -> float:
 
 
 def beta_bounds(
-    mean: float, variance: float, items: float, prior: Prior = JEFFREYS, level: float = LEVEL
+    mean: float,
+    variance: float,
+    items: float,
+    at_each_end: float = _AT_EACH_END,
+    stretch: float = 1.0,
+    level: float = LEVEL,
 ) -> Bounds:
-    """Return Jeffreys' interval, extended to scores anywhere between 0 and 1.
+    """Return Jeffreys' interval, extended to scores anywhere between 0 and 1, with the ``variance`` s² of one
+    of the n ``items`` (not always whole).
 
-    At either end of the scale, h of an observation is added to the items. The mean's distribution is that
-    of the Bayesian bootstrap (Rubin 1981) on all of them, with mean ``M = (nm + h)/(n + 2h)`` and variance
-    ``V = ((n(s² + m²) + h)/(n + 2h) − M²)/(n + 2h + 1)``, stretched where that rests on few items, as the
-    beta distribution with these two moments; its quantiles are the bounds. Where all scores are 0 or 1 and
-    h is a half this is Jeffreys' interval of a binomial share (Brown, Cai and DasGupta 2001). As there, an
-    end of the scale that the mean has reached is a bound, and the mean itself always lies within.
-
-    Parameters
-    ----------
-    mean : of the items, 0 to 1
-    variance : s² of one item's score
-    items : how many there are; not always whole
+    ``at_each_end`` of the scale, h of an observation is added. The mean's distribution is that of the
+    Bayesian bootstrap (Rubin 1981) on all of them, with mean ``M = (nm + h)/(n + 2h)`` and variance
+    ``V = ((n(s² + m²) + h)/(n + 2h) − M²)/(n + 2h + 1)``, its root times ``stretch``, as the beta
+    distribution with these two moments; its quantiles are the bounds. Where all scores are 0 or 1 and h is a
+    half this is Jeffreys' interval of a binomial share (Brown, Cai and DasGupta 2001). As there, an end of
+    the scale that the mean has reached is a bound, and the mean itself always lies within.
     """
-    total = items + 2 * prior.at_each_end
-    centre = (items * mean + prior.at_each_end) / total
-    square = (items * (variance + mean**2) + prior.at_each_end) / total
-    size = centre * (1 - centre) / ((square - centre**2) / (total + 1) * prior.stretch**2) - 1
+    total = items + 2 * at_each_end
+    centre = (items * mean + at_each_end) / total
+    square = (items * (variance + mean**2) + at_each_end) / total
+    size = centre * (1 - centre) / ((square - centre**2) / (total + 1) * stretch**2) - 1
     if size <= 0:  # more scatter than scores between 0 and 1 can have: nothing is known
         return Bounds(0.0, 1.0)
     tails = np.array([1 - level, 1 + level]) / 2
@@ -216,14 +197,8 @@ def clustered_mean(
 
     A cluster's distance is that in the cluster-robust variance of a regression on a constant (Liang and
     Zeger 1986), ``G/N · Σ_{i∈g} (x_i − mean)`` for G clusters and N units; where each cluster is one unit
-    it is that of the unit. A single cluster has an interval too, nearly as wide as the scale.
-
-    Parameters
-    ----------
-    values : (N,) numbers on the scale
-    clusters : (N,) labels, sortable; units of equal label form a cluster
-    scale : its ends
-    weights : (N,) how many units each value stands for, above 0
+    it is that of the unit. A single cluster has an interval too, nearly as wide as the scale. ``values``,
+    sortable labels of ``clusters`` and ``weights`` (how many units a value stands for, above 0) are (N,).
     """
     sums, sizes = _sum_clusters(values, clusters, weights)
     return _interval_of_strata([(sums, sizes)], scale) if len(sums) else NO_INTERVAL
@@ -232,8 +207,7 @@ def clustered_mean(
 def clustered_standard_error(
     values: ArrayLike, clusters: ArrayLike, weights: ArrayLike = 1.0
 ) -> float | None:
-    """Return the standard error of the same mean: the root of ``G/(G − 1) · Σ_g (Σ_{i∈g} (x_i − mean))² /
-    N²``.
+    """Return the standard error of that mean: the root of ``G/(G − 1) · Σ_g (Σ_{i∈g} (x_i − mean))² / N²``.
 
     Of G items with N samples of each it is the hierarchical one, ``√(MSB / (G·N))`` with the mean square
     between items of a one-way analysis of variance. None with fewer than two clusters.
@@ -259,14 +233,9 @@ def _sum_clusters(values: ArrayLike, clusters: ArrayLike, weights: ArrayLike) ->
 
 
 def mean_over_strata(strata: Sequence[ArrayLike], clusters: Sequence[ArrayLike] | None = None) -> Interval:
-    """Average the strata's means, each stratum counting equally; values within one are independent, or those
-    of different clusters are. ``n`` counts values.
-
-    Parameters
-    ----------
-    strata : T arrays of shape (n_t,) with numbers from 0 to 1; empty ones are left out
-    clusters : T arrays of shape (n_t,) with labels
-    """
+    """Average the strata's means, each counting equally, with an interval. ``strata``: T arrays (n_t,) of
+    numbers from 0 to 1, of which empty ones are left out; ``clusters``: likewise of labels, None where values
+    are independent. ``n`` counts values."""
     arrays = [_require_finite(values) for values in strata]
     if clusters is None:
         sums = [(values, np.ones(len(values))) for values in arrays if len(values)]
@@ -276,13 +245,6 @@ def mean_over_strata(strata: Sequence[ArrayLike], clusters: Sequence[ArrayLike] 
     if not sums:
         return NO_INTERVAL
     return msgspec.structs.replace(_interval_of_strata(sums, SHARE), n=sum(map(len, arrays)))
-
-
-def interval_of_clusters(mean: float, scatter: Scatter, items: int) -> Interval:
-    """Return the interval of a clustered ``mean`` of scores from 0 to 1, given how the clusters of ``items``
-    scatter."""
-    low, high = mean_bounds(min(max(mean, 0.0), 1.0), [scatter])
-    return Interval(mean, low, high, items)
 
 
 def wilson_interval(k: int, n: int) -> Interval:
@@ -330,7 +292,7 @@ def _interval_of_strata(strata: Sequence[tuple[Floats, Floats]], scale: Scale) -
     for (sums, sizes), stratum_mean in zip(strata, means, strict=True):
         distances = (sums - stratum_mean * sizes) * len(sums) / sizes.sum() / scale.width
         scatter.append(Scatter(len(sums), float(distances @ distances)))
-    low, high = mean_bounds(min(max(share, 0.0), 1.0), scatter)
+    low, high = mean_bounds(share, scatter)
     items = sum(stratum.items for stratum in scatter)
     return Interval(mean=mean, low=scale.to_scores(low), high=scale.to_scores(high), n=items)
 
@@ -373,8 +335,7 @@ class Looks(NamedTuple):
 
 
 def combine_looks(looks: Iterable[Looks | None]) -> Looks | None:
-    """Combine the looks at runs that are compared: as many as at the run looked at most, as early as in the
-    one with the least. None: neither was looked at repeatedly."""
+    """Combine the looks at compared runs: the most, the least share. None: each was looked at once."""
     repeated = [look for look in looks if look is not None and look.is_repeated]
     if not repeated:
         return None
@@ -397,8 +358,7 @@ def p_value_at_any_look(p: float, looks: Looks | None) -> float:
 
 
 def alpha_at_any_look(alpha: float, looks: Looks | None) -> float:
-    """Return the one-sided level of a single test that holds at any look at ``alpha``: `p_value_at_any_look`
-    inverted."""
+    """Return the one-sided level that makes a single test hold at any look, at ``alpha`` in all."""
     if looks is None or not looks.is_repeated:
         return alpha
     return float(ndtr(-_mixture_quantile(2 * alpha, looks.share)))
@@ -422,9 +382,8 @@ def _mixture_quantile(alpha: float, share: float) -> float:
 def bounds_at_level(
     difference: float, bounds: Bounds, degrees: float, alpha: float, looks: Looks | None = None
 ) -> Bounds:
-    """Return the interval of a difference at confidence 1 − ``alpha``, from its 95% interval with these
-    ``degrees`` of freedom: both arms scaled by the ratio of quantiles, within −1 and 1. ``looks``: so that
-    it holds at all looks at a growing run."""
+    """Return the interval of a difference at confidence 1 − ``alpha`` (or at all ``looks``), from its 95%
+    interval with these ``degrees`` of freedom: both arms scaled by the ratio of quantiles, within −1 … 1."""
     ratio = _two_sided_quantile(degrees, alpha, looks) / _two_sided_quantile(degrees, ALPHA)
     low, high = (
         difference + (bound - difference) * ratio if bound != difference else bound for bound in bounds

@@ -7,7 +7,6 @@ the files.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
 from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -21,12 +20,9 @@ Order: TypeAlias = Literal["id", "worst", "disagreement"]
 
 
 class AnswerChoice(NamedTuple):
-    """Which answers, and in which order.
-
-    ``id`` is that of an item, an answer or a judgment, or an item's id in the user's own file. ``worst``:
-    by score, unscored ones last. ``disagreement``: those that judges differ most about first, and only
-    those.
-    """
+    """Which answers, and in which order. ``id`` is that of an item (also in the user's own file), an answer
+    or a judgment. ``worst``: by score, unscored ones last. ``disagreement``: only those on which judges
+    differ, most first."""
 
     students: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -36,13 +32,10 @@ class AnswerChoice(NamedTuple):
 
 
 class JudgedAnswer(msgspec.Struct, frozen=True):
-    """One answer to an item; ``answer`` is None while it is missing.
-
-    ``score`` is the mean of its judges' scores, 0 to 1, or where there are none the share of its labels
-    that are right. ``disagreement``: the mean over its factors of the highest minus the lowest score that
-    judges gave, 0 to 1; None with fewer than two judges. ``comparisons``: those with other answers in
-    which it was shown first.
-    """
+    """One answer to an item; ``answer`` is None while it is missing. ``score``: the mean of its judges'
+    scores, 0 to 1, or where there are none the share of its labels that are right. ``disagreement``: the
+    mean over its factors of the highest minus the lowest score, 0 to 1; None with fewer than two judges.
+    ``comparisons``: those with other answers in which it was shown first."""
 
     item: Datapoint
     answer: Response | None
@@ -59,31 +52,34 @@ class ChosenAnswers(NamedTuple):
     found: int
 
 
-class _AnswerRow(NamedTuple):
-    item: str
-    answer: str | None
-    score: float | None
-    disagreement: float | None
-
-
 def read_chosen_answers(reader: RunReader, choice: AnswerChoice) -> ChosenAnswers:
     """Read the answers of a choice, with their items, judgments and scores."""
     make_answer_score_table(reader)
-    chosen = reader.rows(*_choice_query(choice))
-    rows = [_AnswerRow(*row[:4]) for row in chosen]
-    texts = _ChosenRecords(reader, rows)
-    answers = tuple(
+    rows = reader.rows(*_choice_query(choice))
+    answered = frozenset(answer for _, answer, *_ in rows if answer is not None)
+    items = {record.id: record for record in reader.read_records(Datapoint, {item for item, *_ in rows})}
+    answers = {record.id: record for record in reader.read_records(Response, answered)}
+    left_out = {(excluded.task, excluded.name) for excluded in reader.left_out if excluded.kind == "judge"}
+    judgments: defaultdict[str | None, list[Evaluation]] = defaultdict(list)
+    for judgment in sorted(reader.read_records(Evaluation, answered), key=lambda each: each.judge_model_id):
+        if (judgment.task_id, judgment.judge_model_id) not in left_out:
+            judgments[judgment.response_id].append(judgment)
+    comparisons: defaultdict[str | None, list[Preference]] = defaultdict(list)
+    for pair in reader.read_records(Preference, frozenset(items)):
+        if (pair.task_id, pair.judge_model_id) not in left_out:
+            comparisons[response_id(pair.datapoint_id, pair.first_model_id)].append(pair)
+    chosen = (
         JudgedAnswer(
-            texts.items[row.item],
-            texts.answers[row.answer] if row.answer is not None else None,
-            texts.judgments.get(row.answer or "", ()),
-            row.score,
-            row.disagreement,
-            tuple(texts.comparisons[row.answer or ""]),
+            items[item],
+            answers[answer] if answer is not None else None,
+            tuple(judgments[answer]),
+            score,
+            disagreement,
+            tuple(comparisons[answer]),
         )
-        for row in rows
+        for item, answer, score, disagreement, _ in rows
     )
-    return ChosenAnswers(answers, chosen[0][4] if chosen else 0)
+    return ChosenAnswers(tuple(chosen), rows[0][4] if rows else 0)
 
 
 _TABLE = """
@@ -161,30 +157,3 @@ def _choice_query(choice: AnswerChoice) -> tuple[str, list[object]]:
         f"WHERE {' AND '.join(conditions)} ORDER BY {_ORDER[choice.order]}"
     )
     return (f"{sql} LIMIT {choice.most:d}" if choice.most is not None else sql), values
-
-
-class _ChosenRecords:
-    """The whole records of the chosen rows, read from a run's files in either layout."""
-
-    def __init__(self, reader: RunReader, rows: Sequence[_AnswerRow]) -> None:
-        answered = frozenset(row.answer for row in rows if row.answer is not None)
-        self.items = {
-            item.id: item for item in reader.read_records(Datapoint, frozenset(row.item for row in rows))
-        }
-        self.answers = {answer.id: answer for answer in reader.read_records(Response, answered)}
-        left_out = {
-            (excluded.task, excluded.name) for excluded in reader.left_out if excluded.kind == "judge"
-        }
-        judgments: defaultdict[str, list[Evaluation]] = defaultdict(list)
-        for judgment in reader.read_records(Evaluation, answered):
-            if (judgment.task_id, judgment.judge_model_id) not in left_out:
-                judgments[judgment.response_id].append(judgment)
-        self.comparisons: defaultdict[str, list[Preference]] = defaultdict(list)
-        for compared in reader.read_records(Preference, frozenset(self.items)):
-            if (compared.task_id, compared.judge_model_id) not in left_out:
-                first = response_id(compared.datapoint_id, compared.first_model_id)
-                self.comparisons[first].append(compared)
-        self.judgments = {
-            key: tuple(sorted(judgments_of_answer, key=lambda judgment: judgment.judge_model_id))
-            for key, judgments_of_answer in judgments.items()
-        }

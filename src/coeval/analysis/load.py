@@ -38,10 +38,8 @@ from coeval.store.rundir import RECORD_FILES, RunDir
 
 
 def open_reader(folder: str | Path, planned: Planned | None = None) -> Reader:
-    """Open the reader of a folder. ``planned``: which records of a run count.
-
-    Raises UsageError: the folder is none of ours; StoreError: a file cannot be read at all.
-    """
+    """Open the reader of a folder. ``planned``: which records of a run count. Raises UsageError: the folder
+    is none of ours; StoreError: a file cannot be read at all."""
     if not RunDir(folder).is_run() and list_output_tasks(Path(folder)):
         return OutputReader(folder)
     return RunReader(folder, planned)

@@ -122,8 +122,7 @@ class LeftOut(msgspec.Struct, frozen=True):
 
 
 class ItemsBeyondTotal(msgspec.Struct, frozen=True):
-    """How many good items of planned teachers a task has beyond its ``sampling.total``; excluded from every
-    mean."""
+    """The good items of planned teachers beyond a task's ``sampling.total``; excluded from every mean."""
 
     task: str
     items: int

@@ -27,12 +27,9 @@ from coeval.models.metering.account_file import read_accounts
 
 @dataclass(frozen=True, slots=True)
 class ModelCost:
-    """A model over the life of a folder: requests sent, tokens, and US dollars.
-
-    ``cost_usd`` covers the answers with a known price, None if there are none; ``unpriced`` counts the
-    others. ``priced_by`` is the source of the price. ``perhaps_usd`` is what requests may have cost in
-    addition, where nobody can know whether they were billed.
-    """
+    """A model over the life of a folder. ``cost_usd`` covers the answers with a known price, None if there
+    are none; ``unpriced`` counts the others. ``priced_by`` is the source of the price. ``perhaps_usd`` is
+    what requests may have cost in addition, where nobody can know whether they were billed."""
 
     model: str
     requests: int
@@ -45,9 +42,8 @@ class ModelCost:
 
 
 class Bill(msgspec.Struct, frozen=True):
-    """The known cost of all models of a folder. ``unknown``: the models without a price; ``untold``: those
-    with a price that have answers of unknown cost, because the host reported no tokens or the price came
-    later. ``sources``: where the prices come from."""
+    """The known cost of a folder's models. ``unknown``: models without a price; ``untold``: priced ones with
+    answers of unknown cost (no reported tokens, or a later price); ``sources``: where prices come from."""
 
     cost_usd: float
     unknown: tuple[str, ...]
@@ -84,11 +80,8 @@ def uncertain_cost_sentences(costs: Iterable[ModelCost]) -> Iterator[str]:
 
 
 def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, ...]:
-    """Read the costs of the models that a ``usage.json`` names, dearest first, ties by name; none where there
-    is no file. Unless a process is ``at_work``, money reserved for requests may have been billed.
-
-    Raises StoreError: it cannot be read.
-    """
+    """Read the costs of the models in a ``usage.json``, if any, dearest first, ties by name. Unless a process
+    is ``at_work``, money reserved for requests may have been billed. Raises StoreError: it cannot be read."""
     costs = [
         ModelCost(
             model=name,
@@ -108,17 +101,13 @@ def read_model_costs(usage: Path, *, at_work: bool = True) -> tuple[ModelCost, .
 
 def sum_costs(costs: Sequence[ModelCost]) -> Bill:
     """Sum the costs of all models."""
-    priced = [cost for cost in costs if cost.cost_usd]
-    sources = (cost.priced_by.partition(":")[0] for cost in priced if cost.priced_by is not None)
+    sources = (cost.priced_by.partition(":")[0] for cost in costs if cost.cost_usd and cost.priced_by)
+    partial = [cost for cost in costs if cost.unpriced]
     return Bill(
-        cost_usd=sum(cost.cost_usd or 0.0 for cost in priced),
-        unknown=tuple(
-            dict.fromkeys(cost.model for cost in costs if cost.unpriced and cost.priced_by is None)
-        ),
+        cost_usd=sum(cost.cost_usd or 0.0 for cost in costs),
+        unknown=tuple(dict.fromkeys(cost.model for cost in partial if cost.priced_by is None)),
         sources=tuple(dict.fromkeys(sources)),
-        untold=tuple(
-            dict.fromkeys(cost.model for cost in costs if cost.unpriced and cost.priced_by is not None)
-        ),
+        untold=tuple(dict.fromkeys(cost.model for cost in partial if cost.priced_by is not None)),
     )
 
 
@@ -135,11 +124,9 @@ NO_LABEL = "no label"
 @dataclass(frozen=True, slots=True)
 class MetricScore:
     """A metric of a task over the ``samples`` that count, in its ``unit`` (``share``, ``percent`` or
-    ``points``), with its 95% interval and standard error over n prompts.
-
-    ``expected`` prompts, judgments or scores (``counted`` says which) make up the task's score; ``failed``
-    of them gave no result. ``not_measured`` counts the failures that left no value, by reason.
-    """
+    ``points``), with its 95% interval and standard error over n prompts. ``expected`` prompts, judgments
+    or scores (``counted`` says which) make up the task's score; ``failed`` of them gave no result.
+    ``not_measured`` counts the failures that left no value, by reason."""
 
     model: str
     task: str
@@ -162,16 +149,13 @@ def answer_warning_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     yield from missing_score_sentences(scores)
     overall = [score for score in scores if score.task is None]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
-    for sentence in (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")):
-        if sentence:
-            yield sentence
+    yield from filter(None, (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")))
 
 
 def answer_note_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Say which students lack tasks, and how many answers are cut off."""
-    for sentence in (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of")):
-        if sentence:
-            yield sentence
+    sentences = (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of"))
+    yield from filter(None, sentences)
 
 
 def _count_cut_off(scores: Sequence[MeasureRow]) -> list[CutOffAnswers]:
@@ -213,16 +197,14 @@ def missing_score_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
 
 
 def missing_label_sentences(place: str, students: Iterable[BoundedScore]) -> Iterator[str]:
-    """Say whose order depends on missing answers to a label of a task, as ``quiz (colour)``; ``students``:
-    best first."""
+    """Say whose order depends on missing answers to a label, ``quiz (colour)``; students: best first."""
     return order_change_sentences(list(students), f"who leads in {place}", "answers", "wrong or right")
 
 
 def order_change_sentences(
     best_first: Sequence[BoundedScore], leader_phrase: str, missing_noun: str, ends_phrase: str
 ) -> Iterator[str]:
-    """Say what intervals do not cover: who might lead, and whose ranks might change, if missing scores were
-    known."""
+    """Say who might lead, and whose ranks might change, if missing scores were known; intervals do not."""
     if not best_first:
         return
     leader, *others = best_first
@@ -250,8 +232,7 @@ def _format_bounds(students: Sequence[BoundedScore]) -> str:
 
 
 def unequally_covered_sentence(scores: Sequence[MeasureRow]) -> str | None:
-    """Name the students without a score in a task where another has one, ignoring removed ones; None if there
-    are none."""
+    """Name the students (not removed) without a score in a task where another has one; None if none."""
     scores = [score for score in scores if not score.removed]
     scored = {(score.student, score.task) for score in scores if score.task and score.score is not None}
     tasks = {task for _, task in scored}

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 
 from coeval.analysis.intervals import Floats, clustered_standard_error, mean_over_strata
-from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import Codes, ScoreGrid, read_grid_with_removed
 from coeval.analysis.measures.value_grid import read_label_grid
 from coeval.analysis.readers.run_reader import RunReader
@@ -39,25 +39,23 @@ class FactorSamples(Entity, frozen=True):
     ]
     samples: Annotated[int, ShownAs("Answers to an item", "Answers to an item (N)", "N", "count")]
     item_se: Annotated[
-        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.", "points")
+        float | None, ShownAs("How far other items would move the mean", "Item s.e.", "item s.e.")
     ]
     sample_sd: Annotated[
-        float | None,
-        ShownAs("Standard deviation over answers to one item", "Sd in item", "sd in item", "points"),
+        float | None, ShownAs("Standard deviation over answers to one item", "Sd in item", "sd in item")
     ]
     pass_at: Annotated[
-        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N", "points")
+        Measured | None, ShownAs("How often at least one of N answers passes", "pass@N", "pass@N")
     ] = None
-    pass_all: Annotated[
-        Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N", "points")
-    ] = None
+    pass_all: Annotated[Measured | None, ShownAs("How often all of N answers pass", "pass^N", "pass^N")] = (
+        None
+    )
     pass_at_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass@k by k", elsewhere=FILES)] = None
     pass_all_k: Annotated[Mapping[str, Measured] | None, ShownAs("pass^k by k", elsewhere=FILES)] = None
 
 
 def measure_samples(reader: RunReader) -> dict[tuple[str, str, str], FactorSamples] | None:
-    """Measure repeated answers by student, task and factor, whole answers first; None without several
-    answers."""
+    """Measure repeated answers by student, task and factor, whole answers first; None if there are none."""
     if not reader.has_samples:
         return None
     grid = read_grid_with_removed(reader)
@@ -96,11 +94,10 @@ def _read_scored_answers(grid: ScoreGrid, student: int) -> Iterator[_Answers]:
         for factor in np.unique(own.factor).tolist():
             rows = own.select_rows(own.factor == factor)
             sums, name = rows.sum_scores(equal_weights=True), grid.factors[factor]
-            is_binary = bool(np.isin(rows.values[rows.levels[rows.valid]], (0.0, 1.0)).all())
+            scores = rows.values[rows.levels[rows.valid]]
             if rows.checked is not None:
-                is_binary = is_binary and bool(
-                    np.isin(rows.checked[np.isfinite(rows.checked)], (0.0, 1.0)).all()
-                )
+                scores = np.append(scores, rows.checked[np.isfinite(rows.checked)])
+            is_binary = bool(np.isin(scores, (0.0, 1.0)).all())
             passes = is_binary and _is_passed_or_failed(grid, task_code, name)
             yield _Answers(task_code, name, rows.item, sums.total / sums.units, passes)
 
@@ -130,7 +127,7 @@ def _measure_answers(answers: _Answers, student: str, grid: ScoreGrid) -> Factor
     def mean(values: Floats, enough: NDArray[np.bool_]) -> Measured:
         """Average over items that have enough answers."""
         items_clusters = None if clusters is None else [clusters[enough]]
-        return measured_from_interval(mean_over_strata([values[enough]], clusters=items_clusters), None)
+        return Measured.from_interval(mean_over_strata([values[enough]], clusters=items_clusters))
 
     samples, pass_rates, all_rates = grid.samples[student], dict[str, Measured](), dict[str, Measured]()
     doubled = itertools.takewhile(lambda k: k < samples, (1 << power for power in itertools.count()))
@@ -171,8 +168,7 @@ def estimate_pass_at(n: Floats, passed: Floats, halves: Floats, k: int) -> Float
 
 
 def estimate_pass_all(n: Floats, passed: Floats, halves: Floats, k: int) -> Floats:
-    """Estimate (unbiased) how often all of k answers pass, item by item: ``C(c, k) / C(n, k)``; ``halves`` as
-    in `estimate_pass_at`."""
+    """Estimate (unbiased) how often all of k pass, ``C(c, k) / C(n, k)``; arguments as `estimate_pass_at`."""
     drawn, total = np.arange(k)[:, None], np.zeros(len(n))
     for heads in range(int(halves.max(initial=0)) + 1):  # one by one: together they take gigabytes
         # in logarithms, and factor by factor: binomials of 1,000 are beyond floats

@@ -13,8 +13,7 @@ from coeval.store.rundir import PAIRS
 
 
 def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str]:
-    """Say how many items have no score because their tasks have labels alone; say nothing where all have.
-    ``labelled``: the tasks with labels."""
+    """Say how many items have no score, as their tasks have labels alone; ``labelled``: tasks with labels."""
     counts = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
     items = dict(zip(grid.tasks, counts, strict=True))
     scored = {grid.tasks[task] for task in np.unique(grid.task[grid.scored])}
@@ -30,8 +29,7 @@ def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str
 
 
 def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
-    """Say that everything failed, or which factors all answers of a student lack, so that it has no score in
-    a task."""
+    """Say that everything failed, or which factors no answer of a student has a score of in a task."""
     if not grid.scored.any() and not reader.run.files(PAIRS):
         [(scored_count, *failed)] = reader.rows(_FAILURES)
         lost = [pluralize(n, noun) for n, noun in zip(failed, ("answer", "judgment"), strict=True) if n]

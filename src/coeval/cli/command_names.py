@@ -26,10 +26,6 @@ from coeval.core.plain import escape_lines
 if TYPE_CHECKING:
     from typer._click.core import Command, Context, Parameter
 
-
-# --- Log levels
-
-
 LogLevel: TypeAlias = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 
@@ -60,19 +56,18 @@ def _set_log_level(level: LogLevel | None) -> None:
         logging.getLogger("coeval").setLevel(level)
 
 
-def _empty_command(
-    log_level: Annotated[
-        LogLevel | None, typer.Option(hidden=True, expose_value=False, callback=_set_log_level)
-    ] = None,
-) -> None:
-    """A command that has nothing but the option."""
-
-
 @cache
 def _log_level_option() -> Parameter:
     """Make a hidden ``--log-level`` for commands without a log: messages about internal errors name it."""
     app = typer.Typer(add_completion=False)
-    app.command()(_empty_command)
+
+    @app.command()
+    def has_only_the_flag(
+        log_level: Annotated[
+            LogLevel | None, typer.Option(hidden=True, expose_value=False, callback=_set_log_level)
+        ] = None,
+    ) -> None: ...
+
     [option] = typer.main.get_command(app).params
     return option
 

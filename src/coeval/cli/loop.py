@@ -11,6 +11,7 @@ from types import FrameType
 from typing import Any, TypeVar
 
 from coeval.cli.entry import interrupt_command
+from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE
 from coeval.core.process_limits import raise_file_limit
 from coeval.engine.progress import STOPPING
@@ -89,3 +90,13 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
         if _held_signals:
             _held_signals.clear()
             raise KeyboardInterrupt
+
+
+def run_server(serving: Coroutine[Any, Any, None], host: str, port: int) -> None:
+    """Serve until Ctrl-C. Raises UsageError: it cannot listen there."""
+    try:
+        run_async(serving)
+    except OSError as error:
+        raise UsageError(
+            f"cannot listen on {host} port {port}: {error.strerror}; take another --port, or 0 for a free one"
+        ) from error

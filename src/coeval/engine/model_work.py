@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 
@@ -180,6 +180,9 @@ def choose_base_seed(spec: ModelSpec, sampling: SamplingParameters, run_seed: in
     return own if sampling.seed is None else sampling.seed
 
 
+RecordFields: TypeAlias = dict[str, Any]
+"""Fields of a record by name, as its class takes them."""
+
 KeptT = TypeVar("KeptT", bound=Kept)
 ValueT = TypeVar("ValueT")
 
@@ -238,11 +241,12 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
         """Make the request's messages, without the role's own; ``attempt`` counts from 0 over all starts."""
 
     @abstractmethod
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         """Parse the record's fields from an answer; raises ReplyError where it gives none."""
 
     @abstractmethod
-    def identity_fields(self) -> dict[str, Any]: ...
+    def identity_fields(self) -> RecordFields:
+        """Return what says what the record is about, beside its id and recipe."""
 
     async def do(self) -> KeptT:
         return self.make_record(await self.ask(self.key, self.question, self.parse_fields, self.tally))
@@ -253,10 +257,11 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
     def make_failed_record(self, error: Exception) -> KeptT:
         return self.record(**self._common_fields(), status="failed", error=make_failure(error))
 
-    def _common_fields(self) -> dict[str, Any]:
+    def _common_fields(self) -> RecordFields:
         """Return the record's identity, its usage and how the last answer came, good or not."""
         tally = self.tally
-        fields = {**self.identity_fields(), "usage": tally.usage}
+        fields = {"id": self.key, "recipe": self.role_model.recipe.hash, **self.identity_fields()}
+        fields["usage"] = tally.usage
         fields["attempts"] = self.tried.made + tally.attempts
         fields["unanswered"] = self.tried.unanswered + tally.unanswered
         if (last := tally.last) is not None:

@@ -38,8 +38,7 @@ from coeval.models.dialects.dialect import (
 )
 from coeval.models.dialects.openai_answer import is_charge
 from coeval.models.dialects.refusals import TOO_LONG, UNPROCESSED, is_broken
-from coeval.models.metering.meter import Reservation
-from coeval.models.pacing.admission import Admission, SharedPrefixes
+from coeval.models.pacing.admission import Admission, Reservation, SharedPrefixes
 from coeval.models.pacing.limits import refuse_nothing
 from coeval.models.transport.call import PROBE_TIMEOUT_S, Answered, Call
 from coeval.models.transport.connection import HttpReply
@@ -338,14 +337,13 @@ class HostedModel(Model):
         self, reservation: Reservation, body: bytes, call: Call[Completion]
     ) -> Answered[Completion]:
         """Send once the money it may cost is set aside."""
-        admission = self._admission
         call = replace(
             call,
             decode=partial(self._decode_and_book, reservation.settle),
-            permit=partial(admission.take_paid_permit, reservation),
-            unsent=partial(admission.return_paid_permit, reservation),
+            permit=reservation.take_permit,
+            unsent=reservation.return_permit,
             unbilled=reservation.release,
-            refusal=partial(admission.paid_refusal, reservation),
+            refusal=reservation.refusal,
         )
         try:
             return await self._http.post(self._endpoint, self._path, body, call)

@@ -32,7 +32,7 @@ from coeval.models.catalog import Host
 from coeval.models.keys import Credential
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Signer:
     """Constant headers that authenticate requests to one endpoint. Its repr shows none.
 
@@ -113,7 +113,7 @@ _PAIR = ("access_key_id", "secret_access_key")
 _CONTENT_TYPE = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class AwsSigner(RequestSigner):
     """Signature Version 4; ``auth`` is botocore's, for one account, service and region."""
 
@@ -205,14 +205,21 @@ class _AccessToken(NamedTuple):
     expires_at: float
 
 
-class AccessTokens:
-    """The access tokens of one account: the current one, and its renewal, which waiting requests share."""
+class GoogleSigner(RequestSigner):
+    """Signs with the access token of one account (None: google-auth's default), which is renewed while a run
+    goes on; requests that wait for a renewal share it."""
 
-    def __init__(self, credentials: _Credentials | None) -> None:
+    def __init__(self, credentials: _Credentials | None, supplied_settings: Mapping[str, str]) -> None:
+        super().__init__({}, supplied_settings=supplied_settings)
         self._credentials = credentials
         self._token: _AccessToken | None = None
         self._renewal: asyncio.Task[_AccessToken] | None = None
         self._tried_at = float("-inf")
+
+    async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:  # noqa: ARG002
+        headers = {"Authorization": f"Bearer {await self.token(now)}"}
+        quota_project = self.quota_project
+        return headers if quota_project is None else {**headers, "x-goog-user-project": quota_project}
 
     async def token(self, now: float) -> str:
         """Return a valid token. One that expires soon is renewed in the background, and its renewal may fail
@@ -225,10 +232,11 @@ class AccessTokens:
             self._start_renewal()
         return token.value
 
-    def discard_refused(self, token: str) -> None:
+    def discard_refused(self, headers: Mapping[str, str]) -> bool:
         """Discard a token that the host refused, whatever its expiry says."""
-        if self._token is not None and self._token.value == token:
+        if self._token is not None and f"Bearer {self._token.value}" == headers["Authorization"]:
             self._token = None
+        return True
 
     @property
     def missing_credential(self) -> str | None:
@@ -308,26 +316,6 @@ def _redact_message(error: Exception) -> str:
     return said if len(said) <= _LONGEST_MESSAGE else f"{said[:_LONGEST_MESSAGE]}…"
 
 
-@dataclass(frozen=True, slots=True)
-class GoogleSigner(RequestSigner):
-    """Signs with an access token that is renewed while a run goes on."""
-
-    tokens: AccessTokens = field(repr=False)
-
-    @property
-    def missing_credential(self) -> str | None:
-        return self.tokens.missing_credential
-
-    async def headers(self, method: str, url: str, body: bytes | None, now: float) -> Mapping[str, str]:  # noqa: ARG002
-        headers = {"Authorization": f"Bearer {await self.tokens.token(now)}"}
-        quota_project = self.tokens.quota_project
-        return headers if quota_project is None else {**headers, "x-goog-user-project": quota_project}
-
-    def discard_refused(self, headers: Mapping[str, str]) -> bool:
-        self.tokens.discard_refused(headers["Authorization"].removeprefix("Bearer "))
-        return True
-
-
 def make_google_signer(credential: Credential | None) -> Signer:
     """Make the signer of Vertex AI: with a given access token (the model's ``access_key``), else a service
     account's key, else the application default credentials. The account's project is the default project.
@@ -340,13 +328,11 @@ def make_google_signer(credential: Credential | None) -> Signer:
         )
     key_path = credential.fields.get("service_account_key") if credential is not None else None
     if key_path is None:
-        return GoogleSigner({}, AccessTokens(None))
+        return GoogleSigner(None, {})
     account = _read_service_account(Path(key_path).expanduser())
     project = account.get("project_id") or account.get("quota_project_id")
     supplied_settings = {"project": project} if isinstance(project, str) and project else {}
-    return GoogleSigner(
-        {}, AccessTokens(_parse_google_credentials(account, key_path)), supplied_settings=supplied_settings
-    )
+    return GoogleSigner(_parse_google_credentials(account, key_path), supplied_settings)
 
 
 def _has_default_credentials() -> bool:

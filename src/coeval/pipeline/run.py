@@ -7,7 +7,7 @@ import logging
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence, Set
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from dataclasses import replace
 
 from coeval.core.errors import Draining
@@ -94,23 +94,16 @@ async def run_phases(
             for sentence in doubtful:
                 log.warning(sentence)
             watcher.begin(start.run.board)
-            with _record_cancellation(start):
+            try:
                 plan, counts = await _settle_and_run(start, watcher)
+            except asyncio.CancelledError:
+                start.meta.status = "interrupted"
+                start.run.folder.write_meta(start.meta)
+                raise
             _summarise_run(start, plan, counts)
             return start.run.summary
     except Draining as stopped:  # before there was anything to wait for
         return RunSummary(interrupted=True, begun=False, notes=[str(stopped)])
-
-
-@contextmanager
-def _record_cancellation(start: StartedRun) -> Iterator[None]:
-    """Set the status "interrupted" in ``meta.json`` if the run is cancelled."""
-    try:
-        yield
-    except asyncio.CancelledError:
-        start.meta.status = "interrupted"
-        start.run.folder.write_meta(start.meta)
-        raise
 
 
 async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, PlanCount]:
@@ -140,10 +133,8 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
 
 
 async def _run_with_barriers(run: RunSession, setups: list[TaskSetup]) -> None:
-    """Run phases 3–5 one after the other, each planned from the records of the one before.
-
-    Records made from what this run has regenerated are outdated, whatever its `ChangePolicy`.
-    """
+    """Run phases 3–5 one by one, each planned from the records before it; what follows from records that this
+    run regenerated is outdated, whatever its `ChangePolicy`."""
     regenerated_ids: set[str] = set()
     for phase in FLOWING:
         if not run.interrupted:

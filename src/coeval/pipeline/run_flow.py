@@ -63,9 +63,7 @@ _BREATH = 256  # slots walked before other tasks get their turn
 
 class _SourceRecords:
     """An item and its answers, from which other records are made; each is read when it is first needed.
-
-    ``source_change`` compares the item, or the answer passed to `load_judged`, with the record on disk.
-    """
+    ``source_change`` compares the item, or the answer passed to `load_judged`, with the record on disk."""
 
     def __init__(
         self, recorded: RunIndex, was: SourceChange, setup: TaskSetup, prepare: Callable[[], PreparedItem]
@@ -107,8 +105,7 @@ class _SourceRecords:
 
 
 class _PairedAnswers:
-    """Answers to one item while some are awaited: a comparison starts when the second of its two answers
-    arrives."""
+    """Answers to one item while some are awaited; a comparison starts when its second answer arrives."""
 
     def __init__(self) -> None:
         self.awaited: set[str] = set()
@@ -117,11 +114,9 @@ class _PairedAnswers:
 
 
 class RunFlow:
-    """The works of a plan, and those that follow from each record.
-
-    ``open_slots`` says for each slot whether anything is owed (see `PlanCount`). ``phases`` limits the
-    works: all three phases at once, or one after the other with barriers.
-    """
+    """The works of a plan, and those that follow from each record. ``open_slots`` says for each slot whether
+    anything is owed (see `PlanCount`). ``phases`` limits the works: all three phases at once, or one after
+    the other with barriers."""
 
     def __init__(
         self,
@@ -174,8 +169,7 @@ class RunFlow:
                     await asyncio.sleep(0)
 
     def _make_slot_works(self, setup: TaskSetup, slot: Slot, samples: _TaskSamples) -> Iterator[Work]:
-        """Make the works of one item: the item itself if it is owed, else what is owed of its answers and
-        judgments."""
+        """Make the work of an owed item, else what is owed of its answers and judgments."""
         standing = partial(self._load_item, slot.id)
         source = _SourceRecords(self._recorded, SourceChange.UNCHANGED, setup, standing)
         nodes: Iterable[Node] = self._walks[setup.task.name].walk_slot(slot)
@@ -190,8 +184,7 @@ class RunFlow:
             yield from self._make_ready_works([node], source)
 
     def _make_item_work(self, setup: TaskSetup, slot: Slot, teacher: RoleModel, sample: Sample) -> ItemWork:
-        """Make the work of an item; one from documents needs the items accepted so far, to reject
-        duplicates."""
+        """Make the work of an item; one from documents is given the accepted items, to reject duplicates."""
         tried = count_prior_attempts(self._recorded.items, slot.id)
         if not sample.passages:
             return ItemWork(self._asking, teacher, slot.id, tried, setup, sample)
@@ -295,16 +288,14 @@ class RunFlow:
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
     def list_spared_records(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
-        """Yield followers of a new record that need not be made again: they are on record, made from the same
-        content."""
+        """Yield followers of a new record that are on record, made from the same content."""
         if (source := self._find_source_records(work, record)) is not None:
             yield from find_spared_records(
                 self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 
     def is_replacement(self, work: Work, record: Kept, regenerated_ids: Set[str]) -> bool:
-        """Check whether the new record makes recorded followers outdated, or was made from a regenerated
-        one."""
+        """Check whether a new record outdates recorded followers, or was made from a regenerated one."""
         source, recorded = self._find_source_records(work, record), self._recorded
         match work:
             case ItemWork() if source is not None:

@@ -14,11 +14,8 @@ from coeval.store.rundir import RunDir
 
 
 class ChangePolicy(Enum):
-    """What a run does with good records of another configuration, or made from content that has changed.
-
-    ``REPORT`` is for commands that only read: such records count, as with ``KEEP``, and are named, as with
-    ``REFUSE``.
-    """
+    """What a run does with good records of another configuration, or made from content that has changed. With
+    ``REPORT``, for commands that only read, they count as with ``KEEP`` and are named as with ``REFUSE``."""
 
     REFUSE = "refuse"
     REDO = "redo"

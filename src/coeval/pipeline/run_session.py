@@ -27,9 +27,7 @@ from coeval.store.rundir import RunDir
 @dataclass(slots=True)
 class PhaseOutcome:
     """Records of one phase at the end of a run: planned, recorded, made, and why others are missing.
-
-    ``unsupplied`` items are for people to supply; ``pending`` records wait for batch jobs.
-    """
+    ``unsupplied`` items are for people to supply; ``pending`` records wait for batch jobs."""
 
     planned: int = 0
     recorded: int = 0
@@ -118,8 +116,7 @@ class RunSummary:
 
 @dataclass(slots=True)
 class RunSession:
-    """A session on one run folder, and its summary. ``folder`` is anchored; ``home`` is the working directory
-    before any user code ran."""
+    """A session on one anchored run folder, and its summary; ``home``: where we were before user code ran."""
 
     config: Config
     options: RunOptions

@@ -27,10 +27,8 @@ from coeval.tables.documents import DocumentPassage
 
 
 class _Draws:
-    """Random numbers that depend only on their name: 512 bits of BLAKE2b at a time.
-
-    This costs a microsecond per item, where seeding a `random.Random` costs ten.
-    """
+    """Random numbers that depend only on their name: 512 bits of BLAKE2b, a microsecond per item, where
+    seeding a `random.Random` costs ten."""
 
     __slots__ = ("_name", "_refills", "_state")
 
@@ -56,11 +54,8 @@ class _Draws:
 
 
 class _Attribute:
-    """An attribute and its use so far. Its values go by numbers, ``ids``.
-
-    ``open`` are the values used ``level`` times, the minimum; ``together`` counts the items shared with
-    each other attribute.
-    """
+    """An attribute and its use so far. Its values go by numbers, ``ids``. ``open`` are the values used
+    ``level`` times, the minimum; ``together`` counts the items shared with each other attribute."""
 
     __slots__ = ("ids", "level", "name", "open", "size", "times", "together", "uses")
 
@@ -115,8 +110,7 @@ class BalancedPlan:
         self._n = 0
 
     def next_item(self, existing: Mapping[str, str] | None) -> dict[str, str]:
-        """Return the next item's attributes; an existing item is only counted, as far as it is in this
-        space."""
+        """Return the next item's attributes; an existing item is only counted, if it is in this space."""
         if existing is not None:
             self.count_existing([existing])
             return dict(existing)
@@ -141,8 +135,7 @@ class BalancedPlan:
             self._count_uses({name: value for name, value in values.items() if value is not None}, times)
 
     def _choose_attribute_count(self, n: int) -> int:
-        """Choose how many attributes item ``n`` has beside labels: each size from lo to hi once, shuffled,
-        and again."""
+        """Choose how many attributes item ``n`` has beside labels: sizes lo to hi shuffled, and again."""
         width = self._hi - self._lo + 1
         turn, index = divmod(n - 1, width)
         if turn != self._turn:
@@ -162,11 +155,9 @@ class BalancedPlan:
         return sampled
 
     def _rate_use(self, attribute: _Attribute, sampled: Sequence[_Attribute]) -> float:
-        """Rate how much the attribute was used for its size; the lowest is chosen next.
-
-        Negative while some value is unused, then the mean use of its pairs with attributes already chosen
-        for the item, of all its pairs, or of its values if items have no pairs.
-        """
+        """Rate how much the attribute was used for its size; the lowest is chosen next. Negative while some
+        value is unused, then the mean use of its pairs with attributes already chosen for the item, of all
+        its pairs, or of its values if items have no pairs."""
         if attribute.level == 0:
             return attribute.uses / attribute.size - 1
         if sampled:
@@ -198,9 +189,7 @@ class BalancedPlan:
 
     def _choose_least_used_pair(self, ones: list[int], twos: list[int], draws: _Draws) -> tuple[int, int]:
         """Choose the least-used pair; among several, the one whose values have the fewest other partners.
-
-        Left for later, such a value would only find partners that it has met before.
-        """
+        Left for later, such a value would only find partners that it has met before."""
         if len(ones) == len(twos) == 1:
             return ones[0], twos[0]
         grid = [[self._pairs[first].get(second, 0) for second in twos] for first in ones]
@@ -229,12 +218,9 @@ class BalancedPlan:
 
 
 class CrossProductPlan:
-    """Plans items of all attributes: every combination once before any repeats.
-
-    It walks diagonals: from item to item every attribute moves to its next value, so each is balanced at
-    any length. A diagonal closes after lcm(sizes) items; a full-period step over all diagonals gives the
-    next, so no state is needed.
-    """
+    """Plans items of all attributes: every combination once before any repeats. It walks diagonals: from item
+    to item every attribute moves to its next value, so each is balanced at any length. A diagonal closes
+    after lcm(sizes) items; a full-period step over all diagonals gives the next, so no state is needed."""
 
     def __init__(self, space: Mapping[str, Sequence[str]], source: str) -> None:
         draws = _Draws(source, 0)
@@ -293,12 +279,9 @@ class CrossProductPlan:
 
 
 class ItemSpace(msgspec.Struct, frozen=True, kw_only=True):
-    """The space of a task's items, once its attributes are known.
-
-    ``labels`` are target attributes that every item has, beside lo…hi others (``target_range``). With
-    ``walk_product``, or the range ``all``, an item has every attribute. With ``passages`` of documents, an
-    item is about ``per_item`` of them.
-    """
+    """The space of a task's items, once its attributes are known. ``labels`` are target attributes that every
+    item has, beside lo…hi others (``target_range``). With ``walk_product``, or the range ``all``, an item
+    has every attribute. With ``passages`` of documents, an item is about ``per_item`` of them."""
 
     target: dict[str, list[str]]
     nuance: dict[str, list[str]] = {}
@@ -387,11 +370,9 @@ def join_passage_keys(passages: Iterable[DocumentPassage]) -> str:
 
 
 class _PassagePlan:
-    """Plans each item's passages: the least used, ties by a hash of name, round and text.
-
-    So adding documents changes nothing but the new parts. An existing item that is ``about`` other
-    passages than planned swaps them with the item that was to have those.
-    """
+    """Plans each item's passages: the least used, ties by a hash of name, round and text. So adding documents
+    changes nothing but the new parts. An existing item that is ``about`` other passages than planned swaps
+    them with the item that was to have those."""
 
     def __init__(self, space: ItemSpace, source: str, about: Mapping[int, str]) -> None:
         self._source = source
@@ -421,10 +402,7 @@ class _PassagePlan:
 
 
 class Nuances:
-    """The sampled nuance of one teacher's items at one task, in any order.
-
-    It is a function of attributes, seed and names; existing items do not affect it.
-    """
+    """The sampled nuance of one teacher's items at one task, in any order, whatever items exist."""
 
     def __init__(
         self,
@@ -525,8 +503,7 @@ class _SpaceShape(NamedTuple):
 
 
 def _count_items_to_hold(demand: int, held: Sequence[int]) -> int:
-    """Return the fewest items that hold ``demand``, if item after item holds the next of ``held``, best order
-    first."""
+    """Return the fewest items that hold ``demand`` if each holds the next of ``held``, best order first."""
     if demand == 0:
         return 0
     rounds, rest = divmod(demand - 1, sum(held))
@@ -547,11 +524,8 @@ class KnownNuance:
         self._of_teacher: dict[str, Nuances] = {}
 
     def find_nuance(self, item: Datapoint) -> Mapping[str, str]:
-        """Return the nuance that an item stores, else the planned one, if the item's recipe says that it was
-        used.
-
-        Empty for ingested items, and for items of a plan that has changed since.
-        """
+        """Return the nuance that an item stores, else the planned one if its recipe says so; empty for
+        ingested items and plans that have changed."""
         if item.sampled_nuanced_attributes is not None:
             return item.sampled_nuanced_attributes
         number = item_number(item.id)

@@ -269,6 +269,11 @@ def decode_records(path: Path, kind: type[T]) -> Iterator[T | Undecodable]:
         yield from read([text for text in lines.texts if not text.isspace()])
 
 
+def read_decodable_lines(path: Path, kind: type[T]) -> Iterator[T]:
+    """Yield the whole lines of a JSONL file that decode as ``kind``; skip the others."""
+    return (record for record in decode_records(path, kind) if not isinstance(record, Undecodable))
+
+
 def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
     """Read the line at an offset that `read_whole_lines` gave; or a ``block`` of so many bytes from there."""
     try:

@@ -22,7 +22,7 @@ from coeval.core.foreign import decode
 from coeval.core.options import OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response, choose_counted, keep_valid_levels
 from coeval.store.jsonl import (
-    decode_records,
+    read_decodable_lines,
     read_json,
     read_whole_lines,
     write_bytes_atomic,
@@ -126,8 +126,7 @@ def convert_run(source: Path, target: Path, phases: Sequence[str]) -> Conversion
 
 
 def _read_first_record(path: Path) -> dict[str, Any] | None:
-    records = decode_records(path, dict[str, Any])
-    return next((record for record in records if not isinstance(record, Undecodable)), None)
+    return next(read_decodable_lines(path, dict[str, Any]), None)
 
 
 def _read_students_by_response(run: RunDir) -> dict[str, str]:
@@ -135,8 +134,7 @@ def _read_students_by_response(run: RunDir) -> dict[str, str]:
     return {
         answered.id: answered.student_model_id
         for path in run.files("response_collection")
-        for answered in decode_records(path, _Answered)
-        if not isinstance(answered, Undecodable)
+        for answered in read_decodable_lines(path, _Answered)
     }
 
 

@@ -38,6 +38,11 @@ class HarvestedItem(NamedTuple):
     path: Path
     line: int
 
+    @property
+    def own_id(self) -> str:
+        """Return the id without task and teacher: that of its column, else the row's number."""
+        return self.item.id if self.item.id is not None else f"{self.place:05d}"
+
 
 class Selection(NamedTuple):
     """Which items to take: the first ``limit``, or a random ``sample``; with both, the smaller one."""

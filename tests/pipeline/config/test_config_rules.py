@@ -65,8 +65,6 @@ CASES = [
      "tasks[0].rubric.clarity.description", "V-18", "'criterion'"),
     ("    rubric:", "    label_attributes: [lenght]\n    rubric:", 16,
      "tasks[0].label_attributes[0]", "V-17", "'length'"),
-    ("    rubric:", "    stop: {decided: true}\n    rubric:", 16, "tasks[0].stop", "V-18", "--continue"),
-    ("    rubric:", "    pairs: active\n    rubric:", 16, "tasks[0].pairs", "V-18", "`baseline: STUDENT`"),
     ("    rubric:", "    rubrik: 1\n    rubric:", 16, "tasks[0].rubrik", "V-18", "'rubric'"),
     ("roles: [judge]", "roles: [judge]\n    temperature: 0", 9,
      "models[1].temperature", "V-18", "belongs under parameters"),
@@ -404,5 +402,6 @@ def test_a_misspelt_key_is_not_reported_as_missing_too(check: Check, valid: str)
 
 
 def test_every_rule_has_a_number_of_its_own() -> None:
-    described = re.findall(r"^(V-\d+)", rules.__doc__ or "", re.MULTILINE)
+    table = Path(rules.__file__).with_suffix(".md").read_text(encoding="utf-8")
+    described = re.findall(r"^\| (V-\d+)", table, re.MULTILINE)
     assert len(described) == len(set(described)) >= 33

@@ -1,9 +1,8 @@
 """How far judges agree, pair by pair, with intervals.
 
-All is computed from tables of counts: ``T[a, b]`` units, that is (answer, factor), that one judge scored
-at level a and the other at level b, K levels in all: 0 Low, 1 Medium, 2 High, unless scales differ. Every
-function takes an array of such tables, (…, K, K), and returns one number for each, NaN where it is
-undefined.
+All is computed from arrays of tables of counts, (…, K, K): ``T[a, b]`` units, that is (answer, factor),
+that one judge scored at level a and the other at level b, K levels in all: 0 Low, 1 Medium, 2 High, unless
+scales differ. There is one number for each table, NaN where it is undefined.
 """
 
 from __future__ import annotations
@@ -21,23 +20,6 @@ from coeval.analysis.measures.score_grid import THREE_LEVELS, Codes
 LEVELS = 3
 
 
-def linear_weights(values: Floats) -> Floats:
-    """Return how far two of K levels agree, (K, K): 1 minus the distance of their values (0 to 1)."""
-    return np.asarray(1 - np.abs(np.subtract.outer(values, values)), np.float64)
-
-
-LINEAR: Floats = linear_weights(THREE_LEVELS)
-"""Wholly, half where they are adjacent, or not at all."""
-
-
-class Agreement(NamedTuple):
-    """Strict and weighted pair agreement and κ of each table, (…,)."""
-
-    spa: Floats
-    wpa: Floats
-    kappa: Floats
-
-
 class LevelScale(NamedTuple):
     """The ``values`` (K,), 0 to 1, of levels in rising order. ``weighted``: use weighted κ, as for scales
     other than High, Medium and Low."""
@@ -47,72 +29,34 @@ class LevelScale(NamedTuple):
 
     @property
     def linear(self) -> Floats:
-        return linear_weights(self.values)
+        """Return 1 minus the distance of two levels, (K, K) (linear weights; Cicchetti and Allison 1971)."""
+        return np.asarray(1 - np.abs(np.subtract.outer(self.values, self.values)), np.float64)
 
     def kappa(self, tables: Floats) -> Floats:
-        return weighted_kappa(tables, self.linear) if self.weighted else cohen_kappa(tables)
+        """Compute Cohen's κ (1960), ``(a − e) / (1 − e)``: a is the share of units that both judges scored
+        alike, e the one expected by chance from both judges' shares of levels, ``Σ p_a q_a``; or his weighted
+        κ (1968), with mean weights instead of shares. Undefined where e = 1."""
+        weights, total = self.linear if self.weighted else np.eye(len(self.values)), tables.sum(axis=(-2, -1))
+        with np.errstate(invalid="ignore", divide="ignore"):
+            agreed = (tables * weights).sum(axis=(-2, -1)) / total
+            first, second = tables.sum(axis=-1) / total[..., None], tables.sum(axis=-2) / total[..., None]
+            by_chance = (first[..., :, None] * weights * second[..., None, :]).sum(axis=(-2, -1))
+            kappas = (agreed - by_chance) / (1 - by_chance)
+        return np.where(by_chance < 1 - 1e-12, kappas, np.nan)
 
 
 DEFAULT_LEVELS = LevelScale()
 
 
-def compute_agreement(tables: NDArray[np.float64], scale: LevelScale = DEFAULT_LEVELS) -> Agreement:
-    return Agreement(
-        strict_pair_agreement(tables), weighted_pair_agreement(tables, scale.linear), scale.kappa(tables)
-    )
-
-
-def strict_pair_agreement(tables: Floats) -> Floats:
-    """Return the share of units that both judges scored alike, ``Σ T[a, a] / Σ T``."""
-    return _divide_by_units((tables * np.eye(tables.shape[-1])).sum(axis=(-2, -1)), tables)
-
-
-def weighted_pair_agreement(tables: Floats, linear: Floats = LINEAR) -> Floats:
-    """Return the mean weight of the units. ``linear`` (K, K): 1 where levels are equal, less the further
-    apart their values are (linear weights; Cicchetti and Allison 1971)."""
-    return _divide_by_units((tables * linear).sum(axis=(-2, -1)), tables)
-
-
-def cohen_kappa(tables: Floats) -> Floats:
-    """Compute Cohen's κ (1960), ``(SPA − pe) / (1 − pe)``, where ``pe = Σ p_a q_a`` is the agreement expected
-    by chance from both judges' shares of levels. Undefined where pe = 1."""
-    return _agreement_beyond_chance(strict_pair_agreement(tables), tables, np.eye(tables.shape[-1]))
-
-
-def weighted_kappa(tables: Floats, linear: Floats = LINEAR) -> Floats:
-    """Compute Cohen's weighted κ (1968) with linear weights."""
-    return _agreement_beyond_chance(weighted_pair_agreement(tables, linear), tables, linear)
-
-
-def _agreement_beyond_chance(agreed: Floats, tables: Floats, weights: Floats) -> Floats:
-    total = tables.sum(axis=(-2, -1))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        first, second = tables.sum(axis=-1) / total[..., None], tables.sum(axis=-2) / total[..., None]
-        by_chance = (first[..., :, None] * weights * second[..., None, :]).sum(axis=(-2, -1))
-        kappas = (agreed - by_chance) / (1 - by_chance)
-    return np.where(by_chance < 1 - 1e-12, kappas, np.nan)
-
-
 def tabulate_pair_levels(
     first: NDArray[np.int8], second: NDArray[np.int8], block: Codes, blocks: int, levels: int = LEVELS
 ) -> Floats:
-    """Count the units that both judges scored, by block of items and both levels: (blocks, K, K).
-
-    Parameters
-    ----------
-    first, second : (C,) levels of two judges, below 0 where they gave none
-    block : (C,) of each unit, below ``blocks``
-    levels : K
-    """
+    """Count the units that both judges scored, by block of items and both levels: (blocks, K, K). Levels
+    (below 0: none) and blocks of the units are (C,)."""
     both = (first >= 0) & (second >= 0)
     key = (block[both].astype(np.int64) * levels + first[both]) * levels + second[both]
     counts = np.bincount(key, minlength=blocks * levels * levels)
     return counts.reshape(blocks, levels, levels).astype(np.float64)
-
-
-def _divide_by_units(part: Floats, tables: Floats) -> Floats:
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.asarray(part / tables.sum(axis=(-2, -1)), np.float64)
 
 
 # --- Reliability of a panel: Krippendorff's α and intraclass correlations
@@ -132,16 +76,16 @@ class PanelSums(NamedTuple):
     columns: Floats
 
 
-class Correlations(NamedTuple):
-    """Intraclass correlations of one judge, and of the mean of all k."""
+class PanelValues(NamedTuple):
+    """Krippendorff's α, and intraclass correlations of one judge (``single``) and of the mean of all k."""
 
+    alpha: Floats
     single: Floats
     average: Floats
 
 
 def sum_by_unit(levels: NDArray[np.int8], values: Floats = THREE_LEVELS) -> PanelSums:
-    """Return the sums of each unit by itself. ``levels`` is (N, k), complete; ``values`` (K,) are those of
-    the levels."""
+    """Return each unit's own sums. ``levels`` (N, k): of all k judges; ``values`` (K,): of the levels."""
     judges = levels.shape[1]
     counts = (levels[:, :, None] == np.arange(len(values))).sum(axis=1)  # (N, K)
     pairs = counts[:, :, None] * counts[:, None, :] - counts[:, :, None] * np.eye(len(values), dtype=np.int64)
@@ -171,8 +115,8 @@ def krippendorff_alpha(coincidences: Floats) -> Floats:
     return np.where(expected > 0, alpha, np.nan)
 
 
-def intraclass_correlations(sums: PanelSums) -> Correlations:
-    """Compute ICC(2,1) and ICC(2,k): two-way random effects, absolute agreement (Shrout and Fleiss 1979).
+def measure_reliability(sums: PanelSums) -> PanelValues:
+    """Compute α, ICC(2,1) and ICC(2,k): two-way random effects, absolute agreement (Shrout and Fleiss 1979).
 
     With the mean squares of units (R), judges (C) and the rest (E): ``(R − E) / (R + (k − 1)E + k(C −
     E)/n)``, and for the mean of k judges ``(R − E) / (R + (C − E)/n)``.
@@ -187,7 +131,7 @@ def intraclass_correlations(sums: PanelSums) -> Correlations:
         e = residual / ((units - 1) * (judges - 1))
         single = (r - e) / (r + (judges - 1) * e + judges * (c - e) / units)
         average = (r - e) / (r + (c - e) / units)
-    return Correlations(single, average)
+    return PanelValues(krippendorff_alpha(sums.coincidences), single, average)
 
 
 # --- Intervals of agreement and reliability by Bayesian bootstrap
@@ -226,8 +170,7 @@ class Ends(NamedTuple):
 
 
 class BootstrapDraws(NamedTuple):
-    """Bootstrap draws of one measure, (B,) each: ``plain``, and with items at the ends added for the ``low``
-    and for the ``high`` bound."""
+    """Draws (B,) of a measure: ``plain``, and with items at the ends for the ``low`` and ``high`` bound."""
 
     plain: Floats
     low: Floats
@@ -239,16 +182,10 @@ def smooth_level_shares(shares: Floats) -> Floats:
     return np.asarray((shares + 1 / shares.shape[-1]) / 2, np.float64)
 
 
-def unseen_share_of_agreement(tables: Floats, items: int, linear: Floats = LINEAR) -> float:
+def unseen_share_of_agreement(tables: Floats, items: int, linear: Floats) -> float:
     """Return `unseen_share` of the weighted agreement by item: near 1 where agreement is all or nothing or
-    hardly tested, near 0 where each item shows a good deal of it.
-
-    Parameters
-    ----------
-    tables : (blocks, K, K) units by the levels of two judges, or coincidences of several
-    items : number of items in all blocks
-    linear : (K, K) how far two levels agree
-    """
+    hardly tested, near 0 where each item shows a good deal of it. ``tables`` (blocks, K, K): units by the
+    levels of two judges, or coincidences of several; ``linear`` as in `LevelScale`."""
     sizes, sums = tables.sum(axis=(1, 2)), (tables * linear).sum(axis=(1, 2))
     share = float(sums.sum() / sizes.sum())
     distances = (sums - share * sizes) * items / sizes.sum()
@@ -256,17 +193,15 @@ def unseen_share_of_agreement(tables: Floats, items: int, linear: Floats = LINEA
 
 
 def weight_of_end_items(unseen_share: float) -> float:
-    """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2``. The root was found by
-    simulation (``python -m evidence.measure_coverage``)."""
+    """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2`` (the root was found by
+    ``python -m evidence.measure_coverage``)."""
     return float(_AT_EACH_END * unseen_share ** (1 / 3))
 
 
 class Reweighting:
-    """Bootstrap weights for (I,) items. Items of one ``cluster``, (I,), share a weight.
-
-    Beyond `MOST_BLOCKS` clusters, they are put into that many random blocks, and each block is drawn as
-    one. The draws are the same in every process. ``block`` (I,) is each item's, of ``blocks``.
-    """
+    """Bootstrap weights for (I,) items, the same in every process. Items of one ``cluster``, (I,), share a
+    weight. Beyond `MOST_BLOCKS` clusters they are put into that many random blocks, and each block is
+    drawn as one. ``block`` (I,) is each item's, of ``blocks``."""
 
     def __init__(self, items: int, seed: int = 0, cluster: Codes | None = None) -> None:
         random = np.random.default_rng(seed)
@@ -298,8 +233,7 @@ class Reweighting:
 
     def add_ends(self, drawn: Floats, ends: Ends, best: float, worst: float) -> Floats:
         """Add ``best`` and ``worst`` parts of an item at either end to draws of sums, as gamma variables like
-        the weights. They are the same for all measures, so that means over pairs of judges keep what these
-        share."""
+        the weights; the same for all measures, so that means over pairs of judges keep what these share."""
         for sums, weight, chance in zip(ends, (best, worst), self._ends, strict=True):
             parts = min(round(weight * _PARTS), _MOST_PARTS)
             if parts:
@@ -310,8 +244,7 @@ class Reweighting:
 def bootstrap_interval(
     drawn: BootstrapDraws, value: float, items: int, level: float = LEVEL
 ) -> Bounds | None:
-    """Return the bias-corrected interval of a measure's ``value`` over some items; None where too few draws
-    are finite."""
+    """Return the bias-corrected interval of a measure over items; None where too few draws are finite."""
     plain, low, high = (draws[np.isfinite(draws)] for draws in drawn)
     if items < 2 or min(len(low), len(high)) < len(drawn.low) / 2 or not np.isfinite(value):
         return None
@@ -337,7 +270,7 @@ def percentile_interval(draws: Floats, value: float, items: int) -> Bounds | Non
 
 def dispersion_interval(draws: Floats, value: float, items: int) -> Bounds | None:
     """Return the interval of a measure of spread, from 0 up, that chance inflates: in the sample by as much
-    as in the draws once more. So the draws' excess over ``value`` is subtracted twice from the lower
+    as in the draws once more, so the draws' excess over ``value`` is subtracted twice from the lower
     bound."""
     bounds = percentile_interval(draws, value, items)
     if bounds is None:

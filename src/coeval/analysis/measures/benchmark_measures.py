@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
@@ -51,7 +51,7 @@ class TaskCoverage(Entity, frozen=True):
         ShownAs("Mean Jaccard similarity of two prompts' 3-grams", "Prompts alike", "likeness", "share"),
     ]
     pairs: Annotated[int, ShownAs("Pairs of prompts that were held against each other", elsewhere=FILES)]
-    difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "points")]
+    difficulty: Annotated[Measured, ShownAs(_DIFFICULTY, "Difficulty", "difficulty")]
     discrimination: Annotated[
         Measured, ShownAs("Mean item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
@@ -69,7 +69,7 @@ class ItemMeasures(Entity, frozen=True):
 
     task: Annotated[str, ShownAs("Its task", "Task", kind="text")]
     teacher: Annotated[str, ShownAs("Who wrote it", "Teacher", kind="text")]
-    difficulty: Annotated[float | None, ShownAs(_DIFFICULTY, "Difficulty", "difficulty", "points")]
+    difficulty: Annotated[float | None, ShownAs(_DIFFICULTY, "Difficulty", "difficulty")]
     discrimination: Annotated[
         float | None, ShownAs("Item–rest correlation", "Discrimination", "discrimination", "coefficient")
     ]
@@ -103,12 +103,10 @@ Stratum: TypeAlias = tuple[str, ...]
 
 
 class Coverage(NamedTuple):
-    """How much of the declared attribute space occurs, over strata, that is ``attribute=value``.
-
-    ``acr`` = declared strata that occur / all declared; ``rar`` = those that occur once or twice / those
-    that occur at most twice (None without any). The same over pairs of values of two attributes. None
-    where nothing is declared. ``absent``: the strata that do not occur.
-    """
+    """How much of the declared space occurs, over strata (``attribute=value``); None where nothing is
+    declared. ``acr`` = declared strata that occur / all; ``rar`` = those that occur once or twice / those
+    that occur at most twice. The same over pairs of two attributes' values. ``absent``: strata that do not
+    occur."""
 
     acr: float | None
     rar: float | None
@@ -129,14 +127,12 @@ def measure_attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]
     for strata_of in sampled:
         single.update((stratum,) for stratum in strata_of)
         double.update(combinations(sorted(strata_of), 2))
-    strata: list[Stratum] = [
-        (f"{name}={value}",) for name, values in declared.items() for value in dict.fromkeys(values)
-    ]
-    pairs: list[Stratum] = [
+    by_name = {name: [f"{name}={value}" for value in dict.fromkeys(declared[name])] for name in declared}
+    strata = [(stratum,) for own in by_name.values() for stratum in own]
+    pairs = [
         (min(a, b), max(a, b))
         for first, second in combinations(sorted(declared), 2)
-        for a in (f"{first}={value}" for value in dict.fromkeys(declared[first]))
-        for b in (f"{second}={value}" for value in dict.fromkeys(declared[second]))
+        for a, b in product(by_name[first], by_name[second])
     ]
     absent = tuple(stratum[0] for stratum in strata if not single[stratum])
     return Coverage(*_coverage_ratios(strata, single), *_coverage_ratios(pairs, double), absent)
@@ -160,9 +156,9 @@ FEWEST_STUDENTS = 3
 
 
 class ItemQuality(NamedTuple):
-    """Measures of each item of a task, (I,): ``difficulty`` = 1 − the mean over students; ``discrimination``,
-    the item–rest correlation; the number of ``students`` with a score; whether all have full marks, or
-    none. NaN where undefined."""
+    """Measures of a task's items, (I,), NaN if undefined: ``difficulty`` = 1 − the mean over students; the
+    item–rest correlation (``discrimination``); how many ``students`` have a score; whether all pass, or
+    fail."""
 
     difficulty: Floats
     discrimination: Floats
@@ -313,9 +309,8 @@ class ExportedFile(msgspec.Struct, frozen=True):
 
 
 class ExportedBenchmark(msgspec.Struct, frozen=True):
-    """An exported data set, as ``provenance.json`` has it. ``sources`` are those of the run's
-    ``sources.json``: where items that no model wrote came from, and under which licence. ``simulated``:
-    simulated models took part; ``simulated_teachers`` wrote items."""
+    """An exported data set, as ``provenance.json`` has it. ``sources``: the run's ``sources.json``.
+    ``simulated``: simulated models took part; ``simulated_teachers`` wrote items."""
 
     experiment: str
     created_at: str
@@ -328,11 +323,8 @@ class ExportedBenchmark(msgspec.Struct, frozen=True):
 
 
 def export_benchmark(reader: RunReader, measures: Mapping[str, ItemMeasures], out: Path) -> ExportedBenchmark:
-    """Write the good items that count in a run into a new folder, with their ``measures``.
-
-    Raises UsageError: the folder is not empty, or there is no item; StoreError: a file cannot be read or
-    written.
-    """
+    """Write the good items that count in a run into a new folder, with their ``measures``. Raises UsageError:
+    the folder is not empty, or there is no item; StoreError: a file cannot be read or written."""
     if not measures:
         raise UsageError(f"{reader.run.path} holds no datapoints; there is nothing to export")
     try:
@@ -411,14 +403,8 @@ def _describe_export(
     reader: RunReader, rows: Mapping[str, Sequence[Mapping[str, Any]]], files: Sequence[ExportedFile]
 ) -> ExportedBenchmark:
     """Describe the exported data set: where its items come from, and the hashes of its files."""
-    meta: dict[str, Any] = {}
-    sources: Any = None
-    try:
-        meta = read_json(reader.run.meta, dict[str, Any])
-    except FileNotFoundError:
-        meta = {"experiment_id": reader.run.path.resolve().name}
-    if reader.run.sources.exists():
-        sources = _strip_folders(read_json(reader.run.sources))
+    unnamed = {"experiment_id": reader.run.path.resolve().name}
+    meta = read_json(reader.run.meta, dict[str, Any], missing=unnamed)
     teachers = tuple(sorted({row["teacher"] for of_task in rows.values() for row in of_task}))
     planned = reader.planned
     return ExportedBenchmark(
@@ -431,7 +417,7 @@ def _describe_export(
             name for name in teachers if reader.simulated and (planned is None or name in planned.simulated)
         ),
         files=tuple(files),
-        sources=sources,
+        sources=_strip_folders(read_json(reader.run.sources)) if reader.run.sources.exists() else None,
     )
 
 

@@ -56,7 +56,6 @@ from coeval.analysis.measures.score_grid import (
     GridItems,
     ScoreGrid,
     TaskDesign,
-    count_levels_by_judge,
     read_score_grid,
     unscored_levels,
 )
@@ -122,8 +121,8 @@ _FEWEST_ITEMS = 2
 
 
 def position_bias_both_orders(first: Sequence[Floats], second: Sequence[Floats]) -> Bias:
-    """Estimate position bias from T tasks' win shares, (n_t,) each, of the same items with the model's answer
-    shown ``first``, then ``second``."""
+    """Estimate position bias from T tasks' win shares, (n_t,) each, of items shown ``first``, then
+    ``second``."""
     strata = [
         PairedScores(when_second, when_first, np.ones(len(when_first)))
         for when_first, when_second in zip(first, second, strict=True)
@@ -136,8 +135,7 @@ def position_bias_both_orders(first: Sequence[Floats], second: Sequence[Floats])
 
 
 def position_bias_one_order(first: Floats, second: Floats) -> Bias:
-    """Estimate position bias from the win shares of the items whose answer was shown first, (n,), and of the
-    others, (m,)."""
+    """Estimate position bias from win shares of (n,) items with the answer shown first, and (m,) others."""
     if min(len(first), len(second)) < _FEWEST_ITEMS:
         return UNKNOWN
     when_first, when_second = (clustered_mean(shares, np.arange(len(shares))) for shares in (first, second))
@@ -217,8 +215,7 @@ FROM compared WHERE stands AND judge = ? GROUP BY ALL ORDER BY task, item
 
 
 def _position_bias(reader: OutputReader, judge: str) -> Bias:
-    """Estimate one judge's position bias: from the prompts it saw in both orders if there are any, else from
-    the others. The samples of a prompt count as one."""
+    """Estimate a judge's position bias from the prompts it saw in both orders, or else from the others."""
     columns: dict[str, Any] = reader.columns(_SHARES_BY_ORDER, [judge])
     first, second = (_nulls_to_nan(columns[name]) for name in ("first", "second"))
     tasks, task = np.unique(columns["task"].astype(str), return_inverse=True)
@@ -331,8 +328,7 @@ def _missing_scores_sentences(students: Mapping[str, StudentMeasures], *, adjust
 def task_leader_sentences(
     grid: ScoreGrid, students: Mapping[str, StudentScores], ranks: Ranking
 ) -> Iterator[str]:
-    """Say who has the highest score in each task; the verdict is that of the family of tests
-    (`task_verdict`)."""
+    """Say who has the highest score in each task; verdicts are those of the family of tests."""
     if len(ranks.order) < 2:
         return
     leader, elsewhere = ranks.order[0], []
@@ -425,8 +421,8 @@ def compute_run_measures(
         judges=measure(
             "judges",
             lambda: combine_judge_measures(
+                judge_scores,
                 agreement(),
-                count_levels_by_judge(judge_scores),
                 read_judge_biases(reader, judge_scores),
                 read_judge_consistency(reader, judge_scores, reweighting),
             ),
@@ -490,8 +486,8 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
         for judge, severity in estimate_severities(grid).items()
     }
     judges = combine_judge_measures(
+        grid,
         agreement_by_judge(grid, pairs),
-        count_levels_by_judge(grid),
         adjust_bias_ledger(ledger),
         measure_consistency(grid.judges, requested, reweighting),
     )

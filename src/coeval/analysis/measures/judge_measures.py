@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Annotated, NamedTuple, TypeAlias
+from typing import Annotated, TypeAlias
 
 import msgspec
 import numpy as np
@@ -14,32 +14,22 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Bounds, Floats, Scatter, mean_bounds
 from coeval.analysis.measures.agreement import (
-    Agreement,
     BootstrapDraws,
     Ends,
     LevelScale,
     PanelSums,
+    PanelValues,
     Reweighting,
     bootstrap_interval,
-    compute_agreement,
-    intraclass_correlations,
-    krippendorff_alpha,
-    linear_weights,
+    measure_reliability,
     smooth_level_shares,
     sum_by_unit,
     tabulate_pair_levels,
     unseen_share_of_agreement,
     weight_of_end_items,
 )
-from coeval.analysis.measures.measure_tree import (
-    FILES,
-    NOT_MEASURED,
-    Entity,
-    Measured,
-    ShownAs,
-    measured_with_bounds,
-)
-from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid
+from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, ShownAs
+from coeval.analysis.measures.score_grid import LevelCounts, ScoreGrid, count_levels_by_judge
 from coeval.analysis.panel.bias_ledger import JudgeBiases
 
 # Units that a judge must have in common with others to be ranked.
@@ -89,8 +79,8 @@ class JudgeMeasures(JudgeAgreement, frozen=True):
 
 
 class PanelMeasures(Entity, frozen=True):
-    """Reliability of all ``judges`` who scored anything, over the ``count`` of units that each of them
-    scored; undefined below `FEWEST_COMMON` of these."""
+    """Reliability of all ``judges`` who scored anything, over the ``count`` of units (`FEWEST_COMMON` or
+    more, or else undefined) that each of them scored."""
 
     krippendorff_alpha: Annotated[
         Measured, ShownAs("Of ordinal levels (Krippendorff 2011)", kind="coefficient", elsewhere=FILES)
@@ -114,7 +104,7 @@ PairWeights: TypeAlias = Callable[[Sequence["JudgePair"]], Floats]
 class JudgePair:
     """Two judges, named in order, and what both scored. ``units``, ``same`` and ``near`` are (blocks,): their
     units, those with equal levels, and the sum of their weighted agreement. ``shared`` (I,) marks the
-    items; ``kappas`` are draws of κ; ``missing`` counts the units that one of them lacks."""
+    items; ``kappas`` are draws of ``kappa``; ``missing`` counts the units that one of them lacks."""
 
     first: str
     second: str
@@ -122,7 +112,7 @@ class JudgePair:
     same: Floats
     near: Floats
     shared: NDArray[np.bool_]
-    agreement: Agreement
+    kappa: float
     kappas: BootstrapDraws
     missing: int
 
@@ -148,33 +138,29 @@ def compare_judge_pairs(grid: ScoreGrid, reweighting: Reweighting) -> list[Judge
         # Units that both were to score: those of the answers that anybody scored.
         both = np.array([design.judges >= set(judges) for design in grid.designs], bool)
         missing = int(both[grid.task].sum()) - int(tables.sum())
-        pairs.append(compare_two_judges(judges, PairTables(tables, shared, missing), scale, reweighting))
+        pairs.append(compare_two_judges(judges, tables, shared, missing, scale, reweighting))
     return pairs
 
 
-class PairTables(NamedTuple):
-    """What two judges both scored: ``tables`` (blocks, K, K) of units by their levels; the rest as in
-    `JudgePair`."""
-
-    tables: Floats
-    shared: NDArray[np.bool_]
-    missing: int
-
-
 def compare_two_judges(
-    judges: tuple[str, str], shared_tables: PairTables, scale: LevelScale, reweighting: Reweighting
+    judges: tuple[str, str],
+    tables: Floats,
+    shared: NDArray[np.bool_],
+    missing: int,
+    scale: LevelScale,
+    reweighting: Reweighting,
 ) -> JudgePair:
-    """Compare two judges, or one with itself."""
-    tables = shared_tables.tables
+    """Compare two judges, or one with itself. ``tables`` (blocks, K, K): the units that both scored by their
+    levels; ``shared`` and ``missing`` as in `JudgePair`."""
     return JudgePair(
         *judges,
         tables.sum(axis=(1, 2)),
         np.trace(tables, axis1=1, axis2=2),
         (tables * scale.linear).sum(axis=(1, 2)),
-        shared_tables.shared,
-        compute_agreement(tables.sum(axis=0), scale),
-        _bootstrap_kappa(tables, int(shared_tables.shared.sum()), scale, reweighting),
-        shared_tables.missing,
+        shared,
+        float(scale.kappa(tables.sum(axis=0))),
+        _bootstrap_kappa(tables, int(shared.sum()), scale, reweighting),
+        missing,
     )
 
 
@@ -201,12 +187,13 @@ def agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str,
 
 
 def combine_judge_measures(
+    grid: ScoreGrid,
     agreement: Mapping[str, JudgeAgreement],
-    levels: Mapping[str, LevelCounts],
     biases: Mapping[str, JudgeBiases],
     consistency: Mapping[str, PairAgreement | None],
 ) -> dict[str, JudgeMeasures]:
-    """Combine the parts of each judge's measures; the arguments are by judge."""
+    """Combine the parts of each judge's measures, by judge, with its scores at each level of the grid."""
+    levels = count_levels_by_judge(grid)
     return {
         name: JudgeMeasures(
             **msgspec.structs.asdict(own),
@@ -233,8 +220,7 @@ def _bootstrap_kappa(
 
 
 def _pair_ends(table: Floats, items: int) -> Ends:
-    """Return what an item of average size would add at either end: all units scored alike, or each by its
-    judge's habit."""
+    """Return what an average item would add at either end: units scored alike, or by each judge's habit."""
     units = table.sum()
     first, second = (
         smooth_level_shares(table.sum(axis=1) / units),
@@ -254,21 +240,21 @@ def _mean_over_pairs(pairs: Sequence[JudgePair], weigh: PairWeights) -> tuple[Me
     items = int(np.logical_or.reduce([pair.shared for pair in pairs]).sum())
     missing = sum(pair.missing for pair in pairs)
     strict, linear = (
-        measured_with_bounds(*_mean_agreement(pairs, weigh(pairs), sums), items, missing)
+        Measured.with_bounds(*_mean_agreement(pairs, weigh(pairs), sums), items, missing)
         for sums in ([pair.same for pair in pairs], [pair.near for pair in pairs])
     )
-    defined = [pair for pair in pairs if np.isfinite(pair.agreement.kappa)]
+    defined = [pair for pair in pairs if math.isfinite(pair.kappa)]
     if not defined:
-        return strict, linear, measured_with_bounds(math.nan, None, items, missing)
+        return strict, linear, Measured.with_bounds(math.nan, None, items, missing)
     weights = weigh(defined)
-    value = float(weights @ [float(pair.agreement.kappa) for pair in defined])
+    value = float(weights @ [pair.kappa for pair in defined])
     drawn = BootstrapDraws(
         *(weights @ np.stack(kappas) for kappas in zip(*(pair.kappas for pair in defined), strict=True))
     )
     return (
         strict,
         linear,
-        measured_with_bounds(value, bootstrap_interval(drawn, value, items), items, missing),
+        Measured.with_bounds(value, bootstrap_interval(drawn, value, items), items, missing),
     )
 
 
@@ -286,7 +272,7 @@ def _mean_agreement(
         value += float(weight * share)
         distances += weight * (sums - share * sizes) / sizes.sum()
     scatter = Scatter(items, float(distances @ distances) * items**2)
-    return value, mean_bounds(min(max(value, 0.0), 1.0), [scatter])
+    return value, mean_bounds(value, [scatter])
 
 
 def _equal_weights(pairs: Sequence[JudgePair]) -> Floats:
@@ -312,7 +298,7 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     items = len(np.unique(grid.item[is_complete]))
     missing = int((levels < 0).sum())
     count = int(is_complete.sum())
-    measured = [measured_with_bounds(math.nan, None, items, missing)] * 3
+    measured = [Measured.with_bounds(math.nan, None, items, missing)] * 3
     if len(judges) >= 2 and count >= FEWEST_COMMON:
         block = reweighting.block[grid.item[is_complete]]
         flat = _sum_by_block(levels[is_complete], grid.scale, block, reweighting.blocks)
@@ -320,7 +306,7 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
         drawn = _bootstrap_alpha_and_correlations(flat, grid.scale, ends, items, reweighting)
         values = _panel_values_from_sums(flat.sum(axis=0), len(grid.scale))
         measured = [
-            measured_with_bounds(
+            Measured.with_bounds(
                 float(value), bootstrap_interval(of_draws, float(value), items), items, missing
             )
             for value, of_draws in zip(values, drawn, strict=True)
@@ -330,12 +316,6 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     return PanelMeasures(alpha, single, average, names, count, None if grid.has_default_scale else "linear")
 
 
-class _PanelValues(NamedTuple):
-    alpha: Floats
-    single: Floats
-    average: Floats
-
-
 def _flatten_sums(sums: PanelSums) -> Floats:
     """Return panel sums as one row of numbers, (…, K² + 3 + k)."""
     tables = sums.coincidences.reshape(*sums.coincidences.shape[:-2], -1)
@@ -343,25 +323,21 @@ def _flatten_sums(sums: PanelSums) -> Floats:
     return np.concatenate([tables, others, sums.columns], axis=-1)
 
 
-def _panel_values_from_sums(flat_sums: Floats, levels: int) -> _PanelValues:
+def _panel_values_from_sums(flat_sums: Floats, levels: int) -> PanelValues:
     tables = flat_sums[..., : levels**2].reshape(*flat_sums.shape[:-1], levels, levels)
     units, squares, rows = (flat_sums[..., levels**2 + at] for at in range(3))
-    sums = PanelSums(tables, units, squares, rows, flat_sums[..., levels**2 + 3 :])
-    return _PanelValues(krippendorff_alpha(tables), *intraclass_correlations(sums))
+    return measure_reliability(PanelSums(tables, units, squares, rows, flat_sums[..., levels**2 + 3 :]))
 
 
 def _bootstrap_alpha_and_correlations(
     flat_sums: Floats, scale: Floats, ends: Ends, items: int, reweighting: Reweighting
 ) -> tuple[BootstrapDraws, BootstrapDraws, BootstrapDraws]:
-    """Draw α and both correlations.
-
-    α takes its distances between levels from how often these occur, so an item at one end would hide what
-    one at the other might do. The less has been seen, the more its lower bound uses the worse end alone
-    (and up to a quarter as much again, found by simulation), its upper bound the better.
-    """
+    """Draw α and both correlations. α takes its distances between levels from how often these occur, so an
+    item at one end would hide what one at the other might do. The less is seen, the more its lower bound
+    uses the worse end alone (and up to a quarter more, found by simulation), its upper bound the better."""
     levels = len(scale)
     tables = flat_sums[:, : levels**2].reshape(-1, levels, levels)
-    unseen = unseen_share_of_agreement(tables, items, linear_weights(scale))
+    unseen = unseen_share_of_agreement(tables, items, LevelScale(scale).linear)
     weight, seen = weight_of_end_items(unseen), 1 - unseen
     drawn = reweighting.draw_sums(flat_sums)
     plain, both, worse, better = (
@@ -387,8 +363,7 @@ def _sum_by_block(levels: NDArray[np.int8], scale: Floats, block: NDArray[np.int
 
 
 def _panel_ends(levels: NDArray[np.int8], scale: Floats, units: float) -> Ends:
-    """Return what an item of so many units would add: all judges give the same level, or each its own by
-    chance."""
+    """Return what an item of so many ``units`` would add: all judges alike, or each its own by chance."""
     judges = levels.shape[1]
     shares = smooth_level_shares(
         np.stack([(levels == level).mean(axis=0) for level in range(len(scale))], axis=-1)

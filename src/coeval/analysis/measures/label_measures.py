@@ -19,14 +19,7 @@ from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_with_missing_scores, share_with_interval
 from coeval.analysis.measures.agreement import DRAWS, percentile_interval, smooth_level_shares
-from coeval.analysis.measures.measure_tree import (
-    Entity,
-    Measured,
-    Record,
-    ShownAs,
-    measured_from_interval,
-    measured_with_bounds,
-)
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.ranking import (
     Ranking,
     StudentMean,
@@ -47,7 +40,7 @@ class LabelStudent(Entity, frozen=True):
     """How often a student's answers state the right label, and which labels they confuse."""
 
     accuracy: Annotated[
-        Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy", "points")
+        Measured, ShownAs("Share of right labels, with Wilson's interval", "Accuracy", "accuracy")
     ]
     macro_f1: Annotated[Measured, ShownAs("Mean over the labels of F1", "Macro-F1", "macro-F1")]
     bounds: Annotated[
@@ -92,8 +85,7 @@ Labels: TypeAlias = Mapping[str, Mapping[str, LabelMeasures]]
 class _ComparedLabels(NamedTuple):
     """The labels of a task by one attribute, (R,): ``item`` numbers items; ``stated`` is −1 where an answer
     states none of the ``values``, or several; ``items`` have a value of the attribute. ``cluster``: of
-    each item, by its number; None where all are independent. ``samples``: by student, how many answers it
-    gave to an item."""
+    each item, None where all are independent. ``samples``: by student, how many answers an item got."""
 
     values: tuple[str, ...]
     item: NDArray[np.int64]
@@ -113,8 +105,7 @@ def measure_planned_labels(reader: RunReader, grid: ScoreGrid) -> Labels:
 
 
 def measure_removed_labels(reader: RunReader, whole_grid: ScoreGrid, planned: Sequence[str]) -> Labels:
-    """Measure what the configuration has lost: labels and tasks, and of the others the students who are not
-    ``planned``."""
+    """Measure what the configuration lost: labels, tasks, in others the students not ``planned``."""
     others = [name for name in whole_grid.students if name not in planned]
     students_by_label = {
         label: whole_grid.students if _is_removed_label(reader, *label) else others
@@ -171,23 +162,16 @@ def _measure_labels(
 
 def macro_f1(tables: Floats) -> Floats:
     """Average F1 over the labels that occur among the expected or the stated ones; NaN without any. ``F1 = 2
-    TP / (2 TP + FP + FN)``, the harmonic mean of precision and recall (van Rijsbergen 1979).
-
-    Parameters
-    ----------
-    tables : (…, K, K + 1) answers by expected and stated label; the last column states none
-    """
+    TP / (2 TP + FP + FN)``, the harmonic mean of precision and recall (van Rijsbergen 1979). ``tables``
+    (…, K, K + 1): answers by expected and stated label; the last column states none."""
     right = np.diagonal(tables, axis1=-2, axis2=-1)
     return _mean_f1(right, tables.sum(axis=-1), tables[..., :-1].sum(axis=-2))
 
 
 def macro_f1_bounds(table: Floats, value: float) -> Bounds | None:
     """Return the 95% interval of a table's macro-F1 ``value``, (K, K + 1), by the Bayesian bootstrap (Rubin
-    1981): weights for the answers, and so for the cells they fall in.
-
-    As in `coeval.analysis.measures.agreement`, half an answer is added at either end: one that is right,
-    and one that is wrong.
-    """
+    1981): weights for the answers, and so for the cells they fall in, with half an answer that is right
+    and half a wrong one added, as in `coeval.analysis.measures.agreement`."""
     n = round(float(table.sum()))
     if not n:
         return None
@@ -273,12 +257,12 @@ def _measure_student(compared: _ComparedLabels, student: int, failed: int) -> La
     }
     return LabelStudent(
         accuracy=Measured(share.mean, share.low, share.high, n, missing),
-        macro_f1=measured_with_bounds(f1, bounds, n, missing),
+        macro_f1=Measured.with_bounds(f1, bounds, n, missing),
         bounds=bounds_with_missing_scores(float(correct), float(n), float(n + missing)) if n else None,
         correct=correct,
         none_of_the_labels=int(table[:, -1].sum()),
         expected=dict(zip(compared.values, expected, strict=True)),
-        recall={value: measured_from_interval(share, None) for value, share in recall.items()},
+        recall={value: Measured.from_interval(share) for value, share in recall.items()},
         confusion={
             value: dict(zip(compared.values, row, strict=True))
             for value, row in zip(compared.values, table[:, :-1].astype(np.int64).tolist(), strict=True)

@@ -36,8 +36,8 @@ _MOST_LABELS = 3
 def leader_sentences(
     students: Mapping[str, StudentScores], ranks: Ranking, looks: Looks | None = None
 ) -> Iterator[str]:
-    """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those that
-    the ranking's p-values allow for."""
+    """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those
+    that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.is_repeated)
     if (gap := leading_difference(ranks)) is not None:
         yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
@@ -107,8 +107,7 @@ def _why_no_leader(ranks: Ranking) -> str:
 
 
 def items_needed_sentence(gap: PairDifference) -> str:
-    """Say how many items would settle a gap of this size four times in five, by these judges; '' where it is
-    settled."""
+    """Say how many items would settle such a gap four times in five, by these judges; '' if it is settled."""
     detectable, gap_size = gap.minimum_detectable, abs(gap.difference)
     if gap.significant:
         return ""
@@ -198,8 +197,7 @@ def significance_sentences(ranks: Ranking) -> Iterator[str]:
 
 
 def _count_over_judges_text(ranks: Ranking, significant: int, pairs: int) -> str:
-    """Say how many of the significant differences stay significant with judges as a sample; '' where that is
-    unknown, or none is significant."""
+    """Say how many significant differences stay so with judges as a sample; '' if unknown, or if none is."""
     if not significant or all((gap.judges or 0) < FEWEST_JUDGES for gap in ranks.differences.values()):
         return ""
     both = sum(gap.verdict == "leads" for gap in ranks.differences.values())
@@ -219,8 +217,7 @@ def _format_ranks(numbers: Sequence[int]) -> str:
 
 
 def is_behind(first: str, second: str, gap: PairDifference) -> bool:
-    """Check whether the pair's own difference contradicts the order that follows from all pairs. Its sign is
-    that of the name later in the alphabet."""
+    """Check whether a pair's own difference (sign: of the later name) contradicts the order of all pairs."""
     return (gap.difference if first > second else -gap.difference) < -SAME
 
 

@@ -17,8 +17,7 @@ BY_TASK = "_by_task"
 
 
 class _Field(NamedTuple):
-    """A field of a record, and the columns that it fills: a measure several, a record within those of its
-    own."""
+    """A field of a record, and the columns that it fills: a measure several, a record those of its own."""
 
     name: str
     columns: tuple[str, ...]
@@ -69,8 +68,7 @@ def _cell_value(record: Record, name: str, task: str | None) -> Any:
 
 @cache
 def _fields(record: type[Record]) -> tuple[_Field, ...]:
-    """List the figures of a record, in order, with their columns; the first measure gives its interval and
-    counts their plain names."""
+    """List a record's figures with their columns; the first measure gives interval and counts plain names."""
     fields: list[_Field] = []
     for name, hint in get_type_hints(record).items():
         kinds = _types_of_hint(hint)

@@ -32,20 +32,20 @@ class Measured(NamedTuple):
     n: int | None
     missing: int | None
 
+    @classmethod
+    def with_bounds(cls, value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
+        """Return a measure with its interval, if any; a NaN value becomes None."""
+        if not math.isfinite(value):
+            return cls(None, None, None, n, missing)
+        low, high = bounds or (None, None)
+        return cls(value, low, high, n, missing)
+
+    @classmethod
+    def from_interval(cls, interval: Interval, missing: int | None = None) -> Measured:
+        return cls(interval.mean, interval.low, interval.high, interval.n, missing)
+
 
 NOT_MEASURED = Measured(None, None, None, 0, 0)
-
-
-def measured_with_bounds(value: float, bounds: Bounds | None, n: int, missing: int) -> Measured:
-    """Return a measure with its interval, if any; a NaN value becomes None."""
-    if not math.isfinite(value):
-        return Measured(None, None, None, n, missing)
-    low, high = bounds or (None, None)
-    return Measured(value, low, high, n, missing)
-
-
-def measured_from_interval(interval: Interval, missing: int | None) -> Measured:
-    return Measured(interval.mean, interval.low, interval.high, interval.n, missing)
 
 
 # --- What is declared of a measure
@@ -69,11 +69,9 @@ FILES = "JSON and CSV alone"
 
 
 class ShownAs(NamedTuple):
-    """What a field of a record is, and where it is shown.
-
-    ``column`` heads its column on the page and in the workbook, ``terminal`` in the terminal. A field with
-    neither is shown ``elsewhere``: in a table or section of that name, or in `FILES`.
-    """
+    """What a field of a record is, and where it is shown. ``column`` heads its column on the page and in the
+    workbook, ``terminal`` in the terminal. A field with neither is shown ``elsewhere``: in a table or
+    section of that name, or in `FILES`."""
 
     meaning: str
     column: str = ""
@@ -87,8 +85,7 @@ class ShownAs(NamedTuple):
 
 
 class Part(NamedTuple):
-    """What a part of all measures is, and which analyses show it. The analysis ``all`` shows every part but
-    ``items``."""
+    """What a part of all measures is, and which analyses show it; ``all`` shows every part but ``items``."""
 
     meaning: str
     analyses: tuple[Analysis, ...] = ()
@@ -129,8 +126,7 @@ _CONTAINERS = ("students", "ranking", "differences")
 
 
 class Leaf(NamedTuple):
-    """A measure and its address: the ``measure`` of the entity ``name`` in ``part``, further down at the keys
-    ``of``, such as a task or label."""
+    """A measure and its address: the ``measure`` of the entity ``name`` in ``part``, at the keys ``of``."""
 
     part: str
     name: str
@@ -140,8 +136,7 @@ class Leaf(NamedTuple):
 
 
 def named_entries(node: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a record as files name them, or the keys of a mapping; a pair of names is joined by
-    ``|``."""
+    """Yield a record's fields as files name them, or a mapping's keys; a pair of names is joined by ``|``."""
     if isinstance(node, msgspec.Struct):
         for field in _fields(type(node)):
             if (value := getattr(node, field.name)) is not None or field.default is not None:

@@ -47,8 +47,8 @@ def jaccard_similarity(first: frozenset[tuple[str, ...]], second: frozenset[tupl
 
 
 def mean_prompt_similarity(prompts: Sequence[str], seed: int = 0) -> Resemblance:
-    """Average the Jaccard similarity of the word 3-grams of two prompts, over all pairs or a seeded random
-    sample of `MOST_PAIRS` of them."""
+    """Average the Jaccard similarity of two prompts' word 3-grams, over all pairs or `MOST_PAIRS` random
+    ones."""
     pairs = _sample_pairs(len(prompts), random.Random(seed))
     if not pairs:
         return Resemblance(None, 0)
@@ -94,10 +94,8 @@ def find_near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
 
     Shingles that more than half of ten or more prompts share, such as the instructions around each item,
     do not count. Prompts with no other words (brackets, emoji) are duplicates where they are the same
-    text.
-
-    Of two sets as similar as `SIMILAR`, one lacks so few of the other's shingles that they share one of
-    the rarest (the prefix filter of Chaudhuri, Ganti and Kaushik 2006), so those alone name candidates.
+    text. Of two sets as similar as `SIMILAR`, one lacks so few of the other's shingles that they share one
+    of the rarest (the prefix filter of Chaudhuri, Ganti and Kaushik 2006), so those alone name candidates.
     """
     if len(prompts) < 2:
         return []
@@ -149,8 +147,7 @@ def group_duplicates(duplicates: Sequence[NearDuplicate], count: int) -> NDArray
 
 
 def _common_shingles(prompts: Sequence[str]) -> Set[tuple[str, ...]]:
-    """Return the shingles that more than `_COMMON_SHARE` of the prompts share: the template around their
-    items."""
+    """Return the template around a task's items: shingles that more than `_COMMON_SHARE` of prompts share."""
     if len(prompts) < _FEWEST_TEMPLATE_PROMPTS:
         return frozenset()
     sampled = prompts[:: -(-len(prompts) // _MOST_TEMPLATE_PROMPTS)]

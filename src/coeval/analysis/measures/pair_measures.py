@@ -12,15 +12,8 @@ from numpy.typing import NDArray
 
 from coeval.analysis.comparison.family import lead_verdict, rank_range
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
-from coeval.analysis.intervals import ALPHA, Floats, Interval, clustered_mean
-from coeval.analysis.measures.measure_tree import (
-    FILES,
-    Entity,
-    Measured,
-    Record,
-    ShownAs,
-    measured_from_interval,
-)
+from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, Record, ShownAs
 from coeval.analysis.pairwise.rates import PairedSums, fit_bradley_terry, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import format_points, score_text
@@ -40,7 +33,6 @@ class PairStudent(Entity, frozen=True):
             "(Bradley–Terry; a tie is half a win). The interval is over items",
             "Strength",
             "strength",
-            "points",
         ),
     ]
     ranks: Annotated[
@@ -54,7 +46,7 @@ class PairStudent(Entity, frozen=True):
         ),
     ]
     win_rate: Annotated[
-        Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate", "points")
+        Measured, ShownAs("Its wins in all its comparisons, ties half", "Win rate", "win rate")
     ]
     ties: Annotated[int, ShownAs("Comparisons that no answer won", "Ties", "ties", "count")]
     comparisons: Annotated[int, ShownAs("In which it was compared", "Comparisons", "comparisons", "count")]
@@ -64,7 +56,7 @@ class PairStudent(Entity, frozen=True):
 class PairRate(Entity, frozen=True):
     """How often the first of two students wins against the second."""
 
-    wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins", "points")]
+    wins: Annotated[Measured, ShownAs("Share of comparisons won, ties half", "Win rate", "wins")]
     p: Annotated[
         float,
         ShownAs(
@@ -83,18 +75,15 @@ class PairJudge(Entity, frozen=True):
             "How often the answer shown first wins, ties half; 0.5 of a judge without a leaning",
             "The first wins",
             "first wins",
-            "points",
         ),
     ]
     consistency: Annotated[
-        Measured,
-        ShownAs("How often both orders have the same winner", "Same in both orders", "consistent", "points"),
+        Measured, ShownAs("How often both orders have the same winner", "Same in both orders", "consistent")
     ]
     agreement: Annotated[
-        Measured,
-        ShownAs("How often another judge names the same winner", "Same as others", "agreement", "points"),
+        Measured, ShownAs("How often another judge names the same winner", "Same as others", "agreement")
     ]
-    ties: Annotated[Measured, ShownAs("Share of ties", "Share of ties", "ties", "points")]
+    ties: Annotated[Measured, ShownAs("Share of ties", "Share of ties", "ties")]
     comparisons: Annotated[int, ShownAs("That it made", "Comparisons", "comparisons", "count")]
 
 
@@ -153,9 +142,8 @@ def _share_in_points(share: Measured) -> str:
 
 
 class Comparisons(NamedTuple):
-    """Good comparisons as columns: codes of names, with ``item``, ``cluster`` and ``who``, (n, 2), the
-    students shown first and second. ``won``: 1 where the first won, ½ for a tie. ``failed``: how many more
-    comparisons failed."""
+    """Good comparisons as columns: codes of names; ``item``, ``cluster`` and ``who``, (n, 2), the students
+    shown first and second. ``won``: 1 where the first won, ½ for a tie. ``failed``: how many more failed."""
 
     tasks: list[str]
     students: list[str]
@@ -193,40 +181,38 @@ _WIN_SHARE = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
 
 def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
-    """Read the planned comparisons of existing answers; None if the run has none. Raises StoreError: a file
-    cannot be read."""
+    """Read the planned comparisons of existing answers, if any. Raises StoreError: a file is unreadable."""
     if not reader.run.files(PAIRS):
         return None
     pairs = read_planned_pairs(reader)
     good = [pair.part for pair in pairs if pair.good]
-    names = sorted({name for part in good for name in (part.first_model_id, part.second_model_id)})
-    tasks, judges = sorted({part.task_id for part in good}), sorted({part.judge_model_id for part in good})
-    items = sorted({part.datapoint_id for part in good})
-    clusters = reader.item_clusters(items)
-    item = _index_names(items, [part.datapoint_id for part in good])
-    cluster_by_item = (
-        np.arange(len(items)) if clusters is None else np.unique(clusters, return_inverse=True)[1]
+    (tasks, task), (items, item), (judges, judge), (students, who) = (
+        np.unique(np.array(names, np.str_), return_inverse=True)
+        for names in (
+            [part.task_id for part in good],
+            [part.datapoint_id for part in good],
+            [part.judge_model_id for part in good],
+            [(part.first_model_id, part.second_model_id) for part in good],
+        )
     )
-    first = _index_names(names, [part.first_model_id for part in good])
-    second = _index_names(names, [part.second_model_id for part in good])
+    clusters = reader.item_clusters(items.tolist())
     return Comparisons(
-        tasks,
-        names,
-        judges,
-        items,
-        _index_names(tasks, [part.task_id for part in good]),
+        tasks.tolist(),
+        students.tolist(),
+        judges.tolist(),
+        items.tolist(),
+        task,
         item,
-        cluster_by_item[item],
-        np.column_stack([first, second]),
-        _index_names(judges, [part.judge_model_id for part in good]),
+        item if clusters is None else np.unique(clusters, return_inverse=True)[1][item],
+        who.reshape(-1, 2),
+        judge,
         np.array([_WIN_SHARE[part.winner or "tie"] for part in good]),
         len(pairs) - len(good),
     )
 
 
 def read_planned_pairs(reader: RunReader) -> list[PlannedPair]:
-    """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: a file cannot be
-    read."""
+    """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: unreadable."""
     index: Index[PlannedPair] = Index()
     index.read(reader.run.files(PAIRS), PreferencePart, lambda part: PlannedPair(is_good(part), part))
     answers = {
@@ -247,11 +233,6 @@ def _is_planned(reader: RunReader, pair: PlannedPair, answers: set[tuple[str, st
     return planned.is_counted(part.task_id, "judge", part.judge_model_id) and all(
         planned.is_counted(part.task_id, "student", student) for student in students
     )
-
-
-def _index_names(names: Sequence[str], occurrences: Sequence[str]) -> NDArray[np.int64]:
-    code_by_name = {name: at for at, name in enumerate(names)}
-    return np.array([code_by_name[name] for name in occurrences], np.int64)
 
 
 def compute_pair_measures(comparisons: Comparisons | None) -> PairMeasures | None:
@@ -279,7 +260,7 @@ def compute_pair_measures(comparisons: Comparisons | None) -> PairMeasures | Non
             students[name] = PairStudent(
                 strength=group.strengths[name],
                 ranks=rank_range(name, group.strengths, ahead),
-                win_rate=measured_from_interval(clustered_mean(won[mine], comparisons.cluster[mine]), None),
+                win_rate=Measured.from_interval(clustered_mean(won[mine], comparisons.cluster[mine])),
                 ties=int((comparisons.won[mine] == _WIN_SHARE["tie"]).sum()),
                 comparisons=int(mine.sum()),
                 by_task={task: strengths[name] for task, strengths in by_task.items() if name in strengths},
@@ -298,8 +279,7 @@ _Pairs = Mapping[tuple[str, str], float]
 
 
 class _Group(NamedTuple):
-    """Students linked by a chain of comparisons, strongest first; ``p_values`` of all their pairs, the
-    stronger first."""
+    """Students linked by a chain of comparisons, strongest first; ``p_values`` of pairs, stronger first."""
 
     strengths: dict[str, Measured]
     p_values: _Pairs
@@ -350,7 +330,7 @@ def _win_rates(
             won = np.where(
                 comparisons.who[rows, 0] == first, comparisons.won[rows], 1 - comparisons.won[rows]
             )
-            wins = measured_from_interval(clustered_mean(won, comparisons.cluster[rows]), None)
+            wins = Measured.from_interval(clustered_mean(won, comparisons.cluster[rows]))
             yield pair, PairRate(wins, p_values[pair], int(rows.sum()))
 
 
@@ -358,10 +338,10 @@ def _measure_judge(comparisons: Comparisons, judge: int) -> PairJudge:
     own = comparisons.select(comparisons.judge == judge)
     others = comparisons.select(comparisons.judge != judge)
     return PairJudge(
-        first_place=measured_from_interval(clustered_mean(own.won, own.cluster), None),
+        first_place=Measured.from_interval(clustered_mean(own.won, own.cluster)),
         consistency=_same_winner_rate(own, own, lambda key: (key[0], key[2], key[1]), flipped=True),
         agreement=_same_winner_rate(own, others, lambda key: key),
-        ties=measured_from_interval(clustered_mean(own.won == _WIN_SHARE["tie"], own.cluster), None),
+        ties=Measured.from_interval(clustered_mean(own.won == _WIN_SHARE["tie"], own.cluster)),
         comparisons=len(own.won),
     )
 
@@ -384,8 +364,7 @@ def _same_winner_rate(
         for other in partners.get(partner(key), ()):
             equal.append(float(won == other))
             clusters.append(cluster)
-    interval = clustered_mean(equal, clusters) if equal else Interval(None, None, None, 0)
-    return measured_from_interval(interval, None)
+    return Measured.from_interval(clustered_mean(equal, clusters))
 
 
 def _comparison_keys(comparisons: Comparisons) -> Iterator[_Key]:

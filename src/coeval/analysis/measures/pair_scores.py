@@ -77,8 +77,7 @@ class SharedScores:
     def differences_by_judge(
         self, first: str, second: str, tasks: Collection[str], excluded_judges: Collection[str] = ()
     ) -> list[JudgeValues]:
-        """Return, for each of ``tasks``, second minus first student by item and judge, over the factors in
-        which the judge scored both."""
+        """Return, for each of ``tasks``, second minus first student by item and judge who scored both."""
         a, b = self._student_code[first], self._student_code[second]
         judges = [code for code, name in enumerate(self.grid.judges) if name not in excluded_judges]
         cells = self.judge_scores_by_task
@@ -185,8 +184,7 @@ class SharedScores:
     def _average_shared(
         self, rows: Codes, excluded: frozenset[str], in_other: NDArray[np.bool_]
     ) -> _SharedRows:
-        """Average a student's rows by item, over the scores that the other has too: ``in_other`` is shaped as
-        in `_valid_scores`."""
+        """Average a student's rows by item over the scores that are ``in_other`` too, as `_valid_scores`."""
         grid, items = self.grid, len(self.grid.items.ids)
         counts = in_other[:, : len(grid.judges)] & np.array(
             [name not in excluded for name in grid.judges], bool

@@ -142,22 +142,17 @@ def _lacks_unassigned_task(student: StudentScores) -> bool:
 EMPTY_RANKING = Ranking((), {}, False, {})
 
 
-def _exclude_nobody(first: str, second: str) -> Collection[str]:  # noqa: ARG001
-    return ()
-
-
 def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None) -> RankedStudents:
     """Score and rank the students of a grid: their means, adjusted where judges or items are unequally
     covered. A pair is compared on all scores that both have, except those of its ``excluded_judges``."""
-    shared, excluded_judges = SharedScores(grid), excluded_judges or _exclude_nobody
-    item_sums = sum_item_scores(grid)
+    shared, item_sums = SharedScores(grid), sum_item_scores(grid)
     recorded = unadjusted_scores(grid, item_sums)
     codes = {name: at for at, name in enumerate(grid.students)}
     means = {name: score.score.value for name, score in recorded.items() if score.score.value is not None}
     scored = sorted(means)
     common, judged = dict[Pair, Mapping[str, PairedScores]](), dict[Pair, Sequence[JudgeValues]]()
     for pair in combinations(scored, 2):
-        without = excluded_judges(*pair)
+        without = excluded_judges(*pair) if excluded_judges is not None else ()
         common[pair] = shared.pair_means(*pair, without)
         if common[pair]:
             judged[pair] = shared.differences_by_judge(*pair, common[pair], without)
@@ -180,18 +175,17 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
         }
         for name, shift in solve_mean_shifts(levels, gaps).items():
             moves[name][task] = shift
-    scores, scatters = (
-        dict(recorded),
-        estimate_judge_scatters(grid, item_sums.mean, shared.judge_scores_by_task)
-        if excluded_judges is _exclude_nobody
-        else {},
+    scores, item_means = dict(recorded), item_sums.mean
+    scatters = (
+        estimate_judge_scatters(grid, item_means, shared.judge_scores_by_task)
+        if excluded_judges is None
+        else {}
     )
     for name in scored:
-        adjusted = adjust_student_score(grid, item_sums.mean[codes[name]], recorded[name], moves[name])
+        adjusted = adjust_student_score(grid, item_means[codes[name]], recorded[name], moves[name])
         over = score_over_judges(adjusted.score, scatters[name]) if name in scatters else None
         scores[name] = msgspec.structs.replace(adjusted, over_judges=over)
-    one_judge = int(grid.valid.any(axis=0).sum()) == 1
-    ranks = msgspec.structs.replace(ranks, one_judge=one_judge)
+    ranks = msgspec.structs.replace(ranks, one_judge=int(grid.valid.any(axis=0).sum()) == 1)
     return RankedStudents(_name_factor_of_lead(grid, ranks), scores)
 
 
@@ -217,8 +211,7 @@ def _name_factor_of_lead(grid: ScoreGrid, ranks: Ranking) -> Ranking:
 def weigh_factor_parts(
     grid: ScoreGrid, differences: Mapping[tuple[str, str], Difference]
 ) -> list[FactorPart]:
-    """Return the share of the overall difference that each factor has; ``differences`` are two students', by
-    task and factor."""
+    """Return each factor's share of the overall difference of two students, from those by task and factor."""
     tasks = {task: [factor for at, factor in differences if at == task] for task, _ in differences}
     parts = []
     for (task, factor), difference in differences.items():
@@ -233,10 +226,8 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
     """Return the verdict on two students in one task, as `coeval compare` has it; None where it is not
     tested, because their overall difference is not significant."""
     pair, shared = (min(first, second), max(first, second)), SharedScores(grid)
-    gap, common = (
-        ranks.differences.get(pair),
-        {other_pair: shared.pair_means(*other_pair) for other_pair in ranks.differences},
-    )
+    gap = ranks.differences.get(pair)
+    common = {other_pair: shared.pair_means(*other_pair) for other_pair in ranks.differences}
     if gap is None or not gap.significant or task not in common[pair]:
         return None
 
@@ -261,8 +252,7 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
 
 
 def compare_two_students(grid: ScoreGrid, first: str, second: str) -> PairDifference | None:
-    """Test how the second student differs from the first by the judges of the grid, as this pair alone; None
-    where they share no score."""
+    """Test how the second student differs from the first, as this pair alone; None if they share no score."""
     shared, pair = SharedScores(grid), (first, second)
     strata = shared.pair_means(*pair)
     members = family_members({pair: strata}, {pair: shared.differences_by_judge(*pair, strata)}, grid.looks)
@@ -279,13 +269,10 @@ def rank_by_shared_scores(
     judge_values: Mapping[Pair, Sequence[JudgeValues]] = _NO_JUDGES,
     looks: Looks | None = None,
 ) -> Ranking:
-    """Rank students by the scores that pairs share.
-
-    ``means``: of the students who have a score; ``shared_by_pair``: what two of them share, by task;
-    ``partial_students``: assigned some of the tasks only, listed last and without a rank;
-    ``judge_values``: second minus first student by judge, task by task; ``looks``: of a run that grows,
-    so that p-values hold at any look.
-    """
+    """Rank students by the scores that pairs share. ``means``: of the students who have a score;
+    ``shared_by_pair``: what two of them share, by task; ``partial_students``: assigned some of the tasks
+    only, listed last and without a rank; ``judge_values``: second minus first student by judge, task by
+    task; ``looks``: of a run that grows, so that p-values hold at any look."""
     members = family_members(shared_by_pair, judge_values, looks)
     gaps = dict(zip(members, adjust_family([*members.values()]), strict=True))
     return rank_by_differences(means, gaps, partial_students)

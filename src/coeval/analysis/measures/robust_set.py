@@ -115,10 +115,8 @@ def choose_best_judges(judges: Mapping[str, JudgeAgreement], options: RobustOpti
     Ties are ordered by common units, then by name."""
 
     def sort_key(judge: str) -> tuple[float, int, str]:
-        agreement = judges[judge]
-        measured = {"wpa": agreement.wpa_mean, "spa": agreement.spa_mean, "kappa": agreement.kappa_mean}
-        value = measured[options.agreement_metric].value
-        return np.inf if value is None else -value, -agreement.count, judge
+        value = getattr(judges[judge], f"{options.agreement_metric}_mean").value
+        return np.inf if value is None else -value, -judges[judge].count, judge
 
     ranked = sorted((judge for judge, agreement in judges.items() if not agreement.degenerate), key=sort_key)
     if options.judge_selection == "all":
@@ -145,8 +143,7 @@ def find_consistent_items(grid: ScoreGrid, options: RobustOptions) -> NDArray[np
 
 
 def _choose_best_teachers(grid: ScoreGrid, formula: Formula) -> list[str]:
-    """Choose T*, best first: the better half, rounded up; teachers whose items separate no students come
-    last."""
+    """Choose T*, best first: the better half, rounded up; whose items separate no students comes last."""
     formula_index = FORMULAS.index(formula)
     values: dict[str, Any] = {}
     for teacher, differentiation in differentiation_by_teacher(grid).items():

@@ -41,21 +41,16 @@ from coeval.store.jsonl import write_bytes_atomic
 _ALL: tuple[Analysis, ...] = get_args(Analysis)[1:]
 
 _Agreement: TypeAlias = Annotated[
-    Mapping[tuple[str, str], PairAgreement],
-    Part("Judges pairwise", ("agreement",)),
+    Mapping[tuple[str, str], PairAgreement], Part("Judges pairwise", ("agreement",))
 ]
-_Judges: TypeAlias = Annotated[
-    Mapping[str, JudgeMeasures],
-    Part("Of each judge", ("judges",)),
-]
+_Judges: TypeAlias = Annotated[Mapping[str, JudgeMeasures], Part("Of each judge", ("judges",))]
 _Panel: TypeAlias = Annotated[
     PanelMeasures | None, Part("How reliable all judges are together", ("judges", "agreement"))
 ]
 
 
 class RemovedMeasures(Record, frozen=True):
-    """Measures of the recorded students, tasks and labels that the configuration no longer names; no other
-    part has them."""
+    """Measures of recorded students, tasks and labels that the configuration lost; no other part has them."""
 
     students: Annotated[
         Mapping[str, StudentMeasures],
@@ -80,10 +75,7 @@ class RunMeasures(Record, frozen=True):
     g_study: Annotated[
         GStudy | None, Part("Where scores scatter, and whether students would differ again", ("judges",))
     ]
-    teachers: Annotated[
-        Mapping[str, TeacherMeasures],
-        Part("Of each teacher", ("teachers",)),
-    ]
+    teachers: Annotated[Mapping[str, TeacherMeasures], Part("Of each teacher", ("teachers",))]
     students: Annotated[Mapping[str, StudentMeasures], Part("Of each student", ("students",))]
     ranking: Annotated[Ranking, Part("Order of students", ("students",))]
     labels: Annotated[Labels, Part("How often labels are right", ("labels",))]
@@ -108,8 +100,7 @@ class SampleSpread(Record, frozen=True):
 
     unit: Annotated[str, ShownAs("share, percent or points", "Unit", kind="text")]
     std: Annotated[
-        float | None,
-        ShownAs("Their standard deviation", "Between samples", "sd of samples", "number"),
+        float | None, ShownAs("Their standard deviation", "Between samples", "sd of samples", "number")
     ]
     sem: Annotated[float | None, ShownAs("std / √n_runs", elsewhere=FILES)]
     n_runs: Annotated[int, ShownAs("How many samples", "Samples", "samples", "count")]

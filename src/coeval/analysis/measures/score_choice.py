@@ -42,10 +42,7 @@ _NAMES: Mapping[str, Callable[[ScoreGrid], Iterable[str]]] = {
 
 
 def read_score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoice:
-    """Read a choice from pairs of a dimension and a name.
-
-    Raises UsageError: there is no such dimension or name in the grid.
-    """
+    """Read a choice from pairs of a dimension and a name. Raises UsageError: the grid has no such one."""
     choice: dict[str, set[str]] = {}
     for dimension, name in pairs:
         if dimension not in _NAMES:

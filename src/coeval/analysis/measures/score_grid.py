@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats, Looks
 from coeval.analysis.planned_names import Planned, PlannedTask
+from coeval.analysis.readers.reader import quote_text
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
@@ -53,11 +54,9 @@ class GridItems(NamedTuple):
 
 
 class TaskDesign(NamedTuple):
-    """The judges and factors of a task: those planned, and those on record.
-
-    ``checks`` are the factors that a check scores, ``scales`` those of the others. ``weights`` are by
-    factor, 1 on average; empty in tasks without checks and weights, where all scores count equally.
-    """
+    """The judges and factors of a task: those planned, and those on record. ``checks`` are the factors that a
+    check scores, ``scales`` those of the others. ``weights`` are by factor, 1 on average; empty in tasks
+    without checks and weights, where all scores count equally."""
 
     judges: Set[str]
     factors: Set[str]
@@ -80,8 +79,7 @@ class TaskDesign(NamedTuple):
 
 
 class RowSums(NamedTuple):
-    """Sums over the scores of each row, (R,): the ``total``, the summed weights (``share``), and the number
-    of scores (``units``)."""
+    """Sums over each row's scores, (R,): ``total``, summed weights (``share``) and number (``units``)."""
 
     total: Floats
     share: Floats
@@ -223,8 +221,7 @@ class ScoreGrid(NamedTuple):
         return RowSums(total * share * (units > 0), np.asarray(units * share, np.float64), units)
 
     def _is_complete(self, has_score: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        """Check for each row, (C,), whether its answer is scored in all factors of its task. ``has_score``:
-        which rows have a score."""
+        """Check for each row, (C,), if its answer is scored in all factors; ``has_score``: which rows are."""
         answer, required = self.answer, np.array([len(design.factors) for design in self.designs])
         scored_factors = np.bincount(answer[has_score], minlength=int(answer.max(initial=0)) + 1)
         return np.asarray(scored_factors[answer] == required[self.task], bool)
@@ -236,8 +233,7 @@ class ScoreGrid(NamedTuple):
 
     @property
     def _weights(self) -> Floats | None:
-        """Return (tasks, factors) weights, NaN in tasks where all scores count equally; None if they do in
-        all."""
+        """Return (tasks, factors) weights, NaN for a task where scores count equally; None for such a run."""
         if not self.is_weighted:
             return None
         return np.array(
@@ -325,8 +321,7 @@ def grid_level_names(grid: ScoreGrid) -> LevelNames:
 
 
 def _level_codes(grid: ScoreGrid) -> tuple[LevelNames, NDArray[np.int64]]:
-    """Return the level names, and (C, J) the index of each score's level among them, below 0 where there is
-    none."""
+    """Return the level names, and (C, J) the index of each score's level, below 0 where there is none."""
     names = grid_level_names(grid)
     if len(names.names) == len(grid.scale):  # one scale
         return names, grid.levels.astype(np.int64)
@@ -380,8 +375,7 @@ def read_score_grid(reader: RunReader) -> ScoreGrid:
 
 
 def _read_grid(reader: RunReader, *, include_removed: bool) -> ScoreGrid:
-    """Read the scores that count, with ``include_removed`` also those of students and tasks that the
-    configuration has lost."""
+    """Read the scores that count; with ``include_removed`` also of students and tasks no longer planned."""
     planned = reader.planned
     terms = [term for (term,) in reader.rows("SELECT term FROM terms ORDER BY rowid")]
     tasks = [
@@ -531,8 +525,7 @@ def _unplanned_scale(values: Sequence[float]) -> RubricScale:
 
 
 def _list_level_values(recorded: Set[float], designs: Sequence[TaskDesign]) -> list[float]:
-    """Return the values of all levels, rising: those recorded and, unless they are too many, all declared
-    ones."""
+    """Return all levels' values, rising: those recorded and, unless they are too many, those declared."""
     declared = {value for design in designs for scale in design.scales.values() for value in scale.values}
     all_values = recorded | (declared or set(HIGH_MEDIUM_LOW.values))
     return sorted(all_values if len(all_values) <= _MOST_LEVELS or not recorded else recorded)
@@ -578,12 +571,11 @@ WHERE attribute IS NOT NULL GROUP BY attribute
 
 
 def _grid_sql(judges: Sequence[str], levels: int, *, has_samples: bool) -> str:
-    """Build the query of the grid. Its parameter: the values of all ``levels``; ``has_samples``: items have
-    several answers."""
+    """Build the query of the grid. Its parameter: all ``levels``' values; ``has_samples``: of each item."""
     sample = ", sample" if has_samples else ""
     kind = "TINYINT" if levels <= _MOST_CODES else "INTEGER"
     columns = "".join(
-        f", coalesce(max(CASE WHEN judge = {_quote_sql(judge)} THEN level END), {UNSCORED})::{kind} "
+        f", coalesce(max(CASE WHEN judge = {quote_text(judge)} THEN level END), {UNSCORED})::{kind} "
         f"AS judge_{column}"
         for column, judge in enumerate(judges)
     )
@@ -594,7 +586,3 @@ def _grid_sql(judges: Sequence[str], levels: int, *, has_samples: bool) -> str:
         FROM (SELECT *, list_position(?::DOUBLE[], value) - 1 AS level FROM coded) one
         WHERE value IS NOT NULL GROUP BY item, one.student, one.factor{sample}
     """  # noqa: S608
-
-
-def _quote_sql(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"

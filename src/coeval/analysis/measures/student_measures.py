@@ -22,18 +22,10 @@ from coeval.analysis.intervals import (
     Interval,
     Scatter,
     bounds_with_missing_scores,
-    interval_of_clusters,
+    mean_bounds,
     mean_over_strata,
 )
-from coeval.analysis.measures.measure_tree import (
-    FILES,
-    NOT_MEASURED,
-    Entity,
-    Measured,
-    Record,
-    ShownAs,
-    measured_from_interval,
-)
+from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import (
     Codes,
     GridItems,
@@ -77,8 +69,7 @@ class StudentScores(Entity, frozen=True):
 
 
 class StudentAnswers(Record, frozen=True):
-    """Counts of a student's answers. ``failed`` includes failed judgments, and factors that a judge or check
-    did not score."""
+    """Counts of a student's answers. ``failed`` includes failed judgments, and factors left unscored."""
 
     answers: Annotated[int, ShownAs("Answers that did not fail", kind="count", elsewhere=FILES)] = 0
     failed: Annotated[
@@ -124,8 +115,7 @@ class StudentMeasures(StudentScores, frozen=True, kw_only=True):
 
 
 class CheckMeasures(Entity, frozen=True):
-    """What students reached in a factor that a check scores: for checks that pass or fail, how often they
-    passed."""
+    """What students reached in a factor that a check scores: if it passes or fails, how often they passed."""
 
     mean: Annotated[Named, ShownAs("Mean over items, by student", elsewhere="checks")]
 
@@ -141,13 +131,8 @@ class CheckMeasures(Entity, frozen=True):
 def compute_group_means(
     group: Codes, item: Codes, groups: int, cluster: Codes, sums: RowSums
 ) -> list[Interval]:
-    """Compute the mean of each group, 0 to 1, with an interval clustered by item.
-
-    Parameters
-    ----------
-    group, item : (R,) of each row; a group below 0 is none
-    cluster : (I,) of each item
-    """
+    """Compute the mean of each group, 0 to 1, with an interval clustered by item. ``group`` (below 0: none)
+    and ``item`` are (R,), ``cluster`` (I,)."""
     counts = (group >= 0) & (sums.units > 0)
     most = max(len(cluster), int(cluster.max(initial=0)) + 1)
     own = group[counts].astype(np.int64) * most
@@ -167,13 +152,10 @@ def compute_group_means(
             sum_by_group(total**2) - 2 * mean * sum_by_group(total * count) + mean**2 * sum_by_group(count**2)
         )
         squares = np.maximum(squares, 0.0) * (cluster_counts / units) ** 2
+    scatters = map(Scatter, cluster_counts.tolist(), squares.tolist())
     return [
-        interval_of_clusters(
-            float(mean[at]), Scatter(int(cluster_counts[at]), float(squares[at])), int(items[at])
-        )
-        if units[at]
-        else NO_INTERVAL
-        for at in range(groups)
+        Interval(value, *mean_bounds(value, [scatter]), count) if np.isfinite(value) else NO_INTERVAL
+        for value, scatter, count in zip(mean.tolist(), scatters, items.tolist(), strict=True)
     ]
 
 
@@ -199,8 +181,7 @@ def _sum_recorded_scores(grid: ScoreGrid, scores: RowSums) -> RowSums:
 def measure_students(
     grid: ScoreGrid, ranked_scores: Mapping[str, StudentScores], counts: StudentCounts | None = None
 ) -> dict[str, StudentMeasures]:
-    """Compute all measures of each student. ``ranked_scores``: as `ranking` computes them; ``counts``: of
-    their answers."""
+    """Compute all measures of each student. ``ranked_scores``: of `rank_students`; ``counts``: of answers."""
     scores = sum_item_scores(grid)
     recorded = _sum_recorded_scores(grid, scores)
     everything = np.zeros(len(grid.items.ids), np.int32)
@@ -246,8 +227,7 @@ def measure_students(
 
 
 def _attribute_groups(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
-    """Yield groups of attribute values that exclude each other: which of them each item sampled (below 0:
-    none), and their names."""
+    """Yield groups of exclusive attribute values: which each item sampled (below 0: none), and names."""
     group, names = np.full(len(items.ids), -1), list[str]()
     for value, sampled in items.attributes.items():
         if (group[sampled] >= 0).any():
@@ -298,8 +278,7 @@ _Name = TypeVar("_Name", str, tuple[str, str])
 
 
 def _count_due_scores(grid: ScoreGrid, group: Codes, groups: int, due_by_item: Counts) -> Counts:
-    """Count the scores that each student might have, (students, groups): ``due_by_item``, (I,), summed over
-    groups."""
+    """Count the scores each student might have, (students, groups): ``due_by_item`` summed over groups."""
     in_group, tasks = group >= 0, len(grid.tasks)
     cells = grid.items.task[in_group].astype(np.int64) * groups + group[in_group]
     due = np.bincount(cells, due_by_item[in_group], tasks * groups).astype(np.int64)
@@ -318,11 +297,8 @@ _NO_BOUNDS = _Bounds(None, {})
 
 def bound_student_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
     """Bound each student's score over the tasks in which anybody has a score, with missing scores at 0, and
-    at 1.
-
-    Every item might have a score by each judge and factor that anybody has one of; where factors are
-    weighted, by each factor that anybody has a score of.
-    """
+    at 1. Every item might have a score by each judge and factor that anybody has one of; where factors are
+    weighted, by each factor that anybody has a score of."""
     valid, scored, tasks = grid.valid, grid.scored, range(len(grid.tasks))
     possible = np.zeros(len(tasks))
     for task, design in enumerate(grid.designs):
@@ -358,8 +334,8 @@ def bound_student_scores(grid: ScoreGrid, scores: RowSums) -> list[_Bounds]:
 
 
 class _ScoredRows(NamedTuple):
-    """Student, item and group of each row, (R,), below 0 where a row is in no group; the sums of its scores,
-    and their number, including answers that lack a factor."""
+    """Student, item and group of each row, (R,), below 0 where it is in no group; the sums of its scores, and
+    their number, with answers that lack a factor."""
 
     student: Codes
     item: Codes
@@ -381,7 +357,7 @@ def _student_group_means(
     possible = np.asarray(needed.any(axis=0), bool)
     return [
         {
-            name: measured_from_interval(means[student * groups + at], int(missing[student, at]))
+            name: Measured.from_interval(means[student * groups + at], int(missing[student, at]))
             for at, name in enumerate(names)
             if possible[at]
         }
@@ -451,11 +427,11 @@ def unadjusted_scores(grid: ScoreGrid, scores: RowSums) -> dict[str, StudentScor
     scores_by_student = {}
     for student, name in enumerate(grid.students):
         by_task = {
-            task: measured_from_interval(_mean_of_task(grid, means[student], at), int(missing[student, at]))
+            task: Measured.from_interval(_mean_of_task(grid, means[student], at), int(missing[student, at]))
             for at, task in enumerate(grid.tasks)
             if needed[:, at].any()
         }
-        score = measured_from_interval(mean_over_tasks(grid, means[student]), int(missing[student].sum()))
+        score = Measured.from_interval(mean_over_tasks(grid, means[student]), int(missing[student].sum()))
         scores_by_student[name] = StudentScores(score, by_task, score, by_task)
     return scores_by_student
 
@@ -467,16 +443,10 @@ def _mean_of_task(grid: ScoreGrid, means: Floats, task: int, shift: float = 0.0)
 def adjust_student_score(
     grid: ScoreGrid, means: Floats, recorded: StudentScores, shifts: Mapping[str, float]
 ) -> StudentScores:
-    """Shift one student's recorded scores.
-
-    Parameters
-    ----------
-    means : (I,), of its items, NaN where there is none
-    recorded : its scores before adjustment
-    shifts : by task, and overall under "": by how much scores and their intervals move
-    """
+    """Shift one student's recorded scores and their intervals by ``shifts``: by task, and overall under "".
+    ``means`` (I,) are those of its items, NaN where there is none."""
     by_task = {
-        task: measured_from_interval(
+        task: Measured.from_interval(
             _mean_of_task(grid, means, grid.tasks.index(task), shift), measured.missing
         )
         if (shift := shifts.get(task, 0.0))
@@ -485,7 +455,7 @@ def adjust_student_score(
     }
     score = recorded.score
     if shift := shifts.get("", 0.0):
-        score = measured_from_interval(mean_over_tasks(grid, means, shift), score.missing)
+        score = Measured.from_interval(mean_over_tasks(grid, means, shift), score.missing)
     return msgspec.structs.replace(recorded, score=score, score_by_task=by_task)
 
 
@@ -523,8 +493,7 @@ def score_over_judges(score: Measured, scatter: JudgeScatter | None) -> Measured
 
 
 def mean_over_tasks(grid: ScoreGrid, means: Floats, shift: float = 0.0) -> Interval:
-    """Average over tasks the mean over items. ``means`` (I,) is NaN where there is none; ``shift`` moves the
-    result, within the scale."""
+    """Average over tasks the mean over items, moved by ``shift``. ``means`` (I,): NaN if there is none."""
     has_score = [np.isfinite(means) & (grid.items.task == task) for task in range(len(grid.tasks))]
     clusters = [grid.items.cluster[rows] for rows in has_score] if grid.items.alike is not None else None
     interval = mean_over_strata([means[rows] for rows in has_score], clusters=clusters)

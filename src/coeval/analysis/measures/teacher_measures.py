@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import Reweighting, dispersion_interval
-from coeval.analysis.measures.measure_tree import Entity, Measured, ShownAs, measured_with_bounds
+from coeval.analysis.measures.measure_tree import Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 
 Formula: TypeAlias = Literal["v1", "s2", "r3"]
@@ -17,8 +17,7 @@ FORMULAS: tuple[Formula, ...] = ("v1", "s2", "r3")
 
 
 class TeacherMeasures(Entity, frozen=True):
-    """How far a teacher's items separate students, from μ: the mean over its items of the mean over judges,
-    or of a check's score."""
+    """How far a teacher's items separate students, by μ: the mean over items of judges' means or checks."""
 
     v1: Annotated[
         Measured,
@@ -123,7 +122,7 @@ def _measure_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> Tea
     drawn = drawn.reshape(len(drawn), *rows.shape)
     values, draws = measure_differentiation(means), measure_differentiation(drawn)
     v1, s2, r3 = (
-        measured_with_bounds(
+        Measured.with_bounds(
             float(value), dispersion_interval(of_draws, float(value), rows.items), rows.items, missing
         )
         for value, of_draws in zip(values, draws, strict=True)

@@ -58,8 +58,7 @@ def read_label_grid(reader: Reader, grid: ScoreGrid) -> ScoreGrid:
 
 
 def read_metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> ScoreGrid:
-    """Read the scores of a benchmark's items, each on its metric's scale. ``samples``: by task, those that
-    count."""
+    """Read a benchmark's scores by item, on their metric's scale. ``samples``: by task, those that count."""
     item_keys = reader.rows("SELECT DISTINCT task, item FROM items ORDER BY task, item")
     tasks = tuple(dict.fromkeys(task for task, _ in item_keys))
     codes = {task: code for code, task in enumerate(tasks)}

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import fdtrc, stdtrit
 
 from coeval.analysis.intervals import LEVEL, Bounds, Floats
-from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_with_bounds
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import NEARLY
 from coeval.analysis.panel.mean_squares import (
@@ -142,7 +142,7 @@ def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
         unreliability = _jackknife(np.log(1 - reliability), items)
     judges = np.unique(np.concatenate([block.judges for block in blocks]))
     return GStudy(
-        measured_with_bounds(float(reliability[0]), _reliability_bounds(unreliability), items, 0),
+        Measured.with_bounds(float(reliability[0]), _reliability_bounds(unreliability), items, 0),
         {
             name: _build_component(np.average([part.components[name] for part in squares], 0, weights), items)
             for name in squares[0].components
@@ -251,8 +251,8 @@ def _jackknife(values: Floats, items: int, ends: Bounds = _ENDLESS) -> Measured:
     value, left = float(values[0]), values[1:]
     groups = len(left)
     if groups < _FEWEST or not np.isfinite(left).all():
-        return measured_with_bounds(value, None, items, 0)
+        return Measured.with_bounds(value, None, items, 0)
     half = float(stdtrit(groups - 1, (1 + LEVEL) / 2)) * jackknife_error(left)
-    return measured_with_bounds(
+    return Measured.with_bounds(
         value, Bounds(*np.clip([value - half, value + half], *ends).tolist()), items, 0
     )

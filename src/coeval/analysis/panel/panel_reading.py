@@ -17,7 +17,6 @@ from coeval.analysis.intervals import Floats
 from coeval.analysis.measures.agreement import DEFAULT_LEVELS, LevelScale, Reweighting
 from coeval.analysis.measures.judge_measures import (
     PairAgreement,
-    PairTables,
     compare_two_judges,
     level_scale,
     measure_judge_pair,
@@ -314,9 +313,7 @@ def _judge_consistency(
     np.add.at(tables, reweighting.block[item], pairs)
     shared = np.zeros(reweighting.items, bool)
     shared[item[several]] = True
-    return measure_judge_pair(
-        compare_two_judges((judge, judge), PairTables(tables, shared, 0), scale, reweighting)
-    )
+    return measure_judge_pair(compare_two_judges((judge, judge), tables, shared, 0, scale, reweighting))
 
 
 # --- Model families, by name

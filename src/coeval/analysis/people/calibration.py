@@ -14,7 +14,7 @@ from scipy.special import stdtr, stdtrit
 from coeval.analysis.comparison.family import FamilyMember, adjust_family
 from coeval.analysis.comparison.paired_difference import Difference, PairedScores, paired_difference
 from coeval.analysis.intervals import ALPHA, LEVEL, Bounds, Floats, Scatter, mean_bounds, mean_over_strata
-from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, measured_from_interval
+from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.people.labelled_rows import LabelledRows
 
@@ -406,9 +406,7 @@ def _select_stratum(grid: ScoreGrid, answers: LabelledAnswers, rows: NDArray[np.
 
 def _mean_by_judges(strata: Sequence[LabelledStratum]) -> Measured:
     clusters = [stratum.cluster for stratum in strata]
-    return measured_from_interval(
-        mean_over_strata([stratum.judged for stratum in strata], clusters=clusters), None
-    )
+    return Measured.from_interval(mean_over_strata([stratum.judged for stratum in strata], clusters=clusters))
 
 
 def _calibrate_student(

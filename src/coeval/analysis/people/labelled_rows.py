@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from coeval.analysis.intervals import Floats, Scale, clustered_mean
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement, compare_judge_pairs, measure_judge_pair
-from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs, measured_from_interval
+from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, grid_level_names
 from coeval.core.records import SAMPLE, item_number, response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW
@@ -185,13 +185,13 @@ def _compare_with_people(
     human, own = (names.positions[grid.task, grid.factor, column] for column in levels)
     used = [at for at in range(len(names.names)) if (human == at).any() or (own == at).any()]
     return AgainstPeople(
-        bias=measured_from_interval(clustered_mean(distances, grid.cluster, _SIGNED), None),
+        bias=Measured.from_interval(clustered_mean(distances, grid.cluster, _SIGNED)),
         spa=agreed.spa,
         kappa=agreed.kappa,
         count=agreed.count // 2,
         bias_by_level={
-            names.names[at]: measured_from_interval(
-                clustered_mean(distances[human == at], grid.cluster[human == at], _SIGNED), None
+            names.names[at]: Measured.from_interval(
+                clustered_mean(distances[human == at], grid.cluster[human == at], _SIGNED)
             )
             for at in used
             if (human == at).any()

@@ -24,6 +24,7 @@ from coeval.analysis.readers.reader import (
     Reader,
     SampleMetricFigure,
     Stage,
+    text_columns,
 )
 from coeval.analysis.readers.whole_items import OutputItems, OutputTaskFolder, WholeItems
 from coeval.core.errors import StoreError, UsageError
@@ -51,16 +52,8 @@ STAGES = (
     Stage(
         "answers",
         "answer",
-        {
-            "id": "VARCHAR",
-            "model": "VARCHAR",
-            "input_hash": "VARCHAR",
-            "response": "VARCHAR",
-            "truncated": "BOOLEAN",
-            "finish_reason": "VARCHAR",
-            **SERVED_COLUMNS,
-            "status": "VARCHAR",
-        },
+        text_columns(f"id model input_hash response finish_reason status {SERVED_COLUMNS}")
+        | {"truncated": "BOOLEAN"},
         "id IS NOT NULL",
         f"""{_KEY}, {SERVED_SQL}, model, {TRUNCATED_SQL}, {EMPTY_SQL},
             hash(response) AS words,
@@ -71,16 +64,7 @@ STAGES = (
     Stage(
         "judgments",
         "judgment",
-        {
-            "id": "VARCHAR",
-            "item": "VARCHAR",
-            "judge": "VARCHAR",
-            "recipe": "VARCHAR",
-            "input_hash": "VARCHAR",
-            "value": "VARCHAR",
-            **SERVED_COLUMNS,
-            "status": "VARCHAR",
-        },
+        text_columns(f"id item judge recipe input_hash value status {SERVED_COLUMNS}"),
         "id IS NOT NULL AND item IS NOT NULL",
         f"""{_KEY}, {SERVED_SQL}, item, judge, recipe, {_VERDICT_FIELDS} AS said, {_LEVELS} AS levels,
             CASE WHEN input_hash <> '' THEN hash(input_hash) END AS content,
@@ -90,7 +74,7 @@ STAGES = (
     Stage(
         "scores",
         "score",
-        {"id": "VARCHAR", "scores": "MAP(VARCHAR, DOUBLE)", "weights": "MAP(VARCHAR, DOUBLE)"},
+        text_columns("id") | {"scores": "MAP(VARCHAR, DOUBLE)", "weights": "MAP(VARCHAR, DOUBLE)"},
         "id IS NOT NULL AND scores IS NOT NULL",
         f"{_KEY}, scores, weights, false AS failed",
         {},
@@ -100,7 +84,7 @@ STAGES = (
 SEARCHED = Stage(
     "answers",
     "answer_words",
-    {"id": "VARCHAR", "prompt": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
+    text_columns("id prompt response status"),
     "id IS NOT NULL",
     f"md5_number(filename || chr(10) || id) AS key, id AS item, "
     f"NOT {is_good_sql(RESPONSE_SQL)} AS failed, lower(concat_ws(chr(10), id, prompt, response)) AS text",
@@ -245,10 +229,8 @@ SummaryT = TypeVar("SummaryT")
 
 
 def read_task_summary(task: Path, kind: type[SummaryT]) -> SummaryT:
-    """Read a task's ``summary.json`` as a record of this kind.
-
-    Raises FileNotFoundError: the task has not been scored yet; StoreError: the file cannot be read.
-    """
+    """Read a task's ``summary.json`` as a record of this kind. Raises FileNotFoundError: the task has not
+    been scored yet; StoreError: the file cannot be read."""
     return read_json(task / SUMMARY, kind)
 
 
@@ -257,8 +239,7 @@ def has_scores(task: Path) -> bool:
 
 
 class TaskCounts(NamedTuple):
-    """Counts of a task's answers or judgments: planned, good and failed. ``planned`` is None until the task
-    has been summed up."""
+    """Counts of a task's answers or judgments; ``planned`` is None until the task has been summed up."""
 
     planned: int | None
     good: int
@@ -271,10 +252,8 @@ SELECT task, sample, count(*) FILTER (NOT failed), count(*) FILTER (failed) FROM
 
 
 class OutputReader(Reader):
-    """The records of an output folder, or of one task's folder in it.
-
-    Raises UsageError: the folder is neither; StoreError: a file cannot be read at all.
-    """
+    """The records of an output folder, or of one task's folder in it. Raises UsageError: it is neither;
+    StoreError: a file cannot be read at all."""
 
     views: ClassVar = ("items", "answers", "judgments", "scores")
     stages: ClassVar = STAGES

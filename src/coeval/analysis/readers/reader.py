@@ -42,14 +42,18 @@ EMPTY_SQL = r"NOT regexp_matches(coalesce(response, ''), '\S') AS empty"
 """Of an answer: it has no text, or only blanks."""
 
 
-SERVED_COLUMNS = {"served_by": "VARCHAR", "served_as": "VARCHAR"}
+SERVED_COLUMNS = "served_by served_as"
 SERVED_SQL = "nullif(served_by, '') AS served_by, coalesce(served_as, '') AS served_as"
 """Of an answer or judgment: see `Kept`."""
 
 
+def text_columns(names: str) -> dict[str, str]:
+    """Return columns of a `Stage` that hold texts; blanks separate their names."""
+    return dict.fromkeys(names.split(), "VARCHAR")
+
+
 class Damage(msgspec.Struct, frozen=True):
-    """Lines of a file that hold no record: ``torn`` counts a last line cut off by a crash, ``damaged`` the
-    others."""
+    """Lines of a file that hold no record: ``torn``, a last one that a crash cut off, or ``damaged``."""
 
     file: str
     torn: int
@@ -71,12 +75,10 @@ GROUP BY ALL ORDER BY ALL
 
 
 class Stage(NamedTuple):
-    """How files of a kind become a table.
-
-    ``columns`` are those read from a line; ``required`` holds of every record (its id contains the other
-    names, so no name can be damaged unseen); ``select`` gives the table's columns. ``terms`` are those of
-    them that hold names of models, tasks and factors: a ``term`` (an ENUM) each, or a ``term[]``.
-    """
+    """How files of a kind become a table. ``columns`` are those read from a line; ``required`` holds of every
+    record (its id contains the other names, so no name can be damaged unseen); ``select`` gives the
+    table's columns, ``terms`` those that hold names of models, tasks and factors: a ``term`` (an ENUM), or
+    a ``term[]``."""
 
     files: str
     table: str
@@ -87,8 +89,7 @@ class Stage(NamedTuple):
 
 
 class Twin(NamedTuple):
-    """An item's near duplicates: the earlier item of its task that its prompt nearly repeats (``of``), and
-    the ``first`` of the group."""
+    """The earlier item ``of`` its task that an item nearly repeats, and the ``first`` of all such."""
 
     of: str
     first: str
@@ -153,10 +154,8 @@ class Reader:
         self._db.close()
 
     def rows(self, sql: str, parameters: Sequence[object] = ()) -> list[tuple[Any, ...]]:
-        """Return the rows of a query over the views and files (``?`` stands for a parameter).
-
-        Raises StoreError: a file of the folder is gone or cannot be read.
-        """
+        """Return the rows of a query over the views and files (``?`` stands for a parameter). Raises
+        StoreError: a file of the folder is gone or cannot be read."""
         with self._translate_errors(duckdb.IOException):
             return self._db.execute(sql, list(parameters)).fetchall()
 
@@ -190,7 +189,7 @@ class Reader:
                 "SELECT DISTINCT unnest(map_keys(attributes)) AS name FROM items ORDER BY name"
             ).fetchall()
             values = "".join(
-                f", attributes[{_quote_text(key)}] AS {_quote_identifier(f'attributes.{key}')}"
+                f", attributes[{quote_text(key)}] AS {_quote_identifier(f'attributes.{key}')}"
                 for (key,) in keys
             )
             selected = f"* EXCLUDE (attributes){values}"
@@ -203,8 +202,7 @@ class Reader:
 
     @property
     def metrics(self) -> tuple[SampleMetricFigure, ...]:
-        """Return a benchmark's own figures by task and sample, its headline first; none where scores are
-        levels."""
+        """Return a benchmark's own figures by task and sample, headline first; none if scores are levels."""
         return ()
 
     @property
@@ -213,8 +211,7 @@ class Reader:
         return {}
 
     def rubrics(self) -> dict[str, dict[str, str]]:
-        """Return each task's factors with their descriptions; empty where no rubric is kept, or none can be
-        read."""
+        """Return each task's factors with their descriptions; empty where no readable rubric is kept."""
         return {}
 
     @property
@@ -251,8 +248,7 @@ class Reader:
         return self._files.get(kind, [])
 
     def query_lines(self, kind: str, columns: Mapping[str, str], sql: str) -> list[tuple[Any, ...]]:
-        """Query ``{lines}``, the lines of a kind's files as columns of these types; no rows where there is no
-        file."""
+        """Query ``{lines}``, those of a kind's files as columns of these types; no rows without a file."""
         stage = Stage(kind, "", dict(columns), "", "", {})
         files = [escape_glob_pattern(path) for path in self.files(kind)]
         return self.rows(sql.format(lines=self._lines_sql(stage, files)), [files]) if files else []
@@ -270,8 +266,7 @@ class Reader:
         self.rows(f"DELETE FROM {stage.table} WHERE rowid NOT IN ({counting_rowids_sql(stage.table)})")  # noqa: S608
 
     def add_item_texts(self) -> None:
-        """Add the texts of all items to ``item_text`` (no, text), by their numbers in ``viewed``. Raises as
-        DuckDB does."""
+        """Add items' texts to ``item_text`` (no, text), by number in ``viewed``. Raises as DuckDB does."""
         for stage in self.searched:
             self._insert_item_texts(stage, self.files(stage.files))
 
@@ -286,17 +281,15 @@ class Reader:
         self.rows(f"DROP TABLE {stage.table}")
 
     def stand_in_models(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
-        """Return the students and judges that were served by other models, or by several; over all tasks
-        together unless ``by_task``."""
+        """Return whom other models, or several, served; over all tasks together unless ``by_task``."""
         requested = self.planned.requested if self.planned is not None else {}
         return tuple(sum_served_models(self._served_counts, requested, by_task=by_task))
 
     @cached_property
     def _served_counts(self) -> list[tuple[Any, ...]]:
-        """Count, once for all who show it, the good answers and judgments by the model that served them,
-        including comparisons of planned judges."""
-        kinds = dict.fromkeys(("id", "task_id", "judge_model_id", "winner", "status"), "VARCHAR")
-        pairs, planned = self.query_lines(PAIRS, kinds | SERVED_COLUMNS, _SERVED_PAIRS), self.planned
+        """Count good answers, judgments and planned comparisons by the model that served them, once."""
+        columns = text_columns(f"id task_id judge_model_id winner status {SERVED_COLUMNS}")
+        pairs, planned = self.query_lines(PAIRS, columns, _SERVED_PAIRS), self.planned
         counted = (row for row in pairs if planned is None or planned.is_counted(row[1], "judge", row[2]))
         return [*self.rows(_SERVED), *counted]
 
@@ -387,11 +380,8 @@ class Reader:
             yield Damage(self._display_name(Path(file)), torn, count - torn)
 
     def _lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
-        """Build a table expression of a phase's lines, with one parameter (the files) if there are any.
-
-        With ``ignore_errors`` a line that is no JSON object becomes a row of NULLs, which the reader
-        counts.
-        """
+        """Build a table expression of a phase's lines, with one parameter (the files) if there are any. A
+        line that is no JSON object becomes a row of NULLs (``ignore_errors``), which the reader counts."""
         if not files:
             columns = ", ".join(f"NULL::{kind} AS {column}" for column, kind in stage.columns.items())
             return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"
@@ -419,7 +409,7 @@ def _longest_line_bytes(path: Path) -> int:
 _RECORDS = {"datapoints": "items", "responses": "answers", "evaluations": "judgments"}
 
 
-def _quote_text(value: str) -> str:
+def quote_text(value: str) -> str:
     return "'" + value.replace("'", "''") + "'"
 
 

@@ -35,11 +35,11 @@ from coeval.analysis.readers.reader import (
     Reader,
     Stage,
     Twin,
+    text_columns,
 )
 from coeval.analysis.readers.run_records import FILTERED_SQL, RECORD_KINDS, discarded_draft_notes
 from coeval.analysis.readers.whole_items import RunItems, WholeItems
-from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import make_decoder
+from coeval.core.errors import UsageError
 from coeval.core.records import (
     CHECK,
     EXACT_MATCH,
@@ -58,7 +58,7 @@ from coeval.core.records import (
 )
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import pluralize
-from coeval.store.jsonl import read_json_if_whole, read_whole_lines
+from coeval.store.jsonl import read_decodable_lines, read_json_if_whole
 from coeval.store.legacy import is_legacy, read_declared_attributes, read_legacy
 from coeval.store.record_index import index_good_records
 from coeval.store.rundir import PAIRS, RunDir
@@ -82,16 +82,8 @@ STAGES = (
     Stage(
         "data_generation",
         "datapoint",
-        {
-            "id": "VARCHAR",
-            "task_id": "VARCHAR",
-            "teacher_model_id": "VARCHAR",
-            "sampled_target_attributes": "MAP(VARCHAR, VARCHAR)",
-            "prompt": "VARCHAR",
-            "reference_response": "VARCHAR",
-            "status": "VARCHAR",
-            "passage_filtered": "MAP(VARCHAR, BIGINT)",
-        },
+        text_columns("id task_id teacher_model_id prompt reference_response status")
+        | {"sampled_target_attributes": "MAP(VARCHAR, VARCHAR)", "passage_filtered": "MAP(VARCHAR, BIGINT)"},
         "starts_with(id, task_id || '__' || teacher_model_id || '__')",
         f"""md5_number(id) AS key, id, task_id AS task, teacher_model_id AS teacher,
             sampled_target_attributes AS attributes, passage_filtered, hash(prompt) AS content,
@@ -102,18 +94,10 @@ STAGES = (
     Stage(
         "response_collection",
         "response",
-        {
-            "id": "VARCHAR",
-            "datapoint_id": "VARCHAR",
-            "student_model_id": "VARCHAR",
-            "sample": "INTEGER",
-            "truncated": "BOOLEAN",
-            "finish_reason": "VARCHAR",
-            "response": "VARCHAR",
-            "reply_id": "VARCHAR",
-            **SERVED_COLUMNS,
-            "status": "VARCHAR",
-        },
+        text_columns(
+            f"id datapoint_id student_model_id finish_reason response reply_id status {SERVED_COLUMNS}"
+        )
+        | {"sample": "INTEGER", "truncated": "BOOLEAN"},
         "id = datapoint_id || '__' || student_model_id || "
         f"CASE WHEN sample > 0 THEN '{SAMPLE}' || (sample::BIGINT + 1) ELSE '' END",
         f"""md5_number(id) AS key, id, md5_number(datapoint_id) AS datapoint, student_model_id AS student,
@@ -125,19 +109,12 @@ STAGES = (
     Stage(
         "evaluation",
         "evaluation",
-        {
-            "id": "VARCHAR",
-            "response_id": "VARCHAR",
-            "judge_model_id": "VARCHAR",
+        text_columns(f"id response_id judge_model_id recipe input_hash criteria status {SERVED_COLUMNS}")
+        | {
             "scores": "MAP(VARCHAR, VARCHAR)",
             "values": "MAP(VARCHAR, DOUBLE)",
             "label_scores": "MAP(VARCHAR, STRUCT(expected VARCHAR, predicted VARCHAR, match BOOLEAN))",
             "missing": "VARCHAR[]",
-            "recipe": "VARCHAR",
-            "input_hash": "VARCHAR",
-            "criteria": "VARCHAR",
-            **SERVED_COLUMNS,
-            "status": "VARCHAR",
         },
         "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
         "(label_scores IS NULL OR "
@@ -155,7 +132,7 @@ SEARCHED = (
     Stage(
         "data_generation",
         "item_words",
-        {"id": "VARCHAR", "prompt": "VARCHAR", "reference_response": "VARCHAR", "status": "VARCHAR"},
+        text_columns("id prompt reference_response status"),
         "id IS NOT NULL",
         f"md5_number(id) AS key, id AS item, NOT {is_good_sql(PROMPT_SQL)} AS failed, "
         "lower(concat_ws(chr(10), id, prompt, reference_response)) AS text",
@@ -164,7 +141,7 @@ SEARCHED = (
     Stage(
         "response_collection",
         "answer_words",
-        {"id": "VARCHAR", "datapoint_id": "VARCHAR", "response": "VARCHAR", "status": "VARCHAR"},
+        text_columns("id datapoint_id response status"),
         "id IS NOT NULL",
         f"md5_number(id) AS key, datapoint_id AS item, "
         f"NOT {is_good_sql(RESPONSE_SQL)} AS failed, lower(response) AS text",
@@ -174,8 +151,7 @@ SEARCHED = (
 
 
 def score_views_sql(*, checked: bool) -> str:
-    """Build the views ``scores`` and ``coded``. ``checked``: checks score some factors, and judges' scores of
-    these do not count."""
+    """Build the views ``scores`` and ``coded``; if ``checked``, without judges' scores of checked factors."""
     join, counts = "", f"a.judge <> '{CHECK}'"
     if checked:
         join = "LEFT JOIN checks c ON c.task = a.term AND c.factor = a.factor"
@@ -259,13 +235,7 @@ CREATE VIEW methods AS
 _CHECKED = Stage(
     "evaluation",
     "checked",
-    {
-        "id": "VARCHAR",
-        "task_id": "VARCHAR",
-        "judge_model_id": "VARCHAR",
-        "criteria": "MAP(VARCHAR, VARCHAR)",
-        "status": "VARCHAR",
-    },
+    text_columns("id task_id judge_model_id status") | {"criteria": "MAP(VARCHAR, VARCHAR)"},
     f"judge_model_id = '{CHECK}'",
     f"md5_number(id) AS key, task_id AS task, criteria, NOT {is_good_sql('true')} AS failed",
     {},
@@ -330,10 +300,8 @@ class Orphans(msgspec.Struct, frozen=True):
 
 
 class RunReader(Reader):
-    """A run's records. Without ``planned`` all that is on record counts.
-
-    Raises UsageError: the folder is no run; StoreError: a file cannot be read at all.
-    """
+    """A run's records. Without ``planned`` all that is on record counts. Raises UsageError: the folder is no
+    run; StoreError: a file cannot be read at all."""
 
     views: ClassVar = ("items", "answers", "judgments", "scores", "labels")
     stages: ClassVar = STAGES
@@ -392,19 +360,13 @@ class RunReader(Reader):
         return twins
 
     def read_texts(self, items: Collection[str]) -> dict[str, ItemText]:
-        """Read the texts of some good items, by id; damaged lines are skipped. Raises StoreError: a file
-        cannot be read."""
+        """Read good items' texts, by id, skipping damaged lines. Raises StoreError: a file cannot be read."""
         return {text.id: text for text in self._read_texts(frozenset(items))}
 
     def _read_texts(self, chosen: Set[str]) -> Iterator[ItemText]:
         """Read every good line of these items, in the order of the files."""
-        read = make_decoder(ItemText)
         for path in self.run.files("data_generation"):
-            for line in read_whole_lines(path):
-                try:
-                    text = read(line.text)
-                except Undecodable:
-                    continue
+            for text in read_decodable_lines(path, ItemText):
                 if text.id in chosen and text.status == "ok" and text.prompt is not None:
                     yield text
 
@@ -463,8 +425,7 @@ class RunReader(Reader):
         return "list(item ORDER BY item)" if self.twins or self.has_samples else "any_value(NULL)"
 
     def item_clusters(self, items: Sequence[str] | None) -> NDArray[np.int64] | None:
-        """Return a number for each item, (items,), shared by those that nearly repeat each other, and by
-        answers to one item; None: none are."""
+        """Return a number for each item, shared by near duplicates or by its answers; None: none is."""
         if items is None or not (self.twins or len({*items}) < len(items)):
             return None
         numbers = {item: number for number, item in enumerate(items)}
@@ -504,8 +465,7 @@ class RunReader(Reader):
         return Orphans(*counts)
 
     def _drop_items_beyond_total(self) -> tuple[ItemsBeyondTotal, ...]:
-        """Drop the items beyond a task's total, and everything made from them, from all views; count them by
-        task."""
+        """Drop items beyond a task's total, and all made from them, from all views; count them by task."""
         cut = self.rows(
             "SELECT task, count(*) FROM beyond WHERE NOT failed GROUP BY task ORDER BY task::VARCHAR"
         )
@@ -513,8 +473,7 @@ class RunReader(Reader):
         return tuple(ItemsBeyondTotal(task, items) for task, items in cut)
 
     def _drop_samples_beyond_plan(self) -> dict[str, int]:
-        """Drop the answers beyond a student's planned ``samples``, and everything made from them, from all
-        views; count them by student."""
+        """Drop answers beyond a student's ``samples``, and all made from them; count them by student."""
         planned = self.planned.samples if self.planned is not None else {}
         cut: Counter[str] = Counter()
         for student, samples in sorted(planned.items()):

@@ -1,20 +1,15 @@
-"""Whole records of a run, phase by phase, and the lines of its error file; no table of them is made."""
+"""Whole records of a run, phase by phase; no table of them is made."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from coeval.core.errors import Undecodable
-from coeval.core.foreign import make_decoder
 from coeval.core.html_table import Columns, record_columns
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.core.text import pluralize
-from coeval.store.jsonl import read_whole_lines
 from coeval.store.record_index import index_good_records
-from coeval.store.rundir import PAIRS, ErrorLine, RunDir
+from coeval.store.rundir import PAIRS, RunDir
 
 R = TypeVar("R", bound=Record | Preference, covariant=True)
 
@@ -27,10 +22,8 @@ RECORD_KINDS: dict[str, type[Any]] = {
 
 
 class Records(Generic[R]):
-    """The records of one phase: iterating reads each from disk, one of each id.
-
-    A failed record is included only where there is no good one (``record.status == "failed"``).
-    """
+    """The records of one phase: iterating reads each from disk, one of each id; a failed one only where there
+    is no good one (``record.status == "failed"``)."""
 
     def __init__(self, folder: RunDir, phase: str) -> None:
         self._kind: type[R] = RECORD_KINDS[phase]
@@ -54,14 +47,6 @@ class Records(Generic[R]):
 
     def __repr__(self) -> str:
         return f"Records({len(self):,} × {self._kind.__name__})"
-
-
-def read_error_lines(errors: Path) -> Iterator[ErrorLine]:
-    """Read the lines of ``run_errors.jsonl``, oldest first, skipping those that are not ours."""
-    read = make_decoder(ErrorLine)
-    for line in read_whole_lines(errors):
-        with suppress(Undecodable):
-            yield read(line.text)
 
 
 FILTERED_SQL = """

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
 from itertools import zip_longest
 from pathlib import Path
@@ -14,14 +15,18 @@ import msgspec
 import numpy as np
 
 from coeval.analysis.planned_names import LeftOut, Planned, level_name
+from coeval.analysis.readers.run_records import RECORD_KINDS
 from coeval.core.errors import Undecodable
 from coeval.core.foreign import make_decoder
 from coeval.core.records import (
     SAMPLE,
     Datapoint,
     Evaluation,
+    Failure,
     Kept,
+    LabelScore,
     Preference,
+    Record,
     Response,
     answer_name,
     choose_counted,
@@ -29,20 +34,13 @@ from coeval.core.records import (
     keep_valid_values,
     response_id,
 )
-from coeval.store.jsonl import read_whole_lines
+from coeval.store.jsonl import read_decodable_lines
 from coeval.store.legacy import is_legacy, read_legacy
 from coeval.store.output_folder import JUDGMENTS, RESPONSES
 from coeval.store.record_index import RecordFiles, RecordPart
-from coeval.store.rundir import PAIRS, RunDir
+from coeval.store.rundir import RunDir
 
 # --- One item with all its answers and judgments
-
-
-class ItemFailure(msgspec.Struct, frozen=True):
-    """Why a record has no value."""
-
-    kind: str
-    message: str
 
 
 class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -60,17 +58,9 @@ class ShownJudgment(msgspec.Struct, frozen=True, omit_defaults=True):
     reasons: dict[str, str] = {}
     words: str | None = None
     failed: bool = False
-    error: ItemFailure | None = None
+    error: Failure | None = None
     what: str = ""
     verdict: dict[str, Any] = {}
-
-
-class ShownLabel(msgspec.Struct, frozen=True):
-    """A label compared with the answer; ``predicted`` None: none of the labels."""
-
-    expected: str
-    predicted: str | None
-    match: bool
 
 
 class FollowedInstruction(msgspec.Struct, frozen=True):
@@ -92,14 +82,14 @@ class ShownAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     reasoning: str | None = None
     truncated: bool = False
     failed: bool = False
-    error: ItemFailure | None = None
+    error: Failure | None = None
     score: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
     cost_usd: float | None = None
     latency_s: float | None = None
     judgments: list[ShownJudgment] = []
-    labels: dict[str, ShownLabel] = {}
+    labels: dict[str, LabelScore] = {}
     metrics: dict[str, float | None] = {}
     instructions: list[FollowedInstruction] = []
 
@@ -119,12 +109,13 @@ class ItemDetail(msgspec.Struct, frozen=True, omit_defaults=True):
     source: str = ""
     evidence: tuple[str, ...] = ()
     failed: bool = False
-    error: ItemFailure | None = None
+    error: Failure | None = None
 
 
 # --- Line positions of each item's records
 
 KeptT = TypeVar("KeptT", bound=Kept)
+RecordT = TypeVar("RecordT", bound=Record | Preference)
 
 
 class _ItemLine(RecordPart, frozen=True):
@@ -148,20 +139,14 @@ class ItemLines:
         self._keys, self._positions = item_hashes[order], np.frombuffer(positions, np.uint64)[order]
 
     def read_records(self, item: str, kind: type[KeptT], is_needed: Callable[[KeptT], bool]) -> list[KeptT]:
-        """Read an item's records of a kind that count and are needed, in the order of the files.
-
-        Lines that are no records are skipped; files that were replaced meanwhile may hold another item's.
-        """
-        return list(choose_counted(filter(is_needed, self._read_records(item, kind))).values())
-
-    def _read_records(self, item: str, kind: type[KeptT]) -> Iterator[KeptT]:
-        read = make_decoder(kind)
+        """Read an item's records of a kind that count and are needed, in file order; skip lines that are
+        none. Files that were replaced meanwhile may hold another item's."""
+        read, records = make_decoder(kind), list[KeptT]()
         begin, end = (np.searchsorted(self._keys, hash(item), side) for side in ("left", "right"))
         for position in self._positions[begin:end].tolist():
-            try:
-                yield read(self._files.line(position))
-            except Undecodable:
-                continue
+            with suppress(Undecodable):
+                records.append(read(self._files.line(position)))
+        return list(choose_counted(filter(is_needed, records)).values())
 
 
 _SCORES_OF_SAMPLES = f"""
@@ -199,24 +184,20 @@ class RunItems:
     def read_item(
         self, item: str, task: str, scores: Mapping[str, float | None] = _NO_SCORES
     ) -> ItemDetail | None:
-        """Read an item with everything made from it; None where it does not exist. ``scores`` are those of
-        students, unless one gave several answers: then each answer has its own.
-
-        Raises StoreError: a file cannot be read.
-        """
-        records = self._read_item_records(item)
-        datapoint = next((record for record in records if isinstance(record, Datapoint)), None)
-        if datapoint is None:
+        """Read an item with everything made from it, None if there is none. ``scores``: of students; where
+        one gave several answers, each has its own instead. Raises StoreError: a file cannot be read."""
+        datapoints = self._read_records(item, Datapoint)
+        if not datapoints:
             return None
+        datapoint, answers = datapoints[0], self._read_records(item, Response)
         judged: defaultdict[str, list[Evaluation]] = defaultdict(list)
-        for record in records:
-            if isinstance(record, Evaluation) and (task, record.judge_model_id) not in self._judges:
+        for record in self._read_records(item, Evaluation):
+            if (task, record.judge_model_id) not in self._judges:
                 judged[record.response_id].append(record)
         compared: defaultdict[str, list[Preference]] = defaultdict(list)
-        for pair in self._read_comparisons(item):
+        for pair in self._read_records(item, Preference):
             if (task, pair.judge_model_id) not in self._judges:
                 compared[response_id(item, pair.first_model_id)].append(pair)
-        answers = [record for record in records if isinstance(record, Response)]
         if any(record.sample for record in answers):
             scores = dict(self._rows(_SCORES_OF_SAMPLES, [item]))
         return ItemDetail(
@@ -230,7 +211,7 @@ class RunItems:
             source=datapoint.source,
             evidence=datapoint.evidence,
             failed=not is_good(datapoint),
-            error=_item_failure(datapoint),
+            error=datapoint.error,
             answers=[
                 self._build_shown_answer(
                     record,
@@ -244,58 +225,34 @@ class RunItems:
 
     def prompt(self, item: str, task: str) -> str | None:
         """Read an item's prompt alone; None where there is none. Raises StoreError: a file cannot be read."""
-        if self._legacy_records is not None:
-            datapoints = [
-                record for record in self._legacy_records.get(item, []) if isinstance(record, Datapoint)
-            ]
-        else:
-            datapoints = self._lines[0].read_records(item, Datapoint, lambda record: record.id == item)
+        datapoints = self._read_records(item, Datapoint)
         return next((record.prompt for record in datapoints if record.task_id == task), None)
 
-    def _read_item_records(self, item: str) -> list[Datapoint | Response | Evaluation]:
+    def _read_records(self, item: str, kind: type[RecordT]) -> list[RecordT]:
+        """Read an item's records of a kind, in either layout."""
         if self._legacy_records is not None:
-            return self._legacy_records.get(item, [])
-        items, answers, judgments, _ = self._lines
-        return [
-            *items.read_records(item, Datapoint, lambda record: record.id == item),
-            *answers.read_records(item, Response, lambda record: record.datapoint_id == item),
-            *judgments.read_records(item, Evaluation, lambda record: record.datapoint_id == item),
-        ]
-
-    def _read_comparisons(self, item: str) -> list[Preference]:
-        if self._legacy_records is not None:
-            return []
-        return self._lines[3].read_records(item, Preference, lambda pair: pair.datapoint_id == item)
+            return [record for record in self._legacy_records.get(item, ()) if isinstance(record, kind)]
+        return self._lines[kind].read_records(item, kind, lambda record: _item_of(record) == item)
 
     @cached_property
-    def _lines(self) -> tuple[ItemLines, ItemLines, ItemLines, ItemLines]:
-        return (
-            ItemLines(self._run.files("data_generation")),
-            ItemLines(self._run.files("response_collection")),
-            ItemLines(self._run.files("evaluation")),
-            ItemLines(self._run.files(PAIRS)),
-        )
+    def _lines(self) -> dict[type[Kept], ItemLines]:
+        return {kind: ItemLines(self._run.files(phase)) for phase, kind in RECORD_KINDS.items()}
 
     @cached_property
-    def _legacy_records(self) -> dict[str, list[Datapoint | Response | Evaluation]] | None:
+    def _legacy_records(self) -> dict[str, list[Record]] | None:
         """Return all records of a run in an older layout, by item; None in the current layout."""
         if not is_legacy(self._run.path):
             return None
-        records: defaultdict[str, list[Datapoint | Response | Evaluation]] = defaultdict(list)
+        records: defaultdict[str, list[Record]] = defaultdict(list)
         for phase in ("data_generation", "response_collection", "evaluation"):
             for record in read_legacy(self._run.path, phase, []):
-                records[record.id if isinstance(record, Datapoint) else record.datapoint_id].append(record)
-        return dict(records)
+                records[_item_of(record)].append(record)
+        return records
 
     def _build_shown_answer(
         self, answer: Response, judged: list[Evaluation], compared: list[Preference], score: float | None
     ) -> ShownAnswer:
         """Build an answer as shown. ``compared``: its comparisons with answers that were shown after it."""
-        labels = {
-            name: ShownLabel(label.expected, label.predicted, label.match)
-            for record in judged
-            for name, label in (record.label_scores or {}).items()
-        }
         return msgspec.structs.replace(
             _build_unjudged_answer(answer, answer.student_model_id, answer.sample),
             score=score,
@@ -310,7 +267,7 @@ class RunItems:
                     compared, key=lambda record: (record.second_model_id, record.judge_model_id)
                 )
             ],
-            labels=labels,
+            labels={name: label for record in judged for name, label in (record.label_scores or {}).items()},
         )
 
     def _build_run_judgment(self, judgment: Evaluation) -> ShownJudgment:
@@ -328,7 +285,7 @@ class RunItems:
             reasons=judgment.reasons or {},
             words=judgment.raw,
             failed=not is_good(judgment),
-            error=_item_failure(judgment),
+            error=judgment.error,
         )
 
 
@@ -340,15 +297,14 @@ def _build_shown_comparison(compared: Preference) -> ShownJudgment:
         reasons={"reason": compared.reason} if compared.reason else {},
         words=None if good else compared.raw,
         failed=not good,
-        error=_item_failure(compared),
+        error=compared.error,
         what=f"{compared.first_model_id} before {compared.second_model_id}",
         verdict={"winner": won[compared.winner]} if compared.winner is not None else {},
     )
 
 
-def _item_failure(record: Kept) -> ItemFailure | None:
-    """Return why a record holds no value, if it says so."""
-    return ItemFailure(record.error.kind, record.error.message) if record.error is not None else None
+def _item_of(record: Record | Preference) -> str:
+    return record.id if isinstance(record, Datapoint) else record.datapoint_id
 
 
 # --- Items of eval-framework
@@ -403,9 +359,9 @@ class OutputTaskFolder(NamedTuple):
 
     def read_instructions(self) -> dict[str, list[FollowedInstruction]]:
         """Read which instructions each answer followed, by item; empty where a benchmark has none."""
+        files = (self.folder / f"eval_results_{reading}.jsonl" for reading in ("strict", "loose"))
         strict, loose = (
-            _read_instruction_lines(self.folder / f"eval_results_{reading}.jsonl")
-            for reading in ("strict", "loose")
+            {str(line.key): line for line in read_decodable_lines(file, _InstructionLine)} for file in files
         )
         instructions = {}
         for item, verdicts in strict.items():
@@ -503,7 +459,7 @@ def _build_unjudged_answer(answer: Response | _AnswerLine, student: str, sample:
         reasoning=answer.reasoning,
         truncated=answer.truncated,
         failed=not is_good(answer),
-        error=_item_failure(answer),
+        error=answer.error,
         input_tokens=usage.input_tokens if usage is not None else None,
         output_tokens=usage.output_tokens if usage is not None else None,
         cost_usd=usage.cost_usd if usage is not None else None,
@@ -516,19 +472,7 @@ def _build_shown_judgment(judgment: _JudgmentLine) -> ShownJudgment:
         judge=judgment.judge,
         words=judgment.raw,
         failed=not is_good(judgment),
-        error=_item_failure(judgment),
+        error=judgment.error,
         what=judgment.id.removeprefix(f"{judgment.item}__"),
         verdict={name: value for name, value in (judgment.value or {}).items() if name != "top_logprobs"},
     )
-
-
-def _read_instruction_lines(file: Path) -> dict[str, _InstructionLine]:
-    read = make_decoder(_InstructionLine)
-    lines = {}
-    for line in read_whole_lines(file):
-        try:
-            verdicts = read(line.text)
-        except Undecodable:
-            continue
-        lines[str(verdicts.key)] = verdicts
-    return lines

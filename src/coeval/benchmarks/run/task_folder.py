@@ -23,8 +23,8 @@ from coeval.core.foreign import decode
 from coeval.core.records import Completion, Kept, Message, Request, choose_counted, is_good
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest, join_names, pluralize
-from coeval.engine.model_work import ModelWork, RoleModel, answer_text, differing_parts
-from coeval.store.jsonl import append_lines, decode_records, store_error
+from coeval.engine.model_work import ModelWork, RecordFields, RoleModel, answer_text, differing_parts
+from coeval.store.jsonl import append_lines, decode_records, read_decodable_lines, store_error
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir
 
@@ -52,16 +52,14 @@ class AnswerWork(ModelWork[Answer]):
     def question(self, _: int) -> Request:
         return Request(self.item.messages, labels=self.item.labels)
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         sent = self.role_model.sampling.without(completion.dropped).to_dict()
         return {"response": completion.text or completion.refusal or "", "sampling": sent}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         return {
-            "id": self.key,
             "prompt": last_message(self.item),
             "model": self.role_model.model,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": hash_messages(self.item.messages),
         }
 
@@ -82,18 +80,16 @@ class JudgmentWork(ModelWork[Judgment]):
         requested = self.needed.request()
         return msgspec.structs.replace(requested, shared=0) if self.alone and requested.shared else requested
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         answer_text(completion, "the judge")
         return {"value": self.needed.parse(completion)}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         last = self.tally.last
         return {
-            "id": self.key,
             "item": self.item,
             "judge": self.role_model.model,
             "raw": None if last is None else last.refusal or last.text,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": hash_messages(self.needed.request().messages),
         }
 
@@ -324,7 +320,7 @@ class TaskFolder:
 
 def read_first_answer(path: Path) -> Answer | None:
     """Return the first whole record of an answer file, which has one recipe."""
-    return next((answer for answer in decode_records(path, Answer) if isinstance(answer, Answer)), None)
+    return next(read_decodable_lines(path, Answer), None)
 
 
 def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:

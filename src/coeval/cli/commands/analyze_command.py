@@ -67,13 +67,6 @@ NAMES = {
 """What can be analyzed."""
 
 
-class ReportFolders(NamedTuple):
-    """Folders for reports and for pictures."""
-
-    out: Path | None
-    figures: Path | None = None
-
-
 def analyze(
     what: Annotated[
         str | None,
@@ -84,8 +77,7 @@ def analyze(
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out",
-            help="Write measures.json and NAME.json, .csv, .md or .xlsx, or report.html, into this folder.",
+            help="Write measures.json and NAME.json, .csv, .md or .xlsx, or report.html, into this folder."
         ),
     ] = None,
     report_format: Annotated[
@@ -97,37 +89,25 @@ def analyze(
         ),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", help="Write every chart to this folder, as PNG and SVG.")
+        Path | None, typer.Option(help="Write every chart to this folder, as PNG and SVG.")
     ] = None,
     partial_ok: Annotated[
         bool, typer.Option("--partial-ok", help="Exit with 0, not 3, if records are missing.")
     ] = False,
     judge_selection: Annotated[
-        Literal["top_half", "all"],
-        typer.Option("--judge-selection", help="Robust filter: which of the ranked judges to use."),
+        Literal["top_half", "all"], typer.Option(help="Robust filter: which of the ranked judges to use.")
     ] = "top_half",
     agreement_metric: Annotated[
-        Literal["wpa", "spa", "kappa"],
-        typer.Option("--agreement-metric", help="Robust filter: the measure that ranks judges."),
+        Literal["wpa", "spa", "kappa"], typer.Option(help="Robust filter: the measure that ranks judges.")
     ] = "wpa",
     agreement_threshold: Annotated[
-        float,
-        typer.Option(
-            "--agreement-threshold", min=0, max=1, help="Robust filter: share of judges that must agree."
-        ),
+        float, typer.Option(min=0, max=1, help="Robust filter: share of judges that must agree.")
     ] = 0.5,
     teacher_score_formula: Annotated[
-        Literal["v1", "s2", "r3"],
-        typer.Option("--teacher-score-formula", help="The formula that ranks teachers."),
+        Literal["v1", "s2", "r3"], typer.Option(help="The formula that ranks teachers.")
     ] = "v1",
     score_tolerance: Annotated[
-        float,
-        typer.Option(
-            "--score-tolerance",
-            min=0,
-            max=1,
-            help="Robust filter: largest distance of judges from their mean.",
-        ),
+        float, typer.Option(min=0, max=1, help="Robust filter: largest distance of judges from their mean.")
     ] = 0.25,
 ) -> None:
     """Explain a run's scores: who leads, and how sure that is.
@@ -167,8 +147,7 @@ def analyze(
     robust = RobustOptions(
         judge_selection, agreement_metric, agreement_threshold, teacher_score_formula, score_tolerance
     )
-    folders = ReportFolders(out, figures)
-    missing = print_or_write_analysis(folder, name, report_format, folders, robust)
+    missing = print_or_write_analysis(folder, name, report_format, out, figures=figures, options=robust)
     for note in missing.notes:
         streams.warn(streams.messages(), note)
     print_missing_records(missing, RunDir(folder), streams.messages())
@@ -191,28 +170,28 @@ def print_or_write_analysis(
     folder: Path,
     name: str,
     report_format: ReportFormat | None,
-    folders: ReportFolders,
+    out: Path | None,
+    *,
+    figures: Path | None = None,
     options: RobustOptions,
 ) -> MissingRecords:
     """Print an analysis, or write it; the folder is read once. Return which records are missing."""
     effective_format, messages = report_format or NAMES[name].usual_format, streams.messages()
     pages = effective_format in ("html", "excel")
-    prints_tables = not pages and bool(effective_format or folders.out or folders.figures is None)
-    files = _choose_files(name, effective_format, folders) if pages or folders.figures is not None else None
+    prints_tables = not pages and bool(effective_format or out or figures is None)
+    files = _choose_files(name, effective_format, out, figures) if pages or figures is not None else None
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
             report = _write_and_print_report(reader, notes, name, files, options)
             measured, missing, notes = report.measured, report.missing, report.notes
         else:
-            measured = compute_measures(
-                reader, NAMES[name].analysis if folders.out is None else "all", options
-            )
+            measured = compute_measures(reader, NAMES[name].analysis if out is None else "all", options)
             notes, missing = (*reader.notes(), *notes), find_missing_records(RunDir(folder))
         names = ShownNames.of(measured.models, None if reader.planned is None else reader.planned.labels)
     for note in print_and_drop_incomparable(notes, messages) if prints_tables else notes:
         streams.warn(messages, note)
     if prints_tables:
-        _print_or_write_measures(measured.measures, name, report_format, folders.out, names)
+        _print_or_write_measures(measured.measures, name, report_format, out, names)
     return missing
 
 
@@ -256,11 +235,12 @@ def _export_benchmark_items(folder: Path, out: Path | None, report_format: Repor
     streams.say(messages, f"written: {rows} to {out}, with provenance.json")
 
 
-def _choose_files(name: str, report_format: ReportFormat | None, folders: ReportFolders) -> ReportFiles:
+def _choose_files(
+    name: str, report_format: ReportFormat | None, out: Path | None, figures: Path | None
+) -> ReportFiles:
     """Return the paths of workbook, page and pictures; raises UsageError if a folder is missing or a file."""
     from coeval.reports.files import ReportFiles
 
-    out, figures = folders
     if report_format in ("html", "excel") and out is None:
         what = "a page" if report_format == "html" else report_format
         raise UsageError(f"{what} needs a folder to be written into: add --out DIR")

@@ -32,9 +32,7 @@ def compare(
             help="Folders of runs, of eval-framework or of sweeps; of a single run, its students.",
         ),
     ] = None,
-    run: Annotated[
-        list[Path] | None, typer.Option("--run", help="A, then again B; the same as A [B …].")
-    ] = None,
+    run: Annotated[list[Path] | None, typer.Option(help="A, then again B; the same as A [B …].")] = None,
     students: ComparedStudents = None,
     fail_if_worse: Annotated[
         str | None,
@@ -51,15 +49,11 @@ def compare(
     as_json: AsJson = False,
     html: Annotated[
         Path | None,
-        typer.Option(
-            "--html", metavar="FILE", help="Also write an HTML page. Example: --html comparison.html"
-        ),
+        typer.Option(metavar="FILE", help="Also write an HTML page. Example: --html comparison.html"),
     ] = None,
-    excel: Annotated[
-        Path | None, typer.Option("--excel", metavar="FILE", help="Also write an Excel workbook.")
-    ] = None,
+    excel: Annotated[Path | None, typer.Option(metavar="FILE", help="Also write an Excel workbook.")] = None,
     figures: Annotated[
-        Path | None, typer.Option("--figures", metavar="DIR", help="Also write every chart, as PNG and SVG.")
+        Path | None, typer.Option(metavar="DIR", help="Also write every chart, as PNG and SVG.")
     ] = None,
 ) -> None:
     """Compare models on the same items, with intervals.
@@ -88,10 +82,8 @@ def compare(
     if any_difference and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
-
-    _check_output_paths(html, excel)
     files = ReportFiles(excel, figures)
-    files.check_paths()
+    _check_output_paths(html, files)
     if _is_sweep_comparison(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
@@ -172,13 +164,14 @@ def _require_folders(words: list[Path] | None, run: list[Path] | None) -> list[P
     return folders
 
 
-def _check_output_paths(html: Path | None, excel: Path | None) -> None:
+def _check_output_paths(html: Path | None, files: ReportFiles) -> None:
     """Raise UsageError if a file cannot be written, before anything is compared."""
-    for flag, path in ("--html", html), ("--excel", excel):
+    for flag, path in ("--html", html), ("--excel", files.excel):
         if path is not None and path.is_dir():
             raise UsageError(f"{flag} {path} is a folder; name a file")
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
+    files.check_paths()
 
 
 def _parse_share(text: str) -> float:

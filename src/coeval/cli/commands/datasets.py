@@ -105,14 +105,13 @@ def verify(names: Names = None) -> None:
     library = Library()
     missing = damaged = 0
     for check in library.verify(library.manifest.select(names or ["all"])):
-        missing += check.presence is not Presence.READY
+        fetched = check.presence is Presence.READY
+        missing += not fetched
         damaged += check.problem.startswith("damaged")
         if check.problem:
             streams.say(console, f"{check.name}: {check.problem} ({check.path})")
-        elif names and check.presence is not Presence.READY:
-            streams.say(console, f"{check.name}: not fetched")
-        elif check.presence is Presence.READY:
-            streams.say(console, f"{check.name}: as pinned")
+        elif names or fetched:
+            streams.say(console, f"{check.name}: {'as pinned' if fetched else 'not fetched'}")
     console.print(f"{damaged} damaged, {missing} not fetched")
     if damaged:
         raise typer.Exit(1)
@@ -121,26 +120,19 @@ def verify(names: Names = None) -> None:
 @contextmanager
 def draw_fetch_progress(console: Console) -> Iterator[Progress]:
     """Enter a progress callback that draws a bar per download; off a terminal it prints a line instead."""
-    task_by_label: dict[str, Any] = {}
-    if not console.file.isatty():
-
-        def print_once(label: str, _: int, size: int | None) -> None:
-            if label not in task_by_label:
-                task_by_label[label] = size
-                streams.say(console, f"fetching {label}{'' if size is None else f' ({_format_size(size)})'}")
-
-        yield print_once
-        return
     from rich.progress import BarColumn, DownloadColumn, TextColumn, TransferSpeedColumn
     from rich.progress import Progress as Bars
 
+    draws, task_by_label = console.file.isatty(), dict[str, Any]()
     columns = TextColumn("{task.description}", markup=False), BarColumn(), DownloadColumn()
-    bars = Bars(*columns, TransferSpeedColumn(), console=console, redirect_stdout=False)
+    bars = Bars(*columns, TransferSpeedColumn(), console=console, redirect_stdout=False, disable=not draws)
 
     def update_bar(label: str, received: int, size: int | None) -> None:
         if label not in task_by_label:
             bars.start()
             task_by_label[label] = bars.add_task(label, total=size)
+            if not draws:
+                streams.say(console, f"fetching {label}{'' if size is None else f' ({_format_size(size)})'}")
         bars.update(task_by_label[label], completed=received)
 
     try:

@@ -33,7 +33,7 @@ from coeval.pipeline.plan.estimate.run_estimate import (
     estimate_run,
     summarise_estimate,
 )
-from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_valid_start
+from coeval.pipeline.plan.estimate.start_preview import PreviewedStart, add_batch_savings, preview_start
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.start.partial_starts import sample_for_estimate
 from coeval.pricing.estimate import BudgetFit, Estimate, check_budget_fit
@@ -46,15 +46,16 @@ from coeval.store.rundir import RunDir
 
 def estimate_and_print(
     config: Config, options: RunOptions, key_file: Path | None, *, as_json: bool = False
-) -> int:
-    """Estimate such a start, write the estimate into the run's folder, and print it; return the exit code."""
+) -> None:
+    """Estimate such a start, write the estimate into the run's folder, and print it."""
     results, messages = streams.results(), streams.messages()
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
     keys = load_keys(key_file)
-    start = preview_valid_start(config, options, keys, prices)
+    start = preview_start(config, options, keys, prices)
+    start.preview.refuse_start(options)
     for sentence in start.warnings:
         warn(messages, sentence)
     lengths = read_recorded_lengths(start.config, start.preview)
@@ -83,7 +84,6 @@ def estimate_and_print(
     for sentence in _describe_labels_needed(run_folder(config)):
         say(messages, sentence)
     say(messages, f"Written: {path}", "dim")
-    return 0
 
 
 def _describe_labels_needed(folder: RunDir) -> Iterator[str]:
@@ -111,8 +111,7 @@ def _describe_uncovered_values_and_reasons(start: PreviewedStart) -> Iterator[st
 def _describe_requests_in_jobs(config: Config) -> str:
     """Say how many of the estimated requests are in batch jobs already; "" if none."""
     folder = run_folder(config)
-    jobs = [job for job in read_jobs(folder.pending_batches) if job.state != "collected"]
-    if not jobs:
+    if not (jobs := [job for job in read_jobs(folder.pending_batches) if job.state != "collected"]):
         return ""
     job_ids = join_names([job.id or f"{job.tag[:8]}…" for job in jobs])
     requests = pluralize(sum(job.requests for job in jobs), "request")

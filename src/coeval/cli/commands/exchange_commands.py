@@ -20,14 +20,13 @@ def import_files(
         list[Path],
         typer.Argument(metavar="FILE …", help="Inspect's logs, lm-eval's samples, promptfoo's JSON, tables."),
     ],
-    out: Annotated[Path, typer.Option("--out", help="The folder to write. Example: --out ./outputs/theirs")],
+    out: Annotated[Path, typer.Option(help="The folder to write. Example: --out ./outputs/theirs")],
     model: Annotated[
-        str | None, typer.Option("--model", help="The model of these answers, if a file does not name it.")
+        str | None, typer.Option(help="The model of these answers, if a file does not name it.")
     ] = None,
     column: Annotated[
         list[str] | None,
         typer.Option(
-            "--column",
             metavar="MEANING=COLUMN",
             help="Of tables: item, model, score, task, metric, sample, judge, prompt or answer; may be "
             "repeated. Example: --column score=points",
@@ -95,10 +94,8 @@ ExportFormat: TypeAlias = Literal["csv", "parquet", "inspect"]
 
 def export(
     folder: ResultFolder,
-    to: Annotated[ExportFormat, typer.Option("--to", help="The format of the files.")],
-    out: Annotated[
-        Path, typer.Option("--out", help="A folder that is new or empty. Example: --out ./exported")
-    ],
+    to: Annotated[ExportFormat, typer.Option(help="The format of the files.")],
+    out: Annotated[Path, typer.Option(help="A folder that is new or empty. Example: --out ./exported")],
 ) -> None:
     """Write results as tables, or as logs of Inspect.
 
@@ -120,7 +117,7 @@ def log(
     folder: ResultFolder,
     to: Annotated[
         list[str],
-        typer.Option("--to", metavar="TRACKER[:PROJECT]", help="mlflow, wandb or trackio; may be repeated."),
+        typer.Option(metavar="TRACKER[:PROJECT]", help="mlflow, wandb or trackio; may be repeated."),
     ],
 ) -> None:
     """Log results to an experiment tracker: headlines with their intervals.

@@ -51,14 +51,12 @@ def gate(
     policy: Annotated[
         Path,
         typer.Option(
-            "--policy",
-            metavar="FILE",
-            help="The policy: how much each task may lose. Example: --policy gate.yaml",
+            metavar="FILE", help="The policy: how much each task may lose. Example: --policy gate.yaml"
         ),
     ],
     students: ComparedStudents = None,
     junit: Annotated[
-        Path | None, typer.Option("--junit", metavar="FILE", help="Also write the verdicts as JUnit XML.")
+        Path | None, typer.Option(metavar="FILE", help="Also write the verdicts as JUnit XML.")
     ] = None,
     as_markdown: Annotated[
         Path | None,

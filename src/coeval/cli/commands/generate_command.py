@@ -16,13 +16,11 @@ from coeval.cli.views.description_view import (
     check_page_path,
     preview_experiment,
     print_report,
-    write_description_page,
 )
 from coeval.cli.views.gaps_view import print_gaps
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.core.errors import GAPS, INTERRUPTED, UsageError
 from coeval.engine.probing import Probing
-from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.start.partial_starts import Proposals, request_proposals
 from coeval.pipeline.start.proposed_file import (
@@ -31,6 +29,7 @@ from coeval.pipeline.start.proposed_file import (
     refuse_credentials_in_addresses,
 )
 from coeval.reports.description_report import description_report
+from coeval.reports.site.page import write_page
 from coeval.store.jsonl import write_bytes_atomic
 
 NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
@@ -39,12 +38,10 @@ NOT_PROPOSED = ("models", "tasks", "phases", "prompts", "values")
 
 def generate(
     config: ExperimentFile,
-    out: Annotated[Path, typer.Option("--out", help="The file to write. Example: --out designed.yaml")],
+    out: Annotated[Path, typer.Option(help="The file to write. Example: --out designed.yaml")],
     report: Annotated[
         Path | None,
-        typer.Option(
-            "--report", help="Also write a page that describes the result. Example: --report my.html"
-        ),
+        typer.Option(help="Also write a page that describes the result. Example: --report my.html"),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of --out.")] = False,
     ask_again: Annotated[
@@ -93,7 +90,17 @@ def generate(
         raise typer.Exit(INTERRUPTED if proposed.summary.interrupted else GAPS)
     written = insert_proposed_parts(config, loaded, proposed.parts)
     write_bytes_atomic(out, written.text.encode())
-    _write_page_and_print_result(written, proposed, out, report, key_set)
+    described = description_report(preview_experiment(written.config, key_set))
+    print_report(described, streams.results(), skipped_tables=NOT_PROPOSED)
+    if not proposed.parts:
+        streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
+    _print_result_warnings(written, out, messages)
+    if report is not None:
+        write_bytes_atomic(report, write_page(described))
+        streams.say(messages, f"Written: {report}.")
+    streams.say(messages, f"Written: {out}. Edit it, look at it and run it:")
+    for command in ("describe", "run"):
+        streams.say(messages, f"  coeval {command} --config {quote(str(out))}")
     raise typer.Exit(GAPS if proposed.summary.notes else 0)
 
 
@@ -106,26 +113,16 @@ def _print_missing_proposals(proposed: Proposals, config: Path, out: Path, messa
         print_gaps(summary, messages)
     for part in proposed.lacking:
         streams.warn(messages, f"nothing is proposed for {part}")
+    command = f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}"
     if proposed.lacking or summary.interrupted:
         streams.say(messages, f"{out} is not written; what was proposed is kept. Continue with:")
+        streams.say(messages, command)
     elif summary.notes:
         streams.say(messages, "To request the remaining proposals:")
-    if proposed.lacking or summary.interrupted or summary.notes:
-        replaced = "" if proposed.lacking or summary.interrupted else " --overwrite"
-        streams.say(
-            messages, f"  coeval generate --config {quote(str(config))} --out {quote(str(out))}{replaced}"
-        )
+        streams.say(messages, f"{command} --overwrite")
 
 
-def _write_page_and_print_result(
-    settled: FileWithProposals, proposed: Proposals, out: Path, page: Path | None, keys: Keys
-) -> None:
-    """Print what was proposed as ``results``; warnings, the file's path and next commands as ``messages``."""
-    messages = streams.messages()
-    report = description_report(preview_experiment(settled.config, keys))
-    print_report(report, streams.results(), skipped_tables=NOT_PROPOSED)
-    if not proposed.parts:
-        streams.say(messages, "The file leaves nothing to its teachers: it is copied as it is.")
+def _print_result_warnings(settled: FileWithProposals, out: Path, messages: Console) -> None:
     if settled.rewritten:
         streams.warn(messages, f"the comments of the file could not be kept: {out} is written without them")
     for name in settled.hidden:
@@ -136,9 +133,3 @@ def _write_page_and_print_result(
             "the file has resume_from: that run's results of phases 1 and 2 replace what "
             "you edit, unless phases has attribute_mapping: New and rubric_mapping: New",
         )
-    if page is not None:
-        write_description_page(report, page)
-        streams.say(messages, f"Written: {page}.")
-    streams.say(messages, f"Written: {out}. Edit it, look at it and run it:")
-    for command in ("describe", "run"):
-        streams.say(messages, f"  coeval {command} --config {quote(str(out))}")

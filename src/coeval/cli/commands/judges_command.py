@@ -21,7 +21,7 @@ from coeval.core.figures import figure_with_interval, format_points
 from coeval.core.text import join_names, pluralize
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.upkeep.judge_check import RESULT, CheckRequest, JudgeCheck, prepare_check
-from coeval.reports.content import ReportColumn, ReportTable, make_columns
+from coeval.reports.content import ReportTable, make_columns
 from coeval.store.jsonl import write_json_atomic
 
 app = typer.Typer(
@@ -41,7 +41,9 @@ BudgetUsd = Annotated[
     float | None, typer.Option("--budget-usd", metavar="USD", min=0, help="The most it may cost.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Count the calls; send and write nothing.")]
-Anew = Annotated[bool, typer.Option("--anew", help="Start a new check instead of continuing the last.")]
+StartOver = Annotated[
+    bool, typer.Option("--start-over", help="Start a new check instead of continuing the last.")
+]
 
 
 @app.command("check")
@@ -58,13 +60,12 @@ def check(
         float, typer.Option(metavar="POINTS", min=0, max=100, help="How far its mean score may have moved.")
     ] = 0.0,
     items: Annotated[
-        int | None,
-        typer.Option("--items", metavar="N", min=1, help="Judge the answers of N items, always the same."),
+        int | None, typer.Option(metavar="N", min=1, help="Judge the answers of N items, always the same.")
     ] = None,
     config: JudgeNow = None,
     budget_usd: BudgetUsd = None,
     dry_run: DryRun = False,
-    anew: Anew = False,
+    start_over: StartOver = False,
     as_json: AsJson = False,
     keys: KeyFile = None,
 ) -> None:
@@ -85,7 +86,7 @@ def check(
     2 the judge is unavailable, 3 scores are missing, 4 it has shifted further,
     130 interrupted.
     """
-    request = CheckRequest(judge, anchor, items, config, budget_usd, anew)
+    request = CheckRequest(judge, anchor, items, config, budget_usd, start_over)
     prepared, code = _run_check_or_exit(request, keys, dry_run=dry_run)
 
     drift_result = prepared.measure_drift()
@@ -103,20 +104,21 @@ def _run_check_or_exit(request: CheckRequest, keys: Path | None, *, dry_run: boo
     if dry_run:
         with TemporaryDirectory() as nowhere:
             counted = prepare_check(request, Path(nowhere))
-            raise typer.Exit(print_dry_run(counted.config, RunOptions(checked_judge=counted.judge), keys))
+            print_dry_run(counted.config, RunOptions(checked_judge=counted.judge), keys)
+            raise typer.Exit
     prepared = prepare_check(request)
     if prepared.continues:
         begun = prepared.folder.read_meta().created_at[:16].replace("T", " ")
         warn(
             streams.messages(),
             f"{prepared.folder.path.name} is continued. Scores it has since {begun} are not requested again; "
-            "--anew begins another one.",
+            "--start-over begins another.",
         )
     options = RunOptions(continue_run=prepared.continues, checked_judge=prepared.judge)
     try:
         run = run_with_progress(prepared.config, options, keys)
     except RecordsChanged as error:
-        raise UsageError(f"{error.changes}\nIt did not end; --anew begins another one.") from error
+        raise UsageError(f"{error.changes}\nIt did not end; --start-over begins another.") from error
     if run.exit_code not in (0, GAPS):
         for sentence in () if run.summary is None else (*run.summary.notes, *run.summary.stopped.values()):
             warn(streams.messages(), sentence)
@@ -135,47 +137,31 @@ def _print_drift(check: JudgeCheck, drift: JudgeDrift, max_shift: float, console
     else:
         least = f" beyond {max_shift:g} points" if max_shift else ""
         say(console, f"{drift.judge}: no shift{least} is shown ({gap} points).", "bold green")
-    rate = (
-        "not known"
-        if flips.mean is None
-        else figure_with_interval("share", flips.mean, flips.low, flips.high)
-    )
-    say(
-        console,
-        f"Changed scores: {rate} of {drift.scores:,}, on {pluralize(drift.answers, 'answer')} to "
-        f"{pluralize(drift.items, 'item')}.",
-    )
+    rate = "not known"
+    if flips.mean is not None:
+        rate = figure_with_interval("share", flips.mean, flips.low, flips.high)
+    answers, items = pluralize(drift.answers, "answer"), pluralize(drift.items, "item")
+    say(console, f"Changed scores: {rate} of {drift.scores:,}, on {answers} to {items}.")
     if shift.minimum_detectable is not None:
-        say(
-            console,
-            f"With this anchor, a true shift of {format_points(shift.minimum_detectable)} points would be "
-            "detected four times in five.",
-        )
-    figures = (
-        ReportColumn("scores", "scores", "count"),
-        ReportColumn("changed", "changed", "share"),
-        ReportColumn("shift", "shift", "points"),
+        least = format_points(shift.minimum_detectable)
+        power = "would be detected four times in five"
+        say(console, f"With this anchor, a true shift of {least} points {power}.")
+    columns = (
+        *make_columns("task", "factor"),
+        *make_columns("scores", kind="count"),
+        *make_columns("changed", kind="share"),
+        *make_columns("shift", kind="points"),
     )
-    rows = [(row.task, row.factor, row.n, row.flips, row.shift) for row in drift.factors]
-    show_table(
-        console, ReportTable("", "", (*make_columns("task", "factor"), *figures), tuple(rows), names=2)
-    )
-    say(
-        console,
-        "Shift in points: new − anchor, tasks counting alike, with the 95% interval over items.",
-        "dim",
-    )
+    rows = tuple((row.task, row.factor, row.n, row.flips, row.shift) for row in drift.factors)
+    show_table(console, ReportTable("", "", columns, rows, names=2))
+    legend = "Shift in points: new − anchor, tasks counting alike, with the 95% interval over items."
+    say(console, legend, "dim")
     if drift.missing:
         warn(console, f"{pluralize(drift.missing, 'anchor score')} missing from the new check.")
-    then, now = drift.served
+    then, now = (join_names(names) for names in drift.served)
     if then != now:
-        warn(
-            console,
-            f"Replies named {join_names(then) or 'no other model'} then, "
-            f"{join_names(now) or 'no other model'} now.",
-        )
+        none = "no other model"
+        warn(console, f"Replies named {then or none} then, {now or none} now.")
     elif now:
-        warn(
-            console, f"The host serves this name as {join_names(now)}. Use that name in the config to pin it."
-        )
+        warn(console, f"The host serves this name as {now}. Use that name in the config to pin it.")
     say(console, f"The check is the run {check.folder.path.name}, beside the anchor.", "dim")

@@ -25,33 +25,27 @@ def label(
     run: RunFolder = None,
     n: Annotated[
         int | None,
-        typer.Option(
-            "--n", min=1, help="Number of answers to draw.", show_default="those drawn before, else 200"
-        ),
+        typer.Option(min=1, help="Number of answers to draw.", show_default="those drawn before, else 200"),
     ] = None,
-    factor: Annotated[
-        list[str] | None, typer.Option("--factor", help="Only this factor; may be repeated.")
-    ] = None,
-    by: Annotated[str, typer.Option("--by", help="Who labels.")] = "me",
+    factor: Annotated[list[str] | None, typer.Option(help="Only this factor; may be repeated.")] = None,
+    by: Annotated[str, typer.Option(help="Who labels.")] = "me",
     among: Annotated[
-        str, typer.Option("--among", help="Everybody who shares the draw. Example: --among anna,ben --by ben")
+        str, typer.Option(help="Everybody who shares the draw. Example: --among anna,ben --by ben")
     ] = "",
     overlap: Annotated[
-        float, typer.Option("--overlap", min=0, max=1, help="Share of the draw that all of them label.")
+        float, typer.Option(min=0, max=1, help="Share of the draw that all of them label.")
     ] = 0.2,
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the draw.")] = 0,
     item: Annotated[
         list[str] | None,
         typer.Option(
-            "--item",
-            metavar="ID",
-            help="Label all answers to this item instead of a draw; they enter no estimate.",
+            metavar="ID", help="Label all answers to this item instead of a draw; they enter no estimate."
         ),
     ] = None,
     sheet: Annotated[
-        Path | None, typer.Option("--sheet", help="Write a CSV sheet to fill in. Example: --sheet labels.csv")
+        Path | None, typer.Option(help="Write a CSV sheet to fill in. Example: --sheet labels.csv")
     ] = None,
-    read: Annotated[Path | None, typer.Option("--read", help="Read a sheet back.")] = None,
+    read: Annotated[Path | None, typer.Option(help="Read a sheet back.")] = None,
     port: Port = 7576,
     open_it: OpenIt = False,
     no_token: NoToken = False,
@@ -97,50 +91,41 @@ def label(
 
 
 def _serve_labelling(session: LabelSession, port: int, *, open_it: bool, no_token: bool) -> None:
-    token = None if no_token else ViewToken()
+    token, messages = None if no_token else ViewToken(), streams.messages()
     done, total = len(session.levels_by_id), len(session.questions)
 
     def announce() -> None:
-        streams.say(
-            streams.messages(), f"{done:,} of {total:,} labelled by {session.by}; Ctrl-C ends it", "dim"
-        )
+        streams.say(messages, f"{done:,} of {total:,} labelled by {session.by}; Ctrl-C ends it", "dim")
 
     serve_pages(make_label_app(session, token), token, port, announce, open_it=open_it)
     if session.levels_by_id:
-        streams.say(streams.messages(), f"then: coeval analyze calibration {quote(str(session.path))}")
+        streams.say(messages, f"then: coeval analyze calibration {quote(str(session.path))}")
 
 
 def _write_sheet(session: LabelSession, path: Path) -> None:
     write_label_sheet(path, session.questions, session.levels_by_id)
-    streams.say(
-        streams.messages(), f"written: {path}, {len(session.questions):,} rows; fill in the column level"
-    )
-    run = quote(str(session.path))
-    streams.say(streams.messages(), f"then: coeval label {run} --by {session.by} --read {quote(str(path))}")
-
-
-def _read_sheet(session: LabelSession, path: Path) -> None:
-    """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
-    sheet = read_label_sheet(path, session.questions, session.levels_by_id)
-    session.append_labels(sheet.labels)
-    for problem in sheet.problems[:_MOST_PROBLEMS]:
-        streams.warn(streams.messages(), problem)
-    if len(sheet.problems) > _MOST_PROBLEMS:
-        streams.warn(streams.messages(), f"and {len(sheet.problems) - _MOST_PROBLEMS:,} more rows")
-    streams.say(
-        streams.messages(),
-        f"kept {pluralize(len(sheet.labels), 'label')} of {session.by}; "
-        f"{pluralize(sheet.empty, 'row')} without a level; "
-        f"{len(session.levels_by_id):,} of {len(session.questions):,} are labelled",
-    )
-    if sheet.kept:
-        streams.say(
-            streams.messages(),
-            f"of the rows without a level, {sheet.kept:,} keep the one they had; write another to change it",
-        )
-    if sheet.problems:
-        raise typer.Exit(1)
+    run, rows, messages = quote(str(session.path)), len(session.questions), streams.messages()
+    streams.say(messages, f"written: {path}, {rows:,} rows; fill in the column level")
+    streams.say(messages, f"then: coeval label {run} --by {session.by} --read {quote(str(path))}")
 
 
 # A screen of sentences.
 _MOST_PROBLEMS = 20
+
+
+def _read_sheet(session: LabelSession, path: Path) -> None:
+    """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
+    sheet, messages = read_label_sheet(path, session.questions, session.levels_by_id), streams.messages()
+    session.append_labels(sheet.labels)
+    for problem in sheet.problems[:_MOST_PROBLEMS]:
+        streams.warn(messages, problem)
+    if len(sheet.problems) > _MOST_PROBLEMS:
+        streams.warn(messages, f"and {len(sheet.problems) - _MOST_PROBLEMS:,} more rows")
+    labels, rows = pluralize(len(sheet.labels), "label"), pluralize(sheet.empty, "row")
+    done = f"{len(session.levels_by_id):,} of {len(session.questions):,} are labelled"
+    streams.say(messages, f"kept {labels} of {session.by}; {rows} without a level; {done}")
+    if sheet.kept:
+        keep = f"{sheet.kept:,} keep the one they had; write another to change it"
+        streams.say(messages, f"of the rows without a level, {keep}")
+    if sheet.problems:
+        raise typer.Exit(1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -22,7 +23,7 @@ from coeval.cli.views.results_view import write_json
 from coeval.core.errors import ModelUnavailable, UsageError
 from coeval.core.model import ModelSpec
 from coeval.engine.probing import HostReport, select_hosted, specs_with_credentials, survey_hosts
-from coeval.engine.session import await_unless_interrupted
+from coeval.engine.session import SessionContext, await_unless_interrupted
 from coeval.models.catalog import HOSTS
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import load_config
@@ -33,15 +34,11 @@ from coeval.pricing.price_book import PriceBook
 
 def models(
     config: Annotated[
-        Path | None,
-        typer.Option("--config", help="The hosts of an experiment file. Example: --config my.yaml"),
+        Path | None, typer.Option(help="The hosts of an experiment file. Example: --config my.yaml")
     ] = None,
-    interface: Annotated[
-        str | None, typer.Option("--interface", help="One interface. Example: --interface groq")
-    ] = None,
+    interface: Annotated[str | None, typer.Option(help="One interface. Example: --interface groq")] = None,
     base_url: Annotated[
-        str | None,
-        typer.Option("--base-url", help="Its address. Example: --base-url http://localhost:8000/v1"),
+        str | None, typer.Option(help="Its address. Example: --base-url http://localhost:8000/v1")
     ] = None,
     providers: Annotated[
         bool, typer.Option("--providers", help="List the credentials found, and where; no model is called.")
@@ -78,9 +75,16 @@ def models(
             "--base-url has no http:// or https:// before its host; write it as in "
             "--base-url http://127.0.0.1:8000/v1"
         )
+    if interface is not None and interface not in HOSTS:
+        raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
     found_keys, prices = load_keys(keys), PriceBook()
     if providers:
-        _print_found_credentials(found_keys, config, interface, as_json)
+        named = load_config(config).models if config is not None else []
+        credentials = find_credentials(found_keys, [model.spec() for model in named], interface)
+        if as_json:
+            write_json({"providers": credentials})
+        else:
+            print_credentials(credentials, streams.results())
         return
     specs = _choose_host_specs(config, interface, base_url, found_keys, prices)
     requested = _survey_hosts_with_progress(specs, found_keys, prices)
@@ -101,8 +105,6 @@ def _choose_host_specs(
         resolved = resolve_hosts(settled, options, keys, prices).config
         return select_hosted(model.spec() for model in resolved.models)
     if interface is not None:
-        if interface not in HOSTS:
-            raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
         at_interface = select_hosted(
             [ModelSpec(name=interface, interface=interface, model=interface, base_url=base_url)]
         )
@@ -119,13 +121,11 @@ def _survey_hosts_with_progress(specs: list[ModelSpec], keys: Keys, prices: Pric
             "looked for, and coeval models --interface ollama asks a server that needs none"
         )
 
-    stopped = "stopped while listing the hosts' models"
-    return show_progress_while(
-        keys,
-        lambda context: await_unless_interrupted(
-            survey_hosts(specs, keys, prices), context.interrupt, stopped
-        ),
-    )
+    def survey(context: SessionContext) -> Coroutine[Any, Any, list[HostReport]]:
+        stopped = "stopped while listing the hosts' models"
+        return await_unless_interrupted(survey_hosts(specs, keys, prices), context.interrupt, stopped)
+
+    return show_progress_while(keys, survey)
 
 
 def _print_host_reports(reports: list[HostReport], verbose: bool, as_json: bool) -> None:
@@ -137,12 +137,3 @@ def _print_host_reports(reports: list[HostReport], verbose: bool, as_json: bool)
     for report in reports:
         if report.problem is not None:
             streams.warn(messages, f"{host_label(report)}: {report.problem}")
-
-
-def _print_found_credentials(keys: Keys, config: Path | None, interface: str | None, as_json: bool) -> None:
-    named = load_config(config).models if config is not None else []
-    rows = find_credentials(keys, [model.spec() for model in named], interface)
-    if as_json:
-        write_json({"providers": rows})
-    else:
-        print_credentials(rows, streams.results())

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import typer
-from rich.console import Console
 
 from coeval.api import load_keys
 from coeval.cli import streams
@@ -15,10 +14,9 @@ from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
 from coeval.core.text import pluralize
-from coeval.engine.probing import ProbeResult, Probing, yield_silent_models
+from coeval.engine.probing import Probing, yield_silent_models
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import model_id_or_code
-from coeval.pipeline.config.schema import Config
 from coeval.pipeline.start.partial_starts import probe_config
 from coeval.reports.content import make_columns
 
@@ -34,7 +32,7 @@ def probe(
         ),
     ] = None,
     on_fail: Annotated[
-        Literal["abort", "warn"] | None, typer.Option("--on-fail", help="End with exit code 2, or only warn.")
+        Literal["abort", "warn"] | None, typer.Option(help="End with exit code 2, or only warn.")
     ] = None,
     keys: KeyFile = None,
 ) -> None:
@@ -56,10 +54,7 @@ def probe(
     """
     settled = load_config(config)
     experiment = settled.experiment
-    probing = Probing(
-        mode or experiment.probe_mode,
-        on_fail or experiment.probe_on_fail,
-    )
+    probing = Probing(mode or experiment.probe_mode, on_fail or experiment.probe_on_fail)
     found_keys, messages = load_keys(keys), streams.messages()
     resolved, results = show_progress_while(
         found_keys, lambda context: probe_config(settled, probing, context)
@@ -67,29 +62,17 @@ def probe(
     if not results:
         streams.say(messages, "no model was probed")
         return
-    _print_results(resolved, results, streams.results())
+    rows, models = [], {model.name: model for model in resolved.models}
+    for result in results:
+        if result.error is not None:
+            outcome = result.error.kind.replace("_", " ")
+        else:
+            outcome = "found" if result.listed else f"answered in {result.latency_s:.1f} s"
+        model = models[result.name]
+        rows.append((result.name, model.interface, outcome, model_id_or_code(model)))
+    show_rows(streams.results(), "", make_columns("model", "interface", "result", "model id"), rows)
     reasons = list(yield_silent_models(results, lambda sentence: streams.warn(messages, sentence)))
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":
         raise ModelUnavailable(f"{len(reasons)} of {pluralize(len(results), 'model')} cannot be reached.")
-
-
-def _print_results(config: Config, results: list[ProbeResult], console: Console) -> None:
-    models = {model.name: model for model in config.models}
-    rows = [
-        (
-            result.name,
-            models[result.name].interface,
-            _describe_result(result),
-            model_id_or_code(models[result.name]),
-        )
-        for result in results
-    ]
-    show_rows(console, "", make_columns("model", "interface", "result", "model id"), rows)
-
-
-def _describe_result(result: ProbeResult) -> str:
-    if result.error is not None:
-        return result.error.kind.replace("_", " ")
-    return "found" if result.listed else f"answered in {result.latency_s:.1f} s"

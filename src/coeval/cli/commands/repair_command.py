@@ -59,10 +59,15 @@ def repair(
     phases = PHASES if phase is None else (_parse_phase(phase),)
     folder = require_run(require_folder(word, run, "repair"), whole=dry_run)
     report = repair_run(folder, RepairOptions(phases, dry_run, examples))
-    console = streams.results()
-    _show_counts_by_phase(report, phases, console)
-    if stats:
-        _show_counts_by_file(report, console)
+    console, files = streams.results(), report.files
+    by_phase: dict[str, list[FileState]] = {
+        phase: [file for file in files if file.phase == phase] for phase in phases
+    }
+    _show_counts("", "phase", by_phase, console)
+    if stats:  # a document has no lines: it gets a row if it is damaged
+        listed = [file for file in files if not file.is_document or file.invalid]
+        by_file = {f"{file.path.parent.name}/{file.path.name}": [file] for file in listed}
+        _show_counts("Files", "file", by_file, console)
     if breakdown:
         _show_invalid_by_reason(report, console)
     _show_damaged_lines(report.invalid, folder.path, console)
@@ -79,45 +84,30 @@ def _parse_phase(text: str) -> Phase:
 def _line_counts(files: list[FileState]) -> list[int | str]:
     """Return lines, failed, invalid; then planned, there and missing, empty without a plan to count by."""
     counts = [sum(f.lines for f in files), sum(f.failed for f in files), sum(f.invalid for f in files)]
-    with_plan = [file for file in files if file.planned is not None]
-    if not with_plan:
+    gaps = [file.gap for file in files if file.gap is not None]
+    if not gaps:
         return [*counts, "", "", ""]
-    sums = (sum(f.planned or 0 for f in with_plan), sum(f.there or 0 for f in with_plan))
+    sums = (sum(gap.planned for gap in gaps), sum(gap.there for gap in gaps))
     return [*counts, *sums, sums[0] - sums[1]]
 
 
 _HEADINGS = ("lines", "failed", "invalid", "planned", "there", "missing")
 
 
-def _show_counts_by_phase(report: RepairReport, phases: tuple[Phase, ...], console: Console) -> None:
-    rows = [
-        (phase, *_line_counts([file for file in report.files if file.phase == phase])) for phase in phases
-    ]
-    show_rows(console, "", (*make_columns("phase"), *make_columns(*_HEADINGS, kind="count")), rows)
-
-
-def _show_counts_by_file(report: RepairReport, console: Console) -> None:
-    """Print a row per file; documents, which have no lines, only if damaged."""
-    rows = [
-        (f"{file.path.parent.name}/{file.path.name}", *_line_counts([file]))
-        for file in report.files
-        if not file.is_document or file.invalid
-    ]
-    show_rows(console, "Files", (*make_columns("file"), *make_columns(*_HEADINGS, kind="count")), rows)
+def _show_counts(
+    title: str, heading: str, files_by_name: dict[str, list[FileState]], console: Console
+) -> None:
+    rows = [(name, *_line_counts(files)) for name, files in files_by_name.items()]
+    show_rows(console, title, (*make_columns(heading), *make_columns(*_HEADINGS, kind="count")), rows)
 
 
 def _show_invalid_by_reason(report: RepairReport, console: Console) -> None:
-    if not report.reasons:
-        return
-    rows = [
-        (reason, phase, count, REASONS[reason]) for (phase, reason), count in report.reasons.most_common()
-    ]
-    columns = (
-        *make_columns("reason", "phase"),
-        *make_columns("lines", kind="count"),
-        *make_columns("meaning"),
-    )
-    show_rows(console, "Invalid lines", columns, rows)
+    if report.reasons:
+        reasons = report.reasons.most_common()
+        rows = [(reason, phase, count, REASONS[reason]) for (phase, reason), count in reasons]
+        lines = make_columns("lines", kind="count")
+        columns = (*make_columns("reason", "phase"), *lines, *make_columns("meaning"))
+        show_rows(console, "Invalid lines", columns, rows)
 
 
 def _show_damaged_lines(lines: list[DamagedLine], folder: Path, console: Console) -> None:
@@ -127,9 +117,8 @@ def _show_damaged_lines(lines: list[DamagedLine], folder: Path, console: Console
         why = f"{line.flaw.reason}: {line.flaw.detail}"
         streams.say(console, f"{line.path.relative_to(folder)}:{line.number}  {why}")
         text = line.text[: 4 * _EXCERPT].decode(errors="backslashreplace").rstrip("\n")
-        console.print(
-            Text("  " + escape_line(text[:_EXCERPT]) + ("…" if len(text) > _EXCERPT else ""), style="dim")
-        )
+        more = "…" if len(text) > _EXCERPT else ""
+        console.print(Text(f"  {escape_line(text[:_EXCERPT])}{more}", style="dim"))
 
 
 def _show_repair_outcome(report: RepairReport, folder: RunDir, dry_run: bool, console: Console) -> None:
@@ -139,8 +128,8 @@ def _show_repair_outcome(report: RepairReport, folder: RunDir, dry_run: bool, co
             streams.say(console, f"damaged: {file.damaged}", "yellow")
     if report.no_plan:
         streams.say(console, f"Gaps cannot be counted: {report.no_plan}", "yellow")
-    if report.unsettled:
-        streams.say(console, f"Phases 1–2 are not finished for: {', '.join(report.unsettled)}", "yellow")
+    if unsettled := report.gaps.unsettled:
+        streams.say(console, f"Phases 1–2 are not finished for: {', '.join(unsettled)}", "yellow")
     invalid = sum(file.invalid for file in report.files)
     counted = pluralize(invalid, "invalid record")
     if report.aside is not None:
@@ -150,5 +139,5 @@ def _show_repair_outcome(report: RepairReport, folder: RunDir, dry_run: bool, co
     else:
         streams.say(console, "All records are valid.")
     owed = sum(file.owed for file in report.files)
-    if (owed or report.unsettled) and not (dry_run and invalid):
-        print_remedy(console, report.short, build_continue_command(folder), owed=owed + len(report.unsettled))
+    if (owed or unsettled) and not (dry_run and invalid):
+        print_remedy(console, report.gaps.short, build_continue_command(folder), owed=owed + len(unsettled))

@@ -33,7 +33,7 @@ ResultsPart: TypeAlias = Literal["factor", "attribute", "judge", "teacher"]
 def results(
     word: RunWord = None,
     run: RunFolder = None,
-    by: Annotated[ResultsPart | None, typer.Option("--by", help="Break the scores down.")] = None,
+    by: Annotated[ResultsPart | None, typer.Option(help="Break the scores down.")] = None,
     as_json: AsJson = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="One line per score, for a spreadsheet.")] = False,
     as_markdown: Annotated[
@@ -87,14 +87,11 @@ def results(
 def print_paper_table(folder: Path, *, latex: bool) -> None:
     """Print a paper's table of a run, of an output folder of eval-framework, or of a sweep. Raises
     UsageError: the folder is none of these."""
-    sweep = is_sweep(folder)
-    folder = folder if sweep else require_results(folder)
-
-    if sweep:
+    if is_sweep(folder):
         [run] = read_training_curves({folder.name: folder})
         table = sweep_paper_table(run, compare_runs([run]))
     else:
-        with open_folder_reader(folder, is_look=True) as (reader, notes):
+        with open_folder_reader(require_results(folder), is_look=True) as (reader, notes):
             scores = read_results(reader, notes)
             students = [row.student for row in scores.students if row.task is None and row.score is not None]
             compared = compare_sides(match_sides([reader], ())).comparisons if len(students) > 1 else ()

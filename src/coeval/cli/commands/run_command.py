@@ -37,7 +37,6 @@ from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
 from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
-from coeval.pipeline.config.resolve import ResolvedConfig
 from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.preview import forecast_start
@@ -46,6 +45,7 @@ from coeval.pipeline.start.checks import describe_check_code
 from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.description_report import models_table, phases_table, tasks_table
+from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.rundir import RunDir
 
 ContinueRun = Annotated[
@@ -157,12 +157,13 @@ def run(
     )
     trackers = parse_destinations(log_to or ())
     if dry_run:
-        raise typer.Exit(print_dry_run(settled.config, options, keys))
-    if estimate_only:
+        print_dry_run(settled.config, options, keys)
+    elif estimate_only:
         from coeval.cli.commands.estimate_report import estimate_and_print
 
-        raise typer.Exit(estimate_and_print(settled.config, options, keys))
-    raise typer.Exit(run_and_print(settled.config, options, keys, config, trackers))
+        estimate_and_print(settled.config, options, keys)
+    else:
+        raise typer.Exit(run_and_print(settled.config, options, keys, config, trackers))
 
 
 def plan(
@@ -202,7 +203,7 @@ def plan(
     settled = read_experiment_file(config, options, resume).with_experiment_settings(
         estimate_samples=estimate_samples
     )
-    raise typer.Exit(estimate_and_print(settled.config, options, keys, as_json=as_json))
+    estimate_and_print(settled.config, options, keys, as_json=as_json)
 
 
 PAGE_ONLY = ("values",)
@@ -211,9 +212,7 @@ PAGE_ONLY = ("values",)
 
 def describe(
     config: ExperimentFile,
-    out: Annotated[
-        Path | None, typer.Option("--out", help="Write a page. Example: --out experiment.html")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="Write a page. Example: --out experiment.html")] = None,
     prompts: Annotated[
         bool, typer.Option("--prompts", help="Print the prompts in full, as they will be sent.")
     ] = False,
@@ -235,24 +234,19 @@ def describe(
     \b
     Exit codes: 0 described, 1 wrong request.
     """
-    from coeval.cli.views.description_view import (
-        check_page_path,
-        preview_experiment,
-        print_report,
-        write_description_page,
-    )
+    from coeval.cli.views.description_view import check_page_path, preview_experiment, print_report
     from coeval.reports.description_report import description_report
+    from coeval.reports.site.page import write_page
 
     if out is not None:
         check_page_path(out, config)
-    described = preview_experiment(read_config(config).config, load_keys(keys))
-    report = description_report(described)
+    report = description_report(preview_experiment(read_config(config).config, load_keys(keys)))
     print_report(report, streams.results(), skipped_tables=PAGE_ONLY, with_passages=prompts)
     messages = streams.messages()
     if not prompts:
         streams.say(messages, "--prompts prints the prompts in full.", "dim")
     if out is not None:
-        write_description_page(report, out)
+        write_bytes_atomic(out, write_page(report))
         streams.say(messages, f"written: {out}")
 
 
@@ -273,10 +267,17 @@ def read_experiment_file(file: Path, options: RunOptions, resume: str | None) ->
 # --- `coeval run` on the terminal: the forecast, the run as it goes, and what came of it
 
 
-def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> int:
-    """Print models, tasks, modes, records and calls of ``--dry-run``; return the exit code."""
+def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> None:
+    """Print models, tasks, modes, records and calls of ``--dry-run``. A missing key is only a warning: a dry
+    run needs no credential."""
     results, messages = streams.results(), streams.messages()
-    config, choices = _resolve_hosts_or_warn(config, options, keys, messages)
+    prices = PriceBook()
+    prices.check_interfaces(HOSTS, HOSTS.own)
+    choices: Sequence[str] = ()
+    try:
+        config, choices = resolve_hosts(config, options, load_keys(keys), prices)
+    except KeyMissing as error:
+        warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
     for sentence in find_doubtful_settings(config):
         warn(messages, sentence)
     forecast = forecast_start(config, options)
@@ -296,20 +297,6 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> int
         results,
         f"{forecast.total} calls, excluding probes and retries. No model was called and nothing was written.",
     )
-    return 0
-
-
-def _resolve_hosts_or_warn(
-    config: Config, options: RunOptions, keys: Path | None, messages: Console
-) -> ResolvedConfig:
-    """Resolve ``interface: auto``. A missing key is only a warning: a dry run needs no credential."""
-    prices = PriceBook()
-    prices.check_interfaces(HOSTS, HOSTS.own)
-    try:
-        return resolve_hosts(config, options, load_keys(keys), prices)
-    except KeyMissing as error:
-        warn(messages, f"interface auto is not resolved, and a run would not start (exit code 1): {error}")
-        return ResolvedConfig(config)
 
 
 def run_and_print(

@@ -112,12 +112,9 @@ def _explain_no_answers(reader: RunReader, choice: AnswerChoice) -> str:
         names_in_run = [name for (name,) in reader.rows(sql)]
         for name in names:
             if name not in names_in_run:
-                matches = get_close_matches(name, names_in_run, n=1)
-                hint = (
-                    f"did you mean {matches[0]}?"
-                    if matches
-                    else f"there are {', '.join(names_in_run) or 'none yet'}"
-                )
+                near = get_close_matches(name, names_in_run, n=1)
+                there = f"there are {', '.join(names_in_run) or 'none yet'}"
+                hint = f"did you mean {near[0]}?" if near else there
                 raise UsageError(f"{flag} {name}: {reader.run.path} has no such name; {hint}")
     if choice.order == "disagreement":
         return "nothing to show: no two judges differ about an answer"

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 import ipaddress
+from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from coeval.cli.command_names import Port
+from coeval.cli.loop import run_server
 from coeval.core.errors import UsageError
 from coeval.simulation.server import make_app, serve
 from coeval.simulation.simulated_model import SimulatedModel
@@ -19,7 +20,6 @@ def simulate(
     model: Annotated[
         list[str],
         typer.Option(
-            "--model",
             metavar="NAME[:OPTION=VALUE,…]",
             help=f"A model to serve; repeatable. Options: {', '.join(Traits.__struct_fields__)}. "
             "Example: --model sim-large:skill=0.85,malformed_rate=0.02",
@@ -54,8 +54,6 @@ def simulate(
 
     Example: coeval simulate --port 8000 --model sim-large:skill=0.85 --model sim-small:skill=0.35
     """
-    # Here, because `coeval --help` must not pay for them.
-
     address = _check_loopback(host)
     models: dict[str, SimulatedModel] = {}
     for text in model:
@@ -69,26 +67,16 @@ def simulate(
         print(f"simulated models at http://{url_host}:{actual_port}/v1: {', '.join(models)}", flush=True)
 
     app = make_app(models.values(), api_key=api_key, rate_limit_every=rate_limit_every)
-    try:
-        asyncio.run(serve(app, address, port, announce))
-    except OSError as error:
-        raise UsageError(
-            f"cannot listen on {address} port {port}: {error.strerror}; "
-            "take another --port, or 0 for a free one"
-        ) from error
+    run_server(serve(app, address, port, announce), address, port)
 
 
 def _check_loopback(host: str) -> str:
     """Return the address of ``host``; raises UsageError unless only this machine can reach it."""
     if host == "localhost":
         return "127.0.0.1"
-    try:
-        address = ipaddress.ip_address(host)
-    except ValueError:
-        address = None
-    if address is None or not address.is_loopback:
-        raise UsageError(
-            f"--host {host}: simulated models are served on this machine only; "
-            "use 127.0.0.1, ::1 or localhost"
-        )
-    return host
+    with suppress(ValueError):
+        if ipaddress.ip_address(host).is_loopback:
+            return host
+    raise UsageError(
+        f"--host {host}: simulated models are served on this machine only; use 127.0.0.1, ::1 or localhost"
+    )

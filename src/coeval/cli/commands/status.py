@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from getpass import getuser
 from math import isfinite
 from pathlib import Path
@@ -81,12 +82,10 @@ def status(
         _book_bills(path, settle, is_run=is_run, writer_pid=find_writer_pid(path))
     failed_jobs = 0
     if fetch_batches or cancel_batches:
-        folder = RunDir(path)
-        failed_jobs = (
-            _fetch_jobs_and_count_unchecked(folder, keys, cancel=cancel_batches)
-            if is_run
-            else _cancel_jobs_and_count_failures(folder, keys, find_writer_pid(path))
-        )
+        if is_run:
+            failed_jobs = _fetch_jobs_and_count_unchecked(RunDir(path), keys, cancel=cancel_batches)
+        else:
+            failed_jobs = _cancel_jobs_and_count_failures(RunDir(path), keys, find_writer_pid(path))
     console = streams.results()
 
     def render_status() -> str:
@@ -141,12 +140,9 @@ def _book_bills(path: Path, texts: Sequence[str], *, is_run: bool, writer_pid: i
         recorded = sum_own_usage(RunDir(path)) if is_run else _read_output_usage(path)
         accounts = settle_accounts(path / "usage.json", bills, by, recorded)
     for name, account in accounts.items():
-        settled = account.settlements[-1]
-        streams.say(
-            streams.messages(),
-            f"{name}: settled at {dollars(account.spent_usd)}, where {dollars(settled.perhaps_usd)} was "
-            "perhaps spent; usage.json records it.",
-        )
+        spent, perhaps = dollars(account.spent_usd), dollars(account.settlements[-1].perhaps_usd)
+        settled = f"{name}: settled at {spent}, where {perhaps} was perhaps spent"
+        streams.say(streams.messages(), f"{settled}; usage.json records it.")
 
 
 @contextmanager
@@ -175,13 +171,11 @@ def _read_output_usage(output: Path) -> dict[str, Usage]:
 
 def _parse_model_and_usd(text: str) -> tuple[str, float]:
     name, _, amount = text.rpartition("=")
-    try:
+    with suppress(ValueError):
         usd = float(amount.strip().removeprefix("$"))
-    except ValueError:
-        usd = -1.0
-    if not name or not isfinite(usd) or usd < 0:
-        raise UsageError(f"--settle {text}: write MODEL=USD, as in judge-1=2.15")
-    return name, usd
+        if name and isfinite(usd) and usd >= 0:
+            return name, usd
+    raise UsageError(f"--settle {text}: write MODEL=USD, as in judge-1=2.15")
 
 
 def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer: int | None) -> int:
@@ -195,12 +189,10 @@ def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer: i
         raise UsageError(
             f"process {writer} is at work in {output.path}; end it first (Ctrl-C, or kill {writer})"
         )
-    key_set = load_keys(keys)
+    key_set, note = load_keys(keys), partial(streams.say, messages)
     with _lock_folder_and_tasks(output.path):
         jobs = read_jobs(output.pending_batches)
-        failed_jobs = run_async(
-            cancel_jobs(jobs, output, key_set, lambda sentence: streams.say(messages, sentence))
-        )
+        failed_jobs = run_async(cancel_jobs(jobs, output, key_set, note))
     streams.say(
         messages,
         "Work finished by then is charged. The eval-framework command that submitted them collects it, "

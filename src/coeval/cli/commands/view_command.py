@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from aiohttp.web import Application
@@ -14,7 +14,7 @@ from aiohttp.web import Application
 from coeval.analysis.comparison.comparisons import compare_sides
 from coeval.cli import streams
 from coeval.cli.command_names import NoToken, OpenIt, Port
-from coeval.cli.loop import run_async
+from coeval.cli.loop import run_server
 from coeval.cli.views.folder_status import read_folder_status
 from coeval.core.errors import UsageError
 from coeval.reports.compared_sides import open_side_groups_and_notes
@@ -36,7 +36,7 @@ def view(
             show_default="./runs, else the current folder",
         ),
     ] = None,
-    run: Annotated[list[Path] | None, typer.Option("--run", help="The same as PATH.")] = None,
+    run: Annotated[list[Path] | None, typer.Option(help="The same as PATH.")] = None,
     port: Port = 7575,
     open_it: OpenIt = False,
     no_token: NoToken = False,
@@ -54,8 +54,8 @@ def view(
       coeval view ./runs/quickstart --open
       coeval view ./runs ./outputs --port 0
     """
-
-    viewed = ViewedPlaces([*(paths or ()), *(run or ())] or [_default_folder()], _read_status)
+    default = Path("runs") if Path("runs").is_dir() else Path()
+    viewed = ViewedPlaces([*(paths or ()), *(run or ())] or [default], read_folder_status)
     messages = streams.messages()
     token = None if no_token else ViewToken()
 
@@ -65,14 +65,15 @@ def view(
         streams.say(messages, f"{names}{more}; Ctrl-C ends it", "dim")
         viewed.start_watching()
 
+    app = make_view_app(viewed, token, _render_comparison_page)
     try:
-        serve_pages(
-            make_view_app(viewed, token, _render_comparison_page), token, port, announce, open_it=open_it
-        )
+        serve_pages(app, token, port, announce, open_it=open_it)
     finally:
         ended = viewed.stop_and_close()
-    if not ended:
-        _exit_without_teardown()
+    if not ended:  # a thread reads, for half a minute perhaps, and Python does not exit cleanly beside it
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
 
 
 def serve_pages(
@@ -90,24 +91,7 @@ def serve_pages(
 
             webbrowser.open(address if token is None else f"{address}?token={token.make_ticket()}")
 
-    try:
-        run_async(serve(app, _HERE, port, begin))
-    except OSError as error:
-        raise UsageError(
-            f"cannot listen on {_HERE} port {port}: {error.strerror}; "
-            "take another --port, or 0 for a free one"
-        ) from error
-
-
-def _default_folder() -> Path:
-    """Return ``runs``, where ``coeval run`` writes, or the current folder."""
-    runs = Path("runs")
-    return runs if runs.is_dir() else Path()
-
-
-def _read_status(path: Path) -> Any:
-    """Return the status as ``coeval status --json`` prints it."""
-    return read_folder_status(path)
+    run_server(serve(app, _HERE, port, begin), _HERE, port)
 
 
 def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
@@ -124,11 +108,3 @@ def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None])
         if len(best_students) < len(folders):
             raise
         return render(best_students)
-
-
-def _exit_without_teardown() -> None:
-    """End the process while a thread still reads: waiting may take half a minute, and Python does not exit
-    cleanly beside it. Nothing is being written."""
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    os._exit(0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
 from rich.console import Console
@@ -19,17 +19,11 @@ from coeval.pipeline.config.doubtful_settings import find_doubtful_settings
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.recorded_lengths import read_recorded_lengths
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
-from coeval.pipeline.plan.estimate.start_preview import (
-    PreviewedStart,
-    add_batch_savings,
-    preview_unchecked_start,
-)
+from coeval.pipeline.plan.estimate.start_preview import add_batch_savings, preview_start
 from coeval.pipeline.run_options import RunOptions
 from coeval.pricing.price_book import PriceBook
 from coeval.reports.content import Passage, Report, ReportSection
 from coeval.reports.description_report import DescribedExperiment
-from coeval.reports.site.page import write_page
-from coeval.store.jsonl import write_bytes_atomic
 
 _STAND_IN = ("‹", "›")
 _INDENT = "    "
@@ -86,32 +80,22 @@ def _print_passage(passage: Passage, console: Console) -> None:
 
 
 def preview_experiment(config: Config, keys: Keys) -> DescribedExperiment:
-    """Preview an experiment, or the rest of a started one, without calling a model or changing a file.
-
-    Raises UsageError: a model has no host, or the user's items cannot be used.
-    """
+    """Preview an experiment, or the rest of a started one, without calling a model or changing a file. Raises
+    UsageError: a model has no host, or the user's items cannot be used."""
     prices = PriceBook()
     prices.check_interfaces(HOSTS, HOSTS.own)
     options = RunOptions.continue_if_started(config)
-    start = preview_unchecked_start(config, options, keys, prices)
+    start = preview_start(config, options, keys, prices)
     assumed = EstimateInputs(prices, read_recorded_lengths(start.config, start.preview))
     estimate = estimate_run(start.config, start.preview, assumed)
     estimate = add_batch_savings(estimate, start.config, start.preview, assumed)
-    warnings = (
-        *find_doubtful_settings(config),
-        *start.warnings,
-        *_refusal_reason(start, options),
-        *start.choices,
-    )
-    return DescribedExperiment(start.config, start.preview, options, estimate, warnings)
-
-
-def _refusal_reason(start: PreviewedStart, options: RunOptions) -> Iterator[str]:
-    """Yield why a start would be refused, if records of another configuration exist."""
+    warnings = [*find_doubtful_settings(config), *start.warnings]
     try:
         start.preview.refuse_start(options)
-    except UsageError as changed:
-        yield str(changed)
+    except UsageError as changed:  # records of another configuration exist
+        warnings.append(str(changed))
+    warnings += start.choices
+    return DescribedExperiment(start.config, start.preview, options, estimate, tuple(warnings))
 
 
 def check_page_path(path: Path, config: Path) -> None:
@@ -122,11 +106,3 @@ def check_page_path(path: Path, config: Path) -> None:
         raise UsageError(f"{path} cannot be replaced by a page; name a new file")
     if not path.parent.is_dir():
         raise UsageError(f"{path}: there is no folder {path.parent}; make it, or name another")
-
-
-def write_description_page(report: Report, html_path: Path) -> None:
-    """Write the page, replacing an older one.
-
-    Raises StoreError: it cannot be written.
-    """
-    write_bytes_atomic(html_path, write_page(report))

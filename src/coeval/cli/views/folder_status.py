@@ -16,7 +16,6 @@ from rich.text import Text
 from coeval.analysis.doubtful_answers import empty_answers_sentence
 from coeval.analysis.load import find_writer_pid
 from coeval.analysis.readers.output_reader import OutputReader
-from coeval.analysis.readers.run_records import read_error_lines
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.cli.streams import say, warn
 from coeval.cli.views.gaps_view import (
@@ -36,6 +35,7 @@ from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.gaps import build_continue_command
 from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
 from coeval.reports.content import make_columns
+from coeval.store.jsonl import read_decodable_lines
 from coeval.store.record_index import PhaseIndex
 from coeval.store.rundir import ErrorLine, Meta, RunDir
 
@@ -195,7 +195,7 @@ def read_folder_status(path: Path) -> FolderStatus:
     look = inspect_quickly(folder, config := load_run_config(folder))
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
-    mixed = (look.gaps.mixed,) if look.gaps is not None and look.gaps.mixed else ()
+    mixed = (look.report.gaps.mixed,) if look.report is not None and look.report.gaps.mixed else ()
     return _read_rest(
         folder,
         {phase: _count_phase(folder, look, phase) for phase in PHASES},
@@ -217,7 +217,7 @@ def _read_rest(
     at_work = state.pid is not None
     spend = {cost.model: cost for cost in read_model_costs(folder.usage, at_work=at_work)}
     jobs = [_job_as_data(job) for job in read_jobs(folder.pending_batches)]
-    errors = list(deque(read_error_lines(folder.errors), maxlen=LAST_ERRORS))
+    errors = list(deque(read_decodable_lines(folder.errors, ErrorLine), maxlen=LAST_ERRORS))
     return FolderStatus(
         phases,
         spend,
@@ -279,7 +279,7 @@ def _count_output_phases(reader: OutputReader) -> dict[str, PhaseStatus]:
 
 def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseStatus:
     """Count a phase's records; good ones that the plan does not name count only if there is no plan."""
-    recorded, report, _ = look
+    recorded, report = look
     files = [] if report is None else [file for file in report.files if file.phase == phase]
     owed = None if report is None else _count_owed_records(report, phase)
     indexes: dict[str, PhaseIndex[Any]] = {
@@ -295,7 +295,7 @@ def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseSt
     failed = len(indexes[phase]) - good
     if owed is None:
         return PhaseStatus(None, good, failed, None)
-    planned = sum(file.planned or 0 for file in files)
+    planned = sum(file.gap.planned for file in files if file.gap is not None)
     return PhaseStatus(planned, planned - owed, failed, owed)
 
 
@@ -303,7 +303,7 @@ def _count_owed_records(report: RepairReport, phase: Phase) -> int | None:
     """Count a phase's owed records, or, in phases 1–2, documents; None if they cannot be known."""
     if phase in ("attribute_mapping", "rubric_mapping"):
         damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
-        return damaged or (None if report.no_plan or report.unsettled else 0)
+        return damaged or (None if report.no_plan or report.gaps.unsettled else 0)
     return report.count_owed(phase)
 
 
@@ -372,9 +372,9 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
         lines = "line is no record" if count == 1 else "lines are no records"
         waiting = "" if meta is not None else "; your items are read when the run starts"
         say(console, f"{count:,} {lines}{waiting}")
-    if look.gaps is not None and look.gaps.mixed:
-        warn(console, look.gaps.mixed)
     if look.report is not None:
+        if look.report.gaps.mixed:
+            warn(console, look.report.gaps.mixed)
         lacking = [
             (f"{file.path.parent.name}/{file.path.name}", file.owed)
             for file in look.report.files
@@ -389,7 +389,7 @@ def _describe_run_state(folder: RunDir, meta: Meta, report: RepairReport | None)
     """Return a run's state. After a kill ``meta.json`` still says running, so the lock decides; a completed
     run that has lost records is incomplete."""
     if meta.status != "running":
-        lacks = report is not None and (report.unsettled or any(file.owed for file in report.files))
+        lacks = report is not None and (report.gaps.unsettled or any(file.owed for file in report.files))
         return "incomplete" if lacks and meta.status == "completed" else meta.status
     writer = folder.writer_pid()
     if writer is not None:
@@ -417,16 +417,17 @@ def _show_invalid_and_owed(report: RepairReport, folder: RunDir, limits: Limits,
         warn(console, f"{pluralize(invalid, 'invalid record')}; see {mend}")
     if report.no_plan:
         warn(console, f"what is missing cannot be counted: {report.no_plan}")
-    if report.unsettled:
-        warn(console, f"phases 1–2 are not finished for {', '.join(report.unsettled)}")
+    gaps = report.gaps
+    if gaps.unsettled:
+        warn(console, f"phases 1–2 are not finished for {', '.join(gaps.unsettled)}")
     owed = sum(file.owed for file in report.files)
-    if (owed or report.unsettled) and folder.writer_pid() is None:
-        checks = owed - sum(supply.missing for supply in report.short)
+    if (owed or gaps.unsettled) and folder.writer_pid() is None:
+        checks = owed - sum(supply.missing for supply in gaps.short)
         used_up = ", ".join(key for key, limit in limits if limit.is_used_up)
         raised = f"Raise these limits first: {used_up}."
         first = raised if used_up else describe_check_failures(folder, checks)
-        whole = owed + len(report.unsettled)
-        print_remedy(console, report.short, build_continue_command(folder), owed=whole, first=first)
+        whole = owed + len(gaps.unsettled)
+        print_remedy(console, gaps.short, build_continue_command(folder), owed=whole, first=first)
 
 
 def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
@@ -443,7 +444,7 @@ def _show_error_counts(errors: Path, console: Console) -> None:
     """Print how often each kind of error occurred, and the last errors."""
     groups: Counter[tuple[str, str, str]] = Counter()
     last: deque[ErrorLine] = deque(maxlen=LAST_ERRORS)
-    for error in read_error_lines(errors):
+    for error in read_decodable_lines(errors, ErrorLine):
         groups[error.phase, error.model, error.kind] += 1
         last.append(error)
     if not last:

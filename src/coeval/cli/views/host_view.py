@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +11,6 @@ from rich.console import Console
 
 from coeval.cli.streams import say
 from coeval.cli.views.table_view import show_rows, show_table
-from coeval.core.errors import UsageError
 from coeval.core.figures import MISSING
 from coeval.core.model import ModelSpec
 from coeval.core.text import dollar_rate, pluralize
@@ -37,20 +36,16 @@ class FoundCredential(msgspec.Struct, frozen=True):
     missing: str | None
 
 
-def find_credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | None) -> list[FoundCredential]:
+def find_credentials(keys: Keys, specs: Sequence[ModelSpec], interface: str | None) -> list[FoundCredential]:
     """Find the credentials of all interfaces or of one, then of accounts, and of models with their own."""
-    if interface is not None and interface not in HOSTS:
-        raise UsageError(f"--interface: there is no {interface}; there are {', '.join(sorted(HOSTS))}")
-    specs = list(specs)
     used = {spec.interface for spec in specs}
-    interfaces = (
-        [interface] if interface is not None else [name for name in HOSTS if not used or name in used]
-    )
-    credentials = [
-        _interface_credential(keys, name)
-        for name in interfaces
-        if HOSTS[name].dialect not in ("benchmark", OWN_CODE)
-    ]
+    interfaces = [interface] if interface else [name for name in HOSTS if not used or name in used]
+    credentials = []
+    for name in interfaces:
+        if HOSTS[name].dialect not in ("benchmark", OWN_CODE):
+            missing = _explain_obstacle(ModelSpec(name=name, interface=name, model=name), keys)
+            sources = keys.sources(name)
+            credentials.append(FoundCredential(name, None, None, missing is None, sources, missing))
     for name, (at, path) in sorted(keys.accounts().items()):
         if at in interfaces:
             sources = {"account": f"`providers.{name}` in {path}"}
@@ -58,16 +53,10 @@ def find_credentials(keys: Keys, specs: Iterable[ModelSpec], interface: str | No
             credentials.append(FoundCredential(at, name, None, missing is None, sources, missing))
     for spec in specs:
         if spec.access_key is not None:
-            own, missing = {"api_key": "`access_key` of the model"}, _explain_obstacle(spec, keys)
-            credentials.append(
-                FoundCredential(spec.interface, None, spec.name, missing is None, own, missing)
-            )
+            at, own, missing = spec.interface, "`access_key` of the model", _explain_obstacle(spec, keys)
+            sources = {"api_key": own}
+            credentials.append(FoundCredential(at, None, spec.name, missing is None, sources, missing))
     return credentials
-
-
-def _interface_credential(keys: Keys, name: str) -> FoundCredential:
-    missing = _explain_obstacle(ModelSpec(name=name, interface=name, model=name), keys)
-    return FoundCredential(name, None, None, missing is None, keys.sources(name), missing)
 
 
 def _explain_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
@@ -82,21 +71,13 @@ def _explain_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
 
 def print_credentials(credentials: Sequence[FoundCredential], console: Console) -> None:
     """Print a row for each credential."""
-    rows = [
-        (_label_credential(credential), credential.usable, _describe_credential_places(credential))
-        for credential in credentials
-    ]
+    rows = []
+    for credential in credentials:
+        label = credential.interface
+        label += f" (account {credential.account})" if credential.account is not None else ""
+        label += f" (model {credential.model})" if credential.model is not None else ""
+        rows.append((label, credential.usable, _describe_credential_places(credential)))
     show_rows(console, "", make_columns("interface", "usable", "found"), rows)
-
-
-def _label_credential(credential: FoundCredential) -> str:
-    if credential.account is not None:
-        return f"{credential.interface} (account {credential.account})"
-    return (
-        credential.interface
-        if credential.model is None
-        else f"{credential.interface} (model {credential.model})"
-    )
 
 
 def _describe_credential_places(credential: FoundCredential) -> str:
@@ -127,7 +108,8 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
             names = report.names.get(model.id, ())
             label = f"{model.id} ({', '.join(names)})" if names else model.id
             rows.append((label, *_model_cells(model, verbose)))
-            priced |= dict.fromkeys(_price_sources(model))
+            if model.tariff is not None:
+                priced[model.tariff.source.partition(":")[0]] = None
         title = f"{host_label(report)}: {pluralize(len(rows), 'model')}"
         if rows:
             bold = frozenset((at, 0) for at, model in enumerate(report.models) if model.id in report.names)
@@ -139,20 +121,10 @@ def print_hosts(reports: Sequence[HostReport], verbose: bool, console: Console) 
     if any(report.models for report in reports):
         free = f"; {FREE_HERE.source}" if priced.pop(FREE_HERE.source, 0) is None else ""
         by = f", by {'; '.join(priced)}" if priced else ""
-        longer = (
-            "; +: more for long prompts"
-            if any(
-                model.tariff is not None and model.tariff.tiers
-                for report in reports
-                for model in report.models
-            )
-            else ""
-        )
-        say(
-            console,
-            f"Prices in US dollars per million tokens{by}{free}; {MISSING}: not known{longer}.",
-            "dim",
-        )
+        tariffs = [model.tariff for report in reports for model in report.models if model.tariff is not None]
+        longer = "; +: more for long prompts" if any(tariff.tiers for tariff in tariffs) else ""
+        prices = f"Prices in US dollars per million tokens{by}{free}"
+        say(console, f"{prices}; {MISSING}: not known{longer}.", "dim")
 
 
 def host_label(report: HostReport) -> str:
@@ -173,11 +145,6 @@ def _model_cells(model: OfferedModel, verbose: bool) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _price_sources(model: OfferedModel) -> Iterator[str]:
-    if model.tariff is not None:
-        yield model.tariff.source.partition(":")[0]
-
-
 def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, Any]]:
     """Return the hosts for JSON; unknown values are null."""
     return [
@@ -194,11 +161,10 @@ def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, Any]]:
 
 def _model_as_data(model: OfferedModel, names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     tariff = model.tariff
+    price = tariff and {"rates": tariff.rates, "tiers": tariff.tiers, "source": tariff.source}
     return {
         "id": model.id,
         "names": list(names.get(model.id, ())),
         "context_window": model.context_window,
-        "price": None
-        if tariff is None
-        else {"rates": tariff.rates, "tiers": tariff.tiers, "source": tariff.source},
+        "price": price,
     }

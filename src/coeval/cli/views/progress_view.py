@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import typer
@@ -36,8 +35,6 @@ from coeval.models.keys import Keys
 from coeval.reports.content import Cell, make_columns
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from coeval.models.batch.job_list import PendingJob
 
 T = TypeVar("T")
@@ -76,9 +73,7 @@ class Progress:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._ended.set()
         if self._live is not None:
             self._live.stop()
@@ -119,10 +114,8 @@ class Terminal(Progress):
         self._board: Board | None = None
         self._printed: dict[str, str] = {}
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         if self._thread is not None:
             self._print_lines()
 
@@ -236,19 +229,15 @@ def show_batch_jobs(jobs: Sequence[PendingJob], console: Console) -> None:
 
 def _job_cells(job: PendingJob) -> tuple[Cell, ...]:
     done = "" if job.done is None else job.done + (job.failed or 0)
-    age = format_duration(max(0.0, time.time() - job.written_at))
-    looked = (
-        "never"
-        if job.checked_at is None
-        else f"{format_duration(max(0.0, time.time() - job.checked_at))} ago"
+    age, checked = (
+        "never" if at is None else format_duration(max(0.0, time.time() - at))
+        for at in (job.written_at, job.checked_at)
     )
+    checked = checked if job.checked_at is None else f"{checked} ago"
     name = job.id or f"{job.tag[:_TAG]}…"
-    return name, job.name, ", ".join(job.phases), job.requests, done, age, looked, _describe_job_state(job)
-
-
-def _describe_job_state(job: PendingJob) -> str:
     state = job.shown or ("being submitted" if job.state == "written" else job.state)
-    return f"{state}; {job.note}" if job.note else state
+    state = f"{state}; {job.note}" if job.note else state
+    return name, job.name, ", ".join(job.phases), job.requests, done, age, checked, state
 
 
 def show_progress_while(keys: Keys, work: Callable[[SessionContext], Coroutine[Any, Any, T]]) -> T:

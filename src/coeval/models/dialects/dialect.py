@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Mapping
+from pathlib import Path
 from types import UnionType
 from typing import (
     Any,
@@ -376,33 +377,15 @@ class _ReplyFit:
 
 # --- How an answer ended, in the words of every house: one table for all dialects
 
-# A gateway hands on the words of the house behind it, so that any dialect meets those of any other. Sources:
-# the references of OpenAI, Azure, Anthropic, Google, Cohere, AWS (Converse, Titan), Mistral, DeepSeek, Zhipu,
-# Tencent, Baidu, IBM watsonx, Ollama, llama.cpp, TGI, vLLM, SGLang and xAI.
-
 Ending: TypeAlias = Literal["stop", "length", "tool_calls", "filtered", "broken_off", "unusable"]
 
-# Letters alone, in small: ``MAX_TOKENS``, ``maxTokens`` and ``max-tokens`` are one word.
-_WORDS: Mapping[Ending, str] = {
-    "stop": "stop stopsequence stoptoken endturn eos eostoken endoftext end complete completed finish "
-    "finished done normal unspecified",
-    "length": "length lengthlimit maxlen maxlength maxtoken maxtokens maxnewtokens maxoutputtokens "
-    "maxcontext modellength tokenlimit tokenlimitreached contextlength contextlengthexceeded "
-    "contextwindowexceeded modelcontextwindowexceeded continuation errorlimit incomplete",
-    "tool_calls": "toolcalls toolcall tooluse functioncall",
-    # Google's reasons that speak of images come with its models that paint as well.
-    "filtered": "contentfilter contentfiltered contentfiltering contentpolicy contentpolicyviolation safety "
-    "recitation prohibitedcontent blocklist blocked spii sensitive language escalation modelarmor "
-    "puplimiteddisabled imagesafety imageprohibitedcontent imagerecitation guardrail guardrailintervened "
-    "guardrails moderation flagged refusal errortoxic datainspectionfailed",
-    # By the host, which may well answer next time.
-    "broken_off": "error abort aborted cancel cancelled canceled usercancel failed timeout timelimit "
-    "networkerror servererror internalerror engineerror insufficientsystemresource",
-    # By the model, which made what its host cannot hand over.
-    "unusable": "malformedfunctioncall malformedresponse malformedmodeloutput malformedtooluse imageother "
-    "noimage missingthoughtsignature other toomanytoolcalls unexpectedtoolcall",
+_ENDINGS: Mapping[str, Ending] = {
+    word: ending
+    for ending, words in msgspec.toml.decode(
+        Path(__file__).with_name("endings.toml").read_bytes(), type=dict[Ending, str]
+    ).items()
+    for word in words.split()
 }
-_ENDINGS: Mapping[str, Ending] = {word: ending for ending, words in _WORDS.items() for word in words.split()}
 _NO_LETTER = re.compile(r"[^a-z]")
 # Of enumerations: ``FinishReason.SAFETY``, ``FINISH_REASON_UNSPECIFIED``, xAI's ``REASON_MAX_LEN``.
 _ENUM = re.compile(r"^(?:finish|stop)?reason")

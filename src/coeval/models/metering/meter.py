@@ -78,7 +78,8 @@ class Meter:
     """Keeps one model's account; made by `Ledger.meter`.
 
     A live request: `reserve_request` before it is sent; `book_answer` once its answer comes, or
-    `return_request` if it was not sent. If the model `is_priced`, a `Reservation` holds its money.
+    `return_request` if it was not sent. If the model `is_priced`, a `Reservation` (`models.pacing.admission`)
+    holds its money.
 
     A request of a batch job: `reserve_for_batch` before it is recorded, `release_for_batch` if dropped;
     `submit` before the job goes to the host, `settle_job` when its replies are there. Tags make both safe to
@@ -288,73 +289,6 @@ class Meter:
         except StoreError:
             self._row.reserved = 0
             raise
-
-
-# --- Reservation of one live request
-
-
-class Reservation:
-    """The money of one live request: ``usd`` is set aside before each attempt and settled after it.
-
-    An attempt that was sent and not settled when the next one begins, or at `close`, may have been billed.
-    ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier requests cost.
-    """
-
-    def __init__(self, meter: Meter, usd: float, priority: int, *, bounds: bool = True) -> None:
-        self._meter = meter
-        self._bounds = bounds
-        self._priority = priority
-        self._held = self._sent = False
-        self.usd = usd
-
-    def refusal(self) -> QuotaExhausted | None:
-        """Return what `set_aside` would raise now for a budget, or None."""
-        if self._held:
-            return None
-        return self._meter.budget_gate.refusal(self._meter.fund, self.usd, self._priority)
-
-    def set_aside(self) -> Awaitable[None] | None:
-        """Set the money aside: at once (None), or once what is returned has been awaited. Raises
-        QuotaExhausted: a budget cannot pay for it; so does the awaitable; StoreError: the reservation could
-        not be written, so nothing may be sent."""
-        if self._sent:
-            self.close()
-        if self._held:
-            return None
-        money = self._meter.budget_gate.set_aside(self._meter.fund, self.usd, self._priority)
-        if money is None:
-            self._held = True
-            return None
-        return self._await_grant(money)
-
-    async def _await_grant(self, money: Future[None]) -> None:
-        await self._meter.budget_gate.await_grant(self._meter.fund, self.usd, money)
-        self._held = True
-
-    def settle(self, usage: Usage) -> Usage:
-        """Book an answer's usage; return it with its cost. Without tokens, all that is held may be spent."""
-        usage = self._meter.book_answer(usage, self.usd if self._held and self._bounds else 0.0)
-        if self._held and usage.cost_usd is not None:
-            self._held = self._sent = False
-            self._meter.budget_gate.spend(self._meter.fund, self.usd, usage.cost_usd)
-        return usage
-
-    def mark_sent(self) -> None:
-        self._sent = True
-
-    def release(self) -> None:
-        """Release the money of a request that was not sent, or whose error is not billed."""
-        if self._held:
-            self._held = self._sent = False
-            self._meter.budget_gate.put_back(self._meter.fund, self.usd)
-
-    def close(self) -> None:
-        """End the request. If it was sent and not settled, its money is booked as uncertain."""
-        if self._held and self._sent:
-            self._held = self._sent = False
-            self._meter.budget_gate.book_uncertain(self._meter.fund, self.usd)
-        else:
-            self.release()
 
 
 _log = logging.getLogger("coeval")

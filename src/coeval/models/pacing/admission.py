@@ -6,7 +6,6 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from functools import partial
 
 import msgspec
 
@@ -25,7 +24,7 @@ from coeval.core.model import ModelSpec, count_prompt_bytes, mark_uncounted, max
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
-from coeval.models.metering.meter import Meter, Reservation
+from coeval.models.metering.meter import Meter
 
 # This many 401, 403 or 404 before any answer stop a model, as do so many replies in a row that its account is
 # empty: one proves little, since a gateway may have another account.
@@ -52,10 +51,13 @@ class Admission:
         # Books an answer's usage as soon as it comes; returns it with its price, if known.
         self.settle: Callable[[Usage], Usage] = (lambda usage: usage) if meter is None else meter.book_answer
 
-    def take_permit(self) -> None:
-        """Count a request that is about to be sent. Raises ModelStopped, or as `Meter.reserve_request`."""
+    def raise_if_stopped(self) -> None:
         if self._reason is not None:
             raise ModelStopped(self._reason)
+
+    def take_permit(self) -> None:
+        """Count a request that is about to be sent. Raises ModelStopped, or as `Meter.reserve_request`."""
+        self.raise_if_stopped()
         if self._meter is not None:
             self._meter.reserve_request()
 
@@ -83,12 +85,12 @@ class Admission:
         if self.is_priced or not self.has_budget or self._dearest_usd == 0:
             yield None
         elif self._dearest_usd is not None:
-            yield Reservation(self._account, self._dearest_usd, priority, bounds=False)
+            yield Reservation(self, self._dearest_usd, priority, bounds=False)
         else:
             first = self._ahead = asyncio.get_running_loop().create_future()
-            mean_usd = self._account.spent_usd / max(1, self._account.requests)  # before this process, too
+            mean_usd = self.account.spent_usd / max(1, self.account.requests)  # before this process, too
             try:
-                yield Reservation(self._account, mean_usd, priority, bounds=False)
+                yield Reservation(self, mean_usd, priority, bounds=False)
             finally:
                 self._ahead = None
                 first.set_result(None)
@@ -99,41 +101,26 @@ class Admission:
 
     def make_reservation(self, prompt_bytes: int, answer_tokens: int | None, priority: int) -> Reservation:
         """Make the reservation for a request of a priced model; raises as `most_usd`."""
-        return Reservation(self._account, self.most_usd(prompt_bytes, answer_tokens), priority)
+        return Reservation(self, self.most_usd(prompt_bytes, answer_tokens), priority)
 
     def most_usd(self, prompt_bytes: int, answer_tokens: int | None, *, batched: bool = False) -> float:
         """Return the most that a request of a priced model may cost; 0 if neither its answer nor a budget has
         a bound. Raises QuotaExhausted: its answer has no bound, and a budget needs one."""
-        if answer_tokens is None and not self._account.has_budget:
+        if answer_tokens is None and not self.account.has_budget:
             return 0.0
         if answer_tokens is None:
             raise QuotaExhausted(
                 f"model {self._name} has a budget, and is not called without max_tokens: the cost of an "
                 "answer would have no bound. Set parameters.max_tokens to 1 or more"
             )
-        return self._account.most_usd(prompt_bytes, answer_tokens, batched=batched)
+        return self.account.most_usd(prompt_bytes, answer_tokens, batched=batched)
 
     @property
-    def _account(self) -> Meter:
+    def account(self) -> Meter:
+        """Return the account of a model that has one."""
         if self._meter is None:
             raise ValueError("a model without an account has no budget")
         return self._meter
-
-    def take_paid_permit(self, reservation: Reservation) -> Awaitable[None] | None:
-        """Set a request's money aside and take a permit. Await what is returned, then call it again."""
-        if self._reason is not None:
-            raise ModelStopped(self._reason)
-        if (money := reservation.set_aside()) is None:
-            self.take_permit()
-            reservation.mark_sent()
-        return money
-
-    def return_paid_permit(self, reservation: Reservation) -> None:
-        self.return_permit()
-        reservation.release()
-
-    def paid_refusal(self, reservation: Reservation) -> Gap | None:
-        return self.refusal() or reservation.refusal()
 
     async def call_once(
         self,
@@ -148,26 +135,19 @@ class Admission:
         if reservation is None and self.is_priced:
             tokens = max_answer_tokens(request.sampling, spec)
             reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.priority)
-        permit: Callable[[], Awaitable[None] | None] = self.take_permit
-        unsent, settle = self.return_permit, self.settle
-        if reservation is not None:
-            permit, unsent = (
-                partial(self.take_paid_permit, reservation),
-                partial(self.return_paid_permit, reservation),
-            )
-            settle = reservation.settle
+        permit = self if reservation is None else reservation
         try:
-            while (money := permit()) is not None:
+            while (money := permit.take_permit()) is not None:
                 await money
             try:
                 completion = mark_uncounted(await call(request))
             except Draining:
-                unsent()
+                permit.return_permit()
                 raise
-            usage = settle(completion.usage)
+            usage = permit.settle(completion.usage)
         except ModelError as error:
             if error.usage is not None:
-                error.usage = settle(error.usage)
+                error.usage = permit.settle(error.usage)
             elif reservation is not None and not isinstance(error, RequestTimeout):
                 reservation.release()
             raise
@@ -214,6 +194,78 @@ class Admission:
             return
         stopped = f"model {self._name} is no longer called: {why} ({error})"
         self._reason = f"{stopped}. {way_out}, and run again with {CONTINUE}."
+
+
+class Reservation:
+    """The permit and the money of one live request of a model with an account: ``usd`` is set aside before
+    each attempt and settled after it.
+
+    An attempt that was sent and not settled when the next one begins, or at `close`, may have been billed.
+    ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier requests cost.
+    """
+
+    def __init__(self, admission: Admission, usd: float, priority: int, *, bounds: bool = True) -> None:
+        self._admission = admission
+        self._meter = admission.account
+        self._gate, self._fund = self._meter.budget_gate, self._meter.fund
+        self._bounds = bounds
+        self._priority = priority
+        self._held = self._sent = False
+        self.usd = usd
+
+    def take_permit(self) -> Awaitable[None] | None:
+        """Set the money aside and take a permit. Await what is returned, then call it again. Raises as
+        `Admission.take_permit`; QuotaExhausted, as the awaitable does: a budget cannot pay for it;
+        StoreError: the reservation could not be written, so nothing may be sent."""
+        self._admission.raise_if_stopped()
+        if self._sent:
+            self.close()
+        if not self._held:
+            money = self._gate.set_aside(self._fund, self.usd, self._priority)
+            if money is not None:
+                return self._await_grant(money)
+            self._held = True
+        self._admission.take_permit()
+        self._sent = True
+        return None
+
+    async def _await_grant(self, money: asyncio.Future[None]) -> None:
+        await self._gate.await_grant(self._fund, self.usd, money)
+        self._held = True
+
+    def refusal(self) -> Gap | None:
+        """Return what `take_permit` would raise now, without counting a request."""
+        refused = self._admission.refusal()
+        if refused is not None or self._held:
+            return refused
+        return self._gate.refusal(self._fund, self.usd, self._priority)
+
+    def settle(self, usage: Usage) -> Usage:
+        """Book an answer's usage; return it with its cost. Without tokens, all that is held may be spent."""
+        usage = self._meter.book_answer(usage, self.usd if self._held and self._bounds else 0.0)
+        if self._held and usage.cost_usd is not None:
+            self._held = self._sent = False
+            self._gate.spend(self._fund, self.usd, usage.cost_usd)
+        return usage
+
+    def return_permit(self) -> None:
+        """Return the permit and the money of a request that was not sent."""
+        self._admission.return_permit()
+        self.release()
+
+    def release(self) -> None:
+        """Release the money of a request that was not sent, or whose error is not billed."""
+        if self._held:
+            self._held = self._sent = False
+            self._gate.put_back(self._fund, self.usd)
+
+    def close(self) -> None:
+        """End the request. If it was sent and not settled, its money is booked as uncertain."""
+        if self._held and self._sent:
+            self._held = self._sent = False
+            self._gate.book_uncertain(self._fund, self.usd)
+        else:
+            self.release()
 
 
 # --- Order of requests that share a cached prefix

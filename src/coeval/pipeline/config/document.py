@@ -16,7 +16,7 @@ from ruamel.yaml.error import MarkedYAMLError, YAMLError
 from coeval.core.errors import ConfigError
 from coeval.core.regular_files import open_file
 from coeval.core.yaml_text import Mapping, Scalar, Sequence, Unusable, YamlNode, compose_yaml
-from coeval.pipeline.config.findings import Finding, KeyPath, LineIndex, Location, Problem
+from coeval.pipeline.config.findings import FileData, Finding, KeyPath, LineIndex, Location, Problem
 
 # Experiment files nest about eight deep; the readers above recurse once a level.
 MAX_DEPTH = 40
@@ -37,7 +37,7 @@ _ATTRIBUTES = re.compile(r"(target|nuanced)_attributes(_seed)?")
 class Document(NamedTuple):
     """A parsed file: plain ``data``, the line of each value, and problems such as duplicate keys."""
 
-    data: dict[str, Any]
+    data: FileData
     lines: LineIndex
     problems: list[Problem]
 
@@ -47,12 +47,8 @@ SECTIONS = "models:, tasks: and experiment:"
 
 
 def read_document(path: Path, sections: str = SECTIONS) -> Document:
-    """Read a file that holds one YAML mapping. ``sections`` names the keys it should begin with, for
-    messages.
-
-    Raises ConfigError with one problem: the file is missing, is not one UTF-8 YAML mapping, or is too
-    large.
-    """
+    """Read a file of one YAML mapping; ``sections``: keys it should begin with, for messages. Raises
+    ConfigError: it is missing, too large, or not that in UTF-8."""
     return parse_document(read_config_text(path, sections), path, sections)
 
 
@@ -66,7 +62,7 @@ def parse_document(text: str, path: Path, sections: str = SECTIONS) -> Document:
             path, root.line, f"the file is not a mapping; write {sections} at its left margin"
         )
     builder = _DataBuilder(path)
-    data = builder.build_mapping(root, ())
+    data = builder.build_value(root, ())
     return Document(data, LineIndex(str(path), builder.locations), builder.problems)
 
 
@@ -75,10 +71,8 @@ def _unreadable_error(path: Path | str, line: int, message: str) -> ConfigError:
 
 
 def read_config_text(path: Path, sections: str = SECTIONS) -> str:
-    """Read the text of an experiment file, or of a file with other ``sections``.
-
-    Raises ConfigError: it is missing, is not UTF-8, or is larger than `MAX_BYTES`.
-    """
+    """Read the text of a file that begins with ``sections``. Raises ConfigError: it is missing, not UTF-8, or
+    larger than `MAX_BYTES`."""
     what = "an experiment file" if sections == SECTIONS else f"a file with {sections}"
     try:
         with open_file(path) as file:
@@ -134,20 +128,26 @@ class _DataBuilder:
         self.built = 0
 
     def build_value(self, node: YamlNode, path: KeyPath) -> Any:
+        """Build what a node stands for; attribute values stay as they are spelled."""
         self._refuse_excess(node, path)
+        if node.tag:
+            self._add_problem(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
         match node:
             case Mapping():
-                return self.build_mapping(node, path)
+                return self._build_mapping(node, path)
             case Sequence():
-                return self._build_list(node, path)
+                for index, item in enumerate(node.items):
+                    self.locations[(*path, index)] = Location(str(self.path), item.line)
+                return [self.build_value(item, (*path, index)) for index, item in enumerate(node.items)]
+            case Scalar(plain=True):
+                text = _join_surrogates(node.text)
+                value = _parse_plain_scalar(text)
+                return text if is_attribute_value(path) and value is not None else value
             case Scalar():
-                return self._build_scalar(node, path)
-            case _:
-                raise TypeError(f"no node of YAML: {node}")
+                return _join_surrogates(node.text)
 
     def _refuse_excess(self, node: YamlNode, path: KeyPath) -> None:
-        """Refuse nesting beyond `MAX_DEPTH` and more than `MAX_VALUES` values: aliases can blow up a small
-        file, or make it contain itself."""
+        """Refuse values beyond `MAX_DEPTH` and `MAX_VALUES`: aliases can blow up a small file."""
         self.built += 1
         if len(path) > MAX_DEPTH:
             raise _unreadable_error(
@@ -158,9 +158,8 @@ class _DataBuilder:
                 self.path, node.line, f"its aliases expand to over {MAX_VALUES:,} values; write them out"
             )
 
-    def build_mapping(self, node: Mapping, path: KeyPath) -> dict[str, Any]:
+    def _build_mapping(self, node: Mapping, path: KeyPath) -> dict[str, Any]:
         """Build a dict; report duplicate keys. Keys merged by ``<<`` yield to the mapping's own."""
-        self._check_tag(node, path)
         merged: list[tuple[YamlNode, YamlNode]] = []
         own: dict[str, tuple[YamlNode, YamlNode]] = {}
         for key, value in node.pairs:
@@ -218,26 +217,6 @@ class _DataBuilder:
 
     def _add_problem(self, node: YamlNode, path: KeyPath, rule: str, message: str) -> None:
         self.problems.append(Problem(Location(str(self.path), node.line), Finding(path, rule, message)))
-
-    def _build_list(self, node: Sequence, path: KeyPath) -> list[Any]:
-        self._check_tag(node, path)
-        items = []
-        for index, item in enumerate(node.items):
-            self.locations[(*path, index)] = Location(str(self.path), item.line)
-            items.append(self.build_value(item, (*path, index)))
-        return items
-
-    def _build_scalar(self, node: Scalar, path: KeyPath) -> Any:
-        self._check_tag(node, path)
-        text = _join_surrogates(node.text)
-        if not node.plain:
-            return text
-        value = _parse_plain_scalar(text)
-        return text if is_attribute_value(path) and value is not None else value
-
-    def _check_tag(self, node: YamlNode, path: KeyPath) -> None:
-        if node.tag:
-            self._add_problem(node, path, "V-20", f"the tag {node.tag} is unknown; remove it")
 
 
 def _join_surrogates(text: str) -> str:

@@ -33,8 +33,7 @@ def find_doubtful_settings(config: Config) -> Iterator[str]:
 
 
 def _find_misspelt_parameters(config: Config) -> Iterator[str]:
-    """Find parameters that look like a misspelling of a known one. They are sent: providers may know
-    others."""
+    """Find parameters that look misspelt. They are sent all the same: providers may know them."""
     for model in config.models:
         if model.interface in ("simulated", BENCHMARK):
             continue  # the parameters of one are all known, the other has no provider

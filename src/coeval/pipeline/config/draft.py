@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coeval.core.records import variant_name
-from coeval.pipeline.config.findings import KeyPath
+from coeval.pipeline.config.findings import FileData, KeyPath
 from coeval.pipeline.config.schema import Config, TaskConfig
+from coeval.pipeline.config.values import CheckOptions
 from coeval.store.rundir import RunDir
 
 
-def keep_mappings(section: Any) -> list[dict[str, Any]]:
+def keep_mappings(section: Any) -> list[FileData]:
     return [entry for entry in section if isinstance(entry, dict)] if isinstance(section, list) else []
 
 
 class Draft:
     """The data as read, and the paths that the schema found unusable."""
 
-    def __init__(self, data: dict[str, Any], broken: frozenset[KeyPath]) -> None:
+    def __init__(self, data: FileData, broken: frozenset[KeyPath]) -> None:
         self.data = data
         self._broken = broken
         self._around = {bad[:end] for bad in broken for end in range(len(bad) + 1)}
@@ -59,7 +60,7 @@ class Draft:
             self._names[section] = {i: name for i, name in names.items() if isinstance(name, str)}
         return self._names[section]
 
-    def variants_by_name(self, index: int) -> dict[str, Any]:
+    def variants_by_name(self, index: int) -> dict[str, object]:
         """Return a model's variants by name, as far as they can be read."""
         variants = self.get_raw("models", index, "variants")
         return {str(name): own for name, own in variants.items()} if isinstance(variants, dict) else {}
@@ -76,7 +77,7 @@ class Draft:
         return isinstance(items, list) and len(self.names(section)) == len(items) > 0
 
 
-def list_checks(draft: Draft, index: int) -> Iterator[tuple[str, dict[str, Any]]]:
+def list_checks(draft: Draft, index: int) -> Iterator[tuple[str, CheckOptions]]:
     """List the factors of a task that are checks, with their options, without those that are labels."""
     rubric = draft.get("tasks", index, "rubric")
     labels = draft.get("tasks", index, "label_attributes", default=[])
@@ -108,42 +109,26 @@ class ItemSource(NamedTuple):
     teacher: str
 
 
-class BenchmarkTeachers:
-    """Benchmark teachers by the tasks that they serve: the one in ``parameters.task``, or without that every
-    task of the category ``benchmark``."""
+class BenchmarkTeacher(NamedTuple):
+    """A teacher that supplies the items of ``task``, or without one of every task of its category."""
 
-    def __init__(self, teachers: Iterable[tuple[str, Mapping[str, Any]]]) -> None:
-        self._order: dict[str, int] = {}
-        self._assigned: dict[str, list[str]] = {}
-        self._others: list[str] = []
-        for name, parameters in teachers:
-            self._order[name] = len(self._order)
-            assigned = parameters.get("task")
-            if assigned is None:
-                self._others.append(name)
-            elif isinstance(assigned, str):
-                self._assigned.setdefault(assigned, []).append(name)
+    name: str
+    task: Any
 
-    def list_for_task(self, task: str | None, category: str | None) -> list[str]:
-        """Name the benchmark teachers of a task, in the order of the file."""
-        assigned = self._assigned.get(task, []) if task is not None else []
-        others = self._others if category == BENCHMARK else []
-        return sorted([*assigned, *others], key=self._order.__getitem__)
+    def serves(self, task: str | None, category: str | None) -> bool:
+        return category == BENCHMARK if self.task is None else self.task == task
 
-    @classmethod
-    def from_config(cls, config: Config) -> BenchmarkTeachers:
-        teachers = config.with_role("teacher")
-        return cls((model.name, model.parameters) for model in teachers if model.interface == BENCHMARK)
+
+def list_benchmark_teachers(config: Config) -> list[BenchmarkTeacher]:
+    teachers = [model for model in config.with_role("teacher") if model.interface == BENCHMARK]
+    return [BenchmarkTeacher(model.name, model.parameters.get("task")) for model in teachers]
 
 
 def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
     """Name who supplies a task's items: its own table, then the benchmark teachers that serve it."""
-    return _list_suppliers(BenchmarkTeachers.from_config(config), task)
-
-
-def _list_suppliers(suppliers: BenchmarkTeachers, task: TaskConfig) -> tuple[str, ...]:
+    teachers = list_benchmark_teachers(config)
     own = (OWN_ITEMS,) if task.items is not None else ()
-    return (*own, *suppliers.list_for_task(task.name, task.category))
+    return (*own, *(teacher.name for teacher in teachers if teacher.serves(task.name, task.category)))
 
 
 def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
@@ -155,9 +140,8 @@ def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
 
 def locate_item_files(config: Config, folder: RunDir) -> dict[Path, ItemSource]:
     """Map each file of supplied items in a run folder, existing or not, to its task and teacher."""
-    suppliers = BenchmarkTeachers.from_config(config)
     return {
         folder.datapoints(task.name, teacher): ItemSource(task, teacher)
         for task in config.tasks
-        for teacher in _list_suppliers(suppliers, task)
+        for teacher in list_item_suppliers(config, task)
     }

@@ -16,6 +16,9 @@ from coeval.core.text import join_names
 KeyPath: TypeAlias = tuple[str | int, ...]
 """From the top of the file to a value: ``("models", 2, "roles")``."""
 
+FileData: TypeAlias = dict[str, Any]
+"""A mapping of a file as plain data, which may be wrong anywhere."""
+
 
 # Findings of a file that are shown; who mends these sees the next ones.
 MOST_SHOWN = 100
@@ -45,12 +48,8 @@ class Location(NamedTuple):
 
 
 class Suggestion(NamedTuple):
-    """What may be meant by ``word``. `sentence` compares words only when a problem is shown, since that is
-    slow.
-
-    ``otherwise`` is used if no known word is close, and lists them all if it ends in a colon; ``always``
-    is added in any case.
-    """
+    """What may be meant by ``word``, compared only when shown, since that is slow. ``otherwise`` is used if
+    no known word is close, and lists them all if it ends in a colon; ``always`` is added in any case."""
 
     word: str
     known_words: Collection[str]
@@ -79,8 +78,7 @@ class Finding(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A finding with its line. Anything that looks like a key is redacted: one may stand in the wrong
-    place."""
+    """A finding with its line. What looks like a key is redacted: one may stand in the wrong place."""
 
     location: Location
     finding: Finding
@@ -133,10 +131,8 @@ def join_lines(text: str) -> str:
 
 
 def build_config_error(problems: Iterable[Problem], main_file: str) -> ConfigError:
-    """Make one error of all problems, sorted by line, those of ``main_file`` before inherited ones.
-
-    Duplicates are dropped; beyond `MOST_SHOWN` problems are only counted.
-    """
+    """Make one error of all distinct problems by line, those of ``main_file`` first; beyond `MOST_SHOWN` they
+    are only counted."""
     distinct: dict[Any, Problem] = {}
     for problem in problems:
         location, finding = problem
@@ -148,11 +144,8 @@ def build_config_error(problems: Iterable[Problem], main_file: str) -> ConfigErr
 
 
 def closest_word(word: str, candidates: Iterable[str]) -> str | None:
-    """Return the candidate that was probably meant, ignoring case; None if none is close.
-
-    Close is a similar spelling, or the only candidate with a part that begins alike: ``labels`` matches
-    ``label_attributes``.
-    """
+    """Return the candidate of a similar spelling, or the only one with a part that begins alike (``labels``:
+    ``label_attributes``), ignoring case; None if there is none."""
     if len(word) > _LONGEST_WORD:
         return None
     by_lower = {name.lower(): name for name in itertools.islice(candidates, _MOST_COMPARED)}

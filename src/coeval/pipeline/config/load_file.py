@@ -15,6 +15,7 @@ from coeval.models.local.callables import register_callable
 from coeval.pipeline.config.document import MAX_DEPTH, SURROGATE, Document, is_attribute_value, read_document
 from coeval.pipeline.config.draft import Draft, find_resume_folder, keep_mappings
 from coeval.pipeline.config.findings import (
+    FileData,
     Finding,
     KeyPath,
     LineIndex,
@@ -79,30 +80,21 @@ def document_from_mapping(data: Mapping[str, Any]) -> Document:
                 return os.fspath(value)
             case None | str():
                 return value
-        if callable(value) and path[-1:] == ("callable",):
-            return register_callable(value)
-        number = _to_plain_number(value)
-        if number is None:
-            report(
-                path,
-                f"is of type {type(value).__name__}; use text, numbers, true or false, lists and mappings",
-            )
-        elif is_attribute_value(path):
-            return str(number).lower() if isinstance(number, bool) else str(number)
-        return number
+            case _ if callable(value) and path[-1:] == ("callable",):
+                return register_callable(value)
+            case bool() | int() | float():
+                number = value
+            case Integral():
+                number = int(value)
+            case Real():
+                number = float(value)
+            case _:
+                kinds = "text, numbers, true or false, lists and mappings"
+                report(path, f"is of type {type(value).__name__}; use {kinds}")
+                return None
+        return format_value(number) if is_attribute_value(path) else number
 
     return Document(copy_mapping(data, ()), lines, problems)
-
-
-def _to_plain_number(value: Any) -> bool | int | float | None:
-    match value:
-        case bool() | int() | float():
-            return value
-        case Integral():
-            return int(value)
-        case Real():
-            return float(value)
-    return None
 
 
 Source: TypeAlias = str | Path | Mapping[str, Any]
@@ -114,7 +106,7 @@ class LoadedConfig:
     """A valid configuration, the data it was read from with inherited sections, and the lines."""
 
     config: Config
-    data: dict[str, Any]
+    data: FileData
     lines: LineIndex
 
     def with_experiment_settings(self, **values: Any) -> LoadedConfig:
@@ -170,9 +162,8 @@ def read_config(
     return LoadedConfig(structure.config, document.data, document.lines)
 
 
-def _fill_item_defaults(data: dict[str, Any]) -> None:
-    """Fill in what tasks with ``items`` or ``documents`` may leave out: no declared attributes, all rows, and
-    with a label no rubric."""
+def _fill_item_defaults(data: FileData) -> None:
+    """Fill in what tasks with ``items`` or ``documents`` may omit: no attributes, all rows, no rubric."""
     for task in keep_mappings(data.get("tasks")):
         if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
             # Passages alone may vary the items: no attribute is declared then, and none sampled.
@@ -193,11 +184,9 @@ def _fill_item_defaults(data: dict[str, Any]) -> None:
             task.setdefault("rubric", {})
 
 
-def _fill_output_descriptions(data: dict[str, Any]) -> None:
-    """Fill in the output description of tasks with labels and nothing else: their declared values.
-
-    Undeclared values are not named: another row could add one, and change the prompt of every answer.
-    """
+def _fill_output_descriptions(data: FileData) -> None:
+    """Fill in the output description of tasks with labels and nothing else: their declared values. Undeclared
+    values are not named: another row could add one, and change the prompt of every answer."""
     for task in keep_mappings(data.get("tasks")):
         if task.get("rubric") or task.get("output_description"):
             continue
@@ -268,7 +257,7 @@ def _drop_hidden_credentials(section: Any) -> Any:
     ]
 
 
-def _drop_prompts_of_absent_models(data: dict[str, Any]) -> None:
+def _drop_prompts_of_absent_models(data: FileData) -> None:
     """Drop templates of models that take no part any more from inherited tasks."""
     names = set(Draft(data, frozenset()).model_and_variant_names())
     for task in keep_mappings(data.get("tasks")) if isinstance(data.get("models"), list) else ():

@@ -17,8 +17,7 @@ LONGEST_FILE_NAME = 239
 
 
 def check_names(draft: Draft) -> Iterator[Finding]:
-    """Find names that are used twice or that no file can have: of models, tasks, variants and the
-    experiment."""
+    """Find names of models, tasks, variants, the experiment that are used twice or that no file can have."""
     for sections, rule in ((("models", "students"), "V-02"), (("tasks",), "V-03")):
         first: dict[str, str] = {}
         for section in sections:
@@ -65,8 +64,7 @@ def is_valid_model_name(text: str) -> bool:
 
 
 def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
-    """Return what is wrong with the name of a model, task or experiment, and the remedy; None if it is
-    valid."""
+    """Return what is wrong with a model's, task's or experiment's name, and the remedy; None if valid."""
     if not (is_valid_model_name(name) if is_model else is_valid_name(name)):
         slash = ", '/'" if is_model else ""
         return f"'{name}' is no name; use letters, digits, '-', '_'{slash} and '.' only"
@@ -120,10 +118,8 @@ def _check_file_name_lengths(draft: Draft) -> Iterator[Finding]:
         return max((name for name in playing if len(name) <= LONGEST_FILE_NAME), key=len, default="")
 
     teacher, judge = longest_name("teacher", roles), longest_name("judge", roles)
-    student, run = (
-        longest_name("student", draft.model_and_variant_names(), draft.names("students").values()),
-        RunDir(""),
-    )
+    student = longest_name("student", draft.model_and_variant_names(), draft.names("students").values())
+    run = RunDir("")
     for index, task in draft.names("tasks").items():
         if not is_valid_name(task) or len(task) > LONGEST_FILE_NAME:
             continue

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from itertools import chain
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coeval.core.errors import KeyMissing, UsageError
 from coeval.engine.terms import find_role_tariff
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
+from coeval.pipeline.config.values import ParameterMap
 from coeval.pricing.price_book import PriceBook
 from coeval.pricing.pricing_file import Route, choose_route
 from coeval.pricing.tariff import Tariff
@@ -68,23 +69,19 @@ def _choose_host(
     variables = {name: _name_credential_variables(host) for name, host in HOSTS.items()}
 
     def find_tariff(route: Route) -> Tariff | None:
-        moved = _with_route(model, route)
+        moved = model.at_host(route.interface, route.model)
         return find_role_tariff(moved.spec(), list_role_parameters(moved), prices)
 
     choice = choose_route(model.spec().model, has_credential, prices.table, find_tariff, variables)
     if previous_route is not None and previous_route in [route for route, _ in choice.others]:
         words = f"{previous_route.interface}, as {previous_route.model} (as before)"
-        return _with_route(model, previous_route), words
-    return _with_route(model, choice.route), str(choice)
+        return model.at_host(previous_route.interface, previous_route.model), words
+    return model.at_host(choice.route.interface, choice.route.model), str(choice)
 
 
-def list_role_parameters(model: ModelConfig) -> list[dict[str, Any]]:
+def list_role_parameters(model: ModelConfig) -> list[ParameterMap]:
     """List, for each role of a model, the parameters beyond those that all hosts know."""
     return [model.sampling(role).rest for role in model.roles]
-
-
-def _with_route(model: ModelConfig, route: Route) -> ModelConfig:
-    return model.with_model_id(route.model, interface=route.interface)
 
 
 def _name_credential_variables(host: Host) -> str:

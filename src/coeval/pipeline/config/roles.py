@@ -8,15 +8,8 @@ from shlex import quote
 from typing import Any
 
 from coeval.judging.checks.check_options import code_location
-from coeval.pipeline.config.draft import (
-    BENCHMARK,
-    OWN_ITEMS,
-    BenchmarkTeachers,
-    Draft,
-    keep_mappings,
-    list_checks,
-)
-from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion
+from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, BenchmarkTeacher, Draft, list_checks
+from coeval.pipeline.config.findings import FileData, Finding, KeyPath, Suggestion
 from coeval.pipeline.config.schema import OPTIONS, PHASES, ModelConfig
 from coeval.store.rundir import RunDir
 
@@ -30,21 +23,19 @@ class Teachers:
         teachers = [model for model in models if "teacher" in (draft.get(*model, "roles") or ())]
         self.any_teacher = bool(teachers)
         self.any_model = any(draft.get(*model, "interface") != BENCHMARK for model in teachers)
-        self._suppliers = BenchmarkTeachers(
-            (str(draft.get(*model, "name")), draft.get(*model, "parameters", default={}))
+        self._benchmarks = [
+            BenchmarkTeacher(str(draft.get(*model, "name")), draft.get(*model, "parameters", "task"))
             for model in teachers
             if draft.get(*model, "interface") == BENCHMARK
-        )
+        ]
 
     def list_suppliers(self, index: int, category: str | None = None) -> list[str]:
-        """Name who supplies items of a task: its own table, and the benchmarks that serve it.
-
-        ``category`` is the default if the task has none.
-        """
+        """Name a task's own table and the benchmarks that serve it; ``category`` is its default."""
         task = ("tasks", index)
         own = [OWN_ITEMS] if self._draft.get_raw(*task, "items") is not None else []
         name = self._draft.get(*task, "name")
-        return own + self._suppliers.list_for_task(name, self._draft.get(*task, "category", default=category))
+        category = self._draft.get(*task, "category", default=category)
+        return own + [teacher.name for teacher in self._benchmarks if teacher.serves(name, category)]
 
 
 def check_roles(draft: Draft) -> Iterator[Finding]:
@@ -70,9 +61,9 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
 
 
 def _has_existing_answers(draft: Draft) -> bool:
-    """Check whether any student has existing answers."""
-    of_tables = (draft.get_raw("tasks", i, "items", "responses") for i in draft.indices("tasks"))
-    return bool(draft.indices("students")) or any(of_tables)
+    """Check whether any student has existing answers, in a table of its own or in one of items."""
+    answer_columns = (draft.get_raw("tasks", i, "items", "responses") for i in draft.indices("tasks"))
+    return bool(draft.data.get("students")) or any(answer_columns)
 
 
 def _report_missing_role(role: str, work: str) -> Finding:
@@ -178,21 +169,14 @@ def _needs_judge(draft: Draft) -> bool:
 # --- What users bring in place of a host: answers that exist (V-01, V-20), functions and programs (V-39)
 
 
-def fill_missing_models(data: dict[str, Any]) -> None:
+def fill_missing_models(data: FileData) -> None:
     """Set ``models`` to none if answers exist and the file names no models."""
-    if data.get("students") or _has_answer_columns(data):
+    if _has_existing_answers(Draft(data, frozenset())):
         data.setdefault("models", [])
 
 
-def _has_answer_columns(data: dict[str, Any]) -> bool:
-    """Check whether a table of items has columns of answers."""
-    tables = [task.get("items") for task in keep_mappings(data.get("tasks"))]
-    return any(isinstance(items, dict) and items.get("responses") for items in tables)
-
-
-def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source: Path) -> Iterator[Finding]:
-    """Find checks and models in inherited sections that run code which this file does not name (V-38,
-    V-39)."""
+def find_inherited_code(data: FileData, inherited: Collection[str], source: Path) -> Iterator[Finding]:
+    """Find code in inherited sections that this file does not name, of checks and models (V-38, V-39)."""
     draft, named = Draft(data, frozenset()), f"which {source} names and this file does not; copy"
     for index in draft.indices("models") if "models" in inherited else ():
         if draft.get_raw("models", index, "interface") in _NEEDED:
@@ -205,15 +189,9 @@ def find_inherited_code(data: dict[str, Any], inherited: Collection[str], source
                 yield Finding(("tasks", index, "rubric", factor), "V-38", what)
 
 
-def check_answers_and_user_code(draft: Draft) -> Iterator[Finding]:
-    yield from _check_existing_answers(draft)
-    yield from _check_user_code(draft)
-
-
-def _check_existing_answers(draft: Draft) -> Iterator[Finding]:
-    """Check that somebody answers (V-01), and that tables of answers say which item a row belongs to
-    (V-20)."""
-    if draft.data.get("models") == [] and not (draft.data.get("students") or _has_answer_columns(draft.data)):
+def check_existing_answers(draft: Draft) -> Iterator[Finding]:
+    """Check that somebody answers (V-01), and that tables of answers say which item is answered (V-20)."""
+    if draft.data.get("models") == [] and not _has_existing_answers(draft):
         yield Finding(("models",), "V-01", "is empty; give at least one entry")
     for index in draft.indices("students"):
         path = ("students", index, "responses")
@@ -245,7 +223,7 @@ def describe_user_code(models: Iterable[ModelConfig]) -> Iterator[str]:
 _NEEDED = {"python": "callable", "command": "argv"}
 
 
-def _check_user_code(draft: Draft) -> Iterator[Finding]:
+def check_user_code(draft: Draft) -> Iterator[Finding]:
     """Check the parameters of functions and programs, and that other models have none of these (V-39)."""
     for index in draft.indices("models"):
         path: KeyPath = ("models", index, "parameters")

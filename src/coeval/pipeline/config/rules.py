@@ -1,64 +1,7 @@
 """The rules of an experiment file that the types of its single values cannot say.
 
-They run over the data as read, so that a mistake in one section hides none in another; what
-the schema found unusable is left alone, so that one mistake is not reported twice.
-
-====  ======================================================================================
-V-01  models and tasks are present and not empty (after inheriting by resume_from)
-V-02  model names are unique, and so are labels
-V-03  task names are unique
-V-04  names, those of variants too, and the experiment's id: letters, digits, ``- _ .``; no ``__``, no ``_``
-      at either end, not ``.`` or ``..``; a model's may be several with slashes between them; no model is
-      named ``exact_match`` or ``check``; short enough for files
-V-05  every model has a role, each one teacher, student or judge; a benchmark only teaches; only students
-      have variants and samples
-V-06  the interface is known
-V-07  there are teachers for the work of phases 1–3, a student for phase 4, a judge for phase 5; a task
-      that a benchmark names is there
-V-08  the mode ``Model`` is for phases 3, 4 and 5
-V-09  ``rubric: extend`` needs resume_from
-V-10  the source of resume_from exists, and is a run
-V-11  a new run finds none of its artifacts in its folder (checked at the start)
-V-12  generation_retries is a whole number, 0 or more
-V-13  batches: batchable interfaces, phases 3–5, true or false
-V-14  what a run goes on from is its own: a meta.json with its id, in the present layout (checked at the
-      start)
-V-15  probe_mode is full, answer, resume or disable
-V-16  probe_on_fail is abort or warn
-V-17  label attributes are target attributes
-V-18  no unknown key
-V-19  no key given twice
-V-20  every value has its type, or is one of its words; required keys are there
-V-21  numbers are within their range; a limit on an answer is at least 1, or -1 where no budget holds
-V-22  prompt templates use only the variables of their id
-V-23  an item is not asked to sample more attributes than are declared
-V-24  prompt_library names models and templates that exist
-V-25  attributes have values, none of them twice
-V-26  parameters hold no credential, at any depth, and no endpoint that differs by role or variant
-V-27  the file is one UTF-8 YAML mapping
-V-28  target_attributes_seed and nuanced_attributes_seed stand beside what teachers propose
-V-29  a task has a rubric or label_attributes
-V-30  ``--only-models`` names models of the file (checked at the start)
-V-31  ``--overwrite`` leaves no records whose source it makes anew (checked at the start)
-V-32  ``items``: no model is named ``items`` then, each of its conditions is one, and ``all`` items are those
-      of a table
-V-33  the table of ``items`` can be read, and has the columns that are named (checked at the start)
-V-34  a model is asked with an ``account`` of a key file or an ``access_key``, not with both
-V-35  a prompt template shows what changes from request to request: ``test`` the ``{input}``, ``sample`` the
-      ``{target_attributes}`` if there are any, ``evaluate_…`` the ``{response}``, and ``{factor}`` or
-      ``{criterion}``, or the ``{rubric}`` where teachers write it; unless ``prompts_may_omit`` says otherwise
-V-36  a scale has 2 to 101 levels, each once, and says which is the best; ``weights`` are of factors of the
-      rubric
-V-37  a check is of a known kind, and its options are right (docs/checks.md)
-V-38  what a check runs can be run: its function is in its file, a command has a sandbox (or
-      ``--allow-unsandboxed``), and the file that is started names it, not one inherited by resume_from
-V-39  a model of the interface python has its ``callable``, one of command its ``argv``, no other has either;
-      and the file that is started names them, not one inherited by resume_from
-V-40  pairwise judging compares two students or more, and its ``baseline`` is one of them; a ``baseline``
-      needs it, ``evaluation_mode: per_factor`` does not go with it
-V-42  ``documents`` are of a task whose items teachers write
-V-43  a limit on judges' answers has room for the reasons of ``rationale: true`` (a warning)
-====  ======================================================================================
+They run over the data as read, so that a mistake in one section hides none in another; what the schema found
+unusable is left alone, so that one mistake is not reported twice. ``rules.md`` lists them.
 """
 
 from __future__ import annotations
@@ -81,9 +24,9 @@ from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, find_resum
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, describe_value, format_value
 from coeval.pipeline.config.judging_rules import check_pairwise, check_rubric
 from coeval.pipeline.config.names import check_names
-from coeval.pipeline.config.roles import Teachers, check_answers_and_user_code, check_roles
+from coeval.pipeline.config.roles import Teachers, check_existing_answers, check_roles, check_user_code
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
-from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, columns_by_name
+from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, ParameterMap, columns_by_name
 from coeval.pipeline.prompts import NEEDS, VARIABLES
 from coeval.simulation.traits import RANGES, SAMPLING, VARIED
 from coeval.store.rundir import RunDir
@@ -115,12 +58,10 @@ def check_account(model_path: KeyPath, account: Any, access_key: Any) -> Iterato
 
 
 def find_credentials(
-    path: KeyPath, parameters: dict[str, Any], access_key: Any, names: Iterable[Any]
+    path: KeyPath, parameters: ParameterMap, access_key: Any, names: Iterable[Any]
 ) -> Iterator[Finding]:
     """Find credentials in parameters, at any depth: by name, by shape, or equal to the ``access_key``.
-
-    ``names`` are the model's own names, which may occur anywhere.
-    """
+    ``names`` are the model's own names, which may occur anywhere."""
     credential_paths = {(*path, *where) for where in find_credential_fields(parameters)}
     for where in sorted(credential_paths, key=str):
         message = f"'{where[-1]}' would be sent with every request, and kept with the results; {_WAY_OUT}"
@@ -130,21 +71,18 @@ def find_credentials(
         names=[name for name in names if isinstance(name, str)],
     )
     for name, value in parameters.items():
-        if name == "base_url":
-            yield from _check_url_is_not_hidden((*path, name), value)
-        elif name not in _PROSE:
+        if name == "base_url" and isinstance(value, str) and HIDDEN in value:
+            message = (
+                f"holds {HIDDEN}, which a run's snapshot shows in place of a key; write the address again"
+            )
+            yield Finding((*path, name), "V-26", message)
+        elif name != "base_url" and name not in _PROSE:
             for where, text in _walk_texts((*path, name), value):
                 if where not in credential_paths and (
                     KNOWN_KEY.search(text) or own.redact_answer(text) != text
                 ):
                     message = f"holds a key, which would be sent and kept with the results; {_WAY_OUT}"
                     yield Finding(where, "V-26", message)
-
-
-def _check_url_is_not_hidden(path: KeyPath, value: Any) -> Iterator[Finding]:
-    if isinstance(value, str) and HIDDEN in value:
-        message = f"holds {HIDDEN}, which a run's snapshot shows in place of a key; write the address again"
-        yield Finding(path, "V-26", message)
 
 
 def _walk_texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
@@ -249,8 +187,7 @@ def _check_label_attributes(draft: Draft, index: int, teachers: Teachers) -> Ite
 
 
 def _read_table_attributes(draft: Draft, index: int) -> dict[str, str] | None:
-    """Return the attributes that a table gives the items; None if benchmarks supply items with unknown
-    ones."""
+    """Return the attributes that a table gives the items; None if benchmarks supply unknown ones."""
     items = draft.get("tasks", index, "items", default={})
     if not items and not draft.get("tasks", index, "target_attributes"):
         return None
@@ -259,8 +196,7 @@ def _read_table_attributes(draft: Draft, index: int) -> dict[str, str] | None:
 
 
 def _has_only_supplied_items(draft: Draft, index: int, teachers: Teachers) -> bool:
-    """Check whether all items of a task come from its table or benchmarks, so that no attributes are
-    sampled."""
+    """Check whether no teacher writes items of a task, so that no attributes are sampled."""
     alone = (
         draft.get("tasks", index, "category") == BENCHMARK
         or draft.get_raw("tasks", index, "items") is not None
@@ -327,8 +263,7 @@ def _check_template_shows_input(
 
 
 def _varies_by_request(draft: Draft, index: int, variables: Collection[str], teachers: Teachers) -> bool:
-    """Check whether one of these variables changes between the requests of a task, so that a template needs
-    it."""
+    """Check whether a template needs one of these variables, since it changes between a task's requests."""
     if "rubric" in variables:
         return isinstance(draft.get("tasks", index, "rubric"), str)
     if "target_attributes" in variables:
@@ -362,7 +297,8 @@ def find_broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from _check_resume_from(draft)
     yield from _check_batch(draft)
     yield from _check_parameters(draft)
-    yield from check_answers_and_user_code(draft)
+    yield from check_existing_answers(draft)
+    yield from check_user_code(draft)
     yield from _check_student_variants(draft)
     yield from check_tasks(draft)
     yield from check_items(draft)
@@ -486,8 +422,7 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
 
 
 def _check_student_variants(draft: Draft) -> Iterator[Finding]:
-    """Check that only students have variants and samples, and check variants' templates (V-05, V-22,
-    V-35)."""
+    """Check that only students have variants and samples, and variants' templates (V-05, V-22, V-35)."""
     for index in draft.indices("models"):
         variants, roles = draft.variants_by_name(index), draft.get("models", index, "roles")
         for key, what in (("variants", "prompts"), ("samples", "answers")):
@@ -511,7 +446,7 @@ def _mapping_or_empty(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str, Any]) -> Iterator[Finding]:
+def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: ParameterMap) -> Iterator[Finding]:
     """Check limits on answers: a budget needs a bound on what one answer costs (V-21)."""
     name = draft.get("models", index, "name", default="")
     quota = _mapping_or_empty(_mapping_or_empty(draft.get_raw("experiment", "quota")).get(name))
@@ -532,7 +467,7 @@ def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: dict[str,
         yield Finding((*path, *keys), "V-21", message)
 
 
-def _check_simulated_ranges(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+def _check_simulated_ranges(path: KeyPath, parameters: ParameterMap) -> Iterator[Finding]:
     for key, (lo, hi) in RANGES.items():
         value = parameters.get(key, lo)
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -543,7 +478,7 @@ def _check_simulated_ranges(path: KeyPath, parameters: dict[str, Any]) -> Iterat
             )
 
 
-def _check_simulated_keys(path: KeyPath, parameters: dict[str, Any]) -> Iterator[Finding]:
+def _check_simulated_keys(path: KeyPath, parameters: ParameterMap) -> Iterator[Finding]:
     """Find parameters that simulated models do not have; other hosts report theirs themselves."""
     known_keys = sorted(OPTIONS["simulated"] | SAMPLING | OUR_KEYS)
     own = ", ".join(sorted(OPTIONS["simulated"]))

@@ -7,7 +7,7 @@ The JSON schema for editors is generated from these classes.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, get_args
+from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
@@ -32,6 +32,7 @@ from coeval.pipeline.config.values import (
     ENDPOINT_KEYS,
     NAME_PATTERN,
     Attributes,
+    CheckOptions,
     FilledText,
     NuancedAttributes,
     ParameterMap,
@@ -158,10 +159,10 @@ class ModelConfig(Section):
             options={key: value for key, value in ours.items() if key in own_options},
         )
 
-    def with_model_id(self, model: str, **changes: Any) -> ModelConfig:
-        """Copy the model with another identifier of a provider, which itself says which model that is."""
+    def at_host(self, interface: str, model: str) -> ModelConfig:
+        """Copy the model with another host, whose identifier itself says which model that is."""
         others = {key: value for key, value in self.parameters.items() if key != "base_model"}
-        return self.model_copy(update={**changes, "parameters": {**others, "model": model}})
+        return self.model_copy(update={"interface": interface, "parameters": {**others, "model": model}})
 
     @property
     def roles_text(self) -> str:
@@ -189,8 +190,7 @@ class ModelConfig(Section):
         )
 
     def sampling(self, role: Role) -> SamplingParameters:
-        """Return the sampling parameters of a role: ``role_parameters`` over ``parameters``, without our own
-        keys."""
+        """Return a role's sampling parameters, those of the role first, without our own keys."""
         merged = self._merge_parameters(role)
         ours = ENDPOINT_KEYS | {"system_prompt"} | OPTIONS.get(self.interface, frozenset())
         if self.interface == "simulated":  # a variant's own: V-26 keeps those of a role the model's
@@ -202,8 +202,7 @@ class ModelConfig(Section):
         return prompt
 
     def lowest_answer_limit(self, role: Role) -> int | None:
-        """Return the lowest limit on answers that the user set, under any host's name; None if there is
-        none."""
+        """Return the lowest limit on answers that the user set, under any host's name; None without any."""
         limits = (limit for _, limit in find_answer_limits(self._merge_parameters(role)))
         return min((limit for limit in limits if type(limit) is int and limit > 0), default=None)
 
@@ -300,7 +299,7 @@ class TaskConfig(Section):
         return {factor: _describe_criterion(what) for factor, what in self.rubric.items()}
 
     @property
-    def checks(self) -> dict[str, dict[str, Any]]:
+    def checks(self) -> dict[str, CheckOptions]:
         """Return factor → the options of its check."""
         if isinstance(self.rubric, str):
             return {}
@@ -329,7 +328,7 @@ class TaskConfig(Section):
         )
 
 
-def _describe_criterion(factor_entry: str | RubricFactor | dict[str, Any]) -> str:
+def _describe_criterion(factor_entry: str | RubricFactor | CheckOptions) -> str:
     match factor_entry:
         case str():
             return factor_entry
@@ -499,8 +498,7 @@ class Config(Section):
         }
 
     def students_with_existing_answers(self, task: TaskConfig) -> tuple[str, ...]:
-        """Return the students with existing answers to a task, from ``students`` and from the task's
-        table."""
+        """Return who has existing answers to a task, from ``students`` and from the task's table."""
         listed = [
             student.name for student in self.students if student.tasks is None or task.name in student.tasks
         ]

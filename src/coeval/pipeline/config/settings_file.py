@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, TypeAlias, TypeVar, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
@@ -16,6 +16,8 @@ from coeval.pipeline.config.document import read_document
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, build_config_error, render_path
 
 R = TypeVar("R", bound=msgspec.Struct)
+SettingValues: TypeAlias = Mapping[str, Any]
+"""Values of settings by name, checked or not."""
 
 _UNKNOWN, _WRONG = "V-18", "V-20"
 _KINDS = {
@@ -32,12 +34,10 @@ _BOUND = re.compile(r"Expected `(\w+)` (>=|<=|<|>) ([-\d.]+)")
 _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
-def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> dict[str, Any]:
+def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> SettingValues:
     """Return the settings of ``record`` that a file sets, by name. ``first`` names the keys such a file
-    begins with, for the message on an empty one.
-
-    Raises ConfigError: the file cannot be read, or has unknown keys or values of the wrong type.
-    """
+    begins with, for the message on an empty one. Raises ConfigError: the file cannot be read, or has
+    unknown keys or values of the wrong type."""
     document = read_document(path, first)
     values, findings = _parse_values(document.data, record)
     if problems := [*document.problems, *map(document.lines.locate, findings)]:
@@ -45,20 +45,15 @@ def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> 
     return values
 
 
-def parse_settings(data: Mapping[str, Any], record: type[msgspec.Struct]) -> dict[str, Any]:
-    """Return the settings of ``record`` that a mapping sets, by name.
-
-    Raises UsageError: unknown keys or values of the wrong type.
-    """
+def parse_settings(data: SettingValues, record: type[msgspec.Struct]) -> SettingValues:
+    """Return the settings of ``record`` in a mapping; raises UsageError on unknown keys and wrong types."""
     values, findings = _parse_values(data, record)
     if findings:
         raise UsageError("; ".join(f"{render_path(finding.path)}: {finding.message}" for finding in findings))
     return values
 
 
-def _parse_values(
-    data: Mapping[str, Any], record: type[msgspec.Struct]
-) -> tuple[dict[str, Any], list[Finding]]:
+def _parse_values(data: SettingValues, record: type[msgspec.Struct]) -> tuple[SettingValues, list[Finding]]:
     """Return the settings by name, and every mistake."""
     values: dict[str, Any] = {}
     fields, mistakes = read_settings(record), list[Finding]()
@@ -79,10 +74,7 @@ def _parse_values(
 
 
 def check_settings(settings: R) -> R:
-    """Return the settings if each value has the type and range of its field, which Python does not check.
-
-    Raises UsageError: a value has not.
-    """
+    """Return the settings; raise UsageError unless each value has the type and range of its field."""
     for name, field in read_settings(type(settings)).items():
         value = getattr(settings, name)
         try:

@@ -9,7 +9,14 @@ from typing import Any, NamedTuple
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, closest_word, describe_value
+from coeval.pipeline.config.findings import (
+    FileData,
+    Finding,
+    KeyPath,
+    Suggestion,
+    closest_word,
+    describe_value,
+)
 from coeval.pipeline.config.items_section import AnsweredStudent, AnswerTable, Documents, Items, Sampling
 from coeval.pipeline.config.schema import OPTIONS, Config, Experiment, ModelConfig, Quota, TaskConfig, Variant
 from coeval.pipeline.config.values import CHECK, FACTOR, LIST, MAPPING, OUR_KEYS, WORD, RubricFactor
@@ -49,13 +56,6 @@ _BOUNDS = {
 # Unknown keys that are compared with known ones, so that a misspelt one is not reported as missing too.
 _MOST_GUESSED = 1_000
 
-# Keys of a task that left, and what to do now.
-_LEFT = {
-    "stop": "start with a smaller sampling.total, raise it and --continue; tests then hold at any look",
-    "pairs": "all pairs are compared; with `baseline: STUDENT` only those with one student",
-    "pairs_share": "all pairs are compared; with `baseline: STUDENT` only those with one student",
-}
-
 # By the keys that lead there; all else is the file as a whole.
 _SECTIONS: dict[str, type[BaseModel]] = {
     "models": ModelConfig, "models.variants": Variant,
@@ -67,15 +67,14 @@ _SECTIONS: dict[str, type[BaseModel]] = {
 
 
 class StructureCheck(NamedTuple):
-    """Result of a schema check: ``config`` if the data fits the schema, else the findings and the unusable
-    paths."""
+    """A schema check's ``config`` if the data fits the schema, else the findings and the unusable paths."""
 
     config: Config | None
     findings: list[Finding]
     broken: frozenset[KeyPath]
 
 
-def check_structure(data: dict[str, Any]) -> StructureCheck:
+def check_structure(data: FileData) -> StructureCheck:
     """Validate the data against the schema: keys, types, single values."""
     try:
         return StructureCheck(Config.model_validate(data), [], frozenset())
@@ -112,8 +111,7 @@ def _list_choices(detail: ErrorDetails) -> list[str]:
 
 
 def _guess_meant_paths(detail: ErrorDetails) -> set[KeyPath]:
-    """Return the paths that an unknown key was probably meant for, so that they are not reported as missing
-    too."""
+    """Return the paths that an unknown key was probably meant for, which are then not missing."""
     path = _key_path(detail)
     if (section := _find_section_of_misplaced_key(path)) is not None:
         return {(*path[:-1], section), (*path[:-1], section, path[-1])}
@@ -140,8 +138,6 @@ def _to_finding(detail: ErrorDetails) -> Finding:
     if _is_unknown_key(detail):
         if (section := _find_section_of_misplaced_key(path)) is not None:
             return Finding(path, "V-18", f"the key '{path[-1]}' belongs under {section}; move it there")
-        if path[0] == "tasks" and len(path) == 3 and path[-1] in _LEFT:
-            return Finding(path, "V-18", f"there is no key '{path[-1]}'; {_LEFT[path[-1]]}")
         keys = _list_known_keys(detail)
         way = Suggestion(str(path[-1]), keys, "known here:")
         return Finding(path, "V-18", f"the key '{path[-1]}' is unknown", way)

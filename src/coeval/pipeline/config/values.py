@@ -57,13 +57,7 @@ FilledText: TypeAlias = Annotated[
 
 def _stringify_value(value: Any) -> Any:
     """Return numbers and booleans as text: YAML reads ``[2, 2.5, true]``, but attribute values are words."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return str(value)
-        case _:
-            return value
+    return format_value(value) if isinstance(value, bool | int | float) else value
 
 
 def _require_distinct(values: list[str]) -> list[str]:
@@ -148,10 +142,13 @@ def _find_factor_tag(value: Any) -> str:
     return CHECK if "check" in value else FACTOR
 
 
+CheckOptions: TypeAlias = dict[str, Any]
+"""A check as a rubric has it: its kind under ``check``, and its options by name."""
+
 Factor: TypeAlias = Annotated[
     Annotated[FilledText, Tag(WORD)]
     | Annotated[RubricFactor, Tag(FACTOR)]
-    | Annotated[dict[str, Any], Tag(CHECK)],
+    | Annotated[CheckOptions, Tag(CHECK)],
     Discriminator(_find_factor_tag),
 ]
 Rubric: TypeAlias = Annotated[
@@ -290,8 +287,7 @@ _Stops: TypeAlias = Annotated[
 
 
 class UsualParameters(TypedDict, total=False):
-    """Parameters that providers take by these names in one sense, so that types can be checked. Null is not
-    sent."""
+    """Parameters that providers take by these names in one sense: types are checked, null is not sent."""
 
     do_sample: _Truth
     frequency_penalty: _Number

@@ -252,8 +252,7 @@ class _AnswerTableRows:
         whole = msgspec.structs.replace(build_item_map(task.items), where=())
         try:
             for row in Harvest(find_item_source(task.items).open_tables(), whole).read_items():
-                own = row.item.id if row.item.id is not None else f"{row.place:05d}"
-                self._used.add(own if self._by_id else _squeeze_blanks(row.item.prompt))
+                self._used.add(row.own_id if self._by_id else _squeeze_blanks(row.item.prompt))
         except UsageError:
             return  # an unreadable table is reported with its items
 
@@ -287,8 +286,7 @@ def _fill_from_answer_columns(task_items: ItemsOfTask, files: Mapping[str, Answe
     try:
         columns = msgspec.structs.replace(build_item_map(items), attributes=items.responses)
         for row in Harvest(find_item_source(items).open_tables(), columns).read_items():
-            own = row.item.id if row.item.id is not None else f"{row.place:05d}"
-            answers[own] = row.item.attributes
+            answers[row.own_id] = row.item.attributes
     except UsageError as error:
         for file in student_files:
             file.note_unreadable_table(error)

@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.errors import StoreError
 from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_good, proposal_id
-from coeval.engine.model_work import Asking, ModelWork, RoleModel, answer_text
+from coeval.engine.model_work import Asking, ModelWork, RecordFields, RoleModel, answer_text
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
 from coeval.pipeline.plan.task_setup import TaskBlueprint, build_role_model
@@ -76,30 +76,26 @@ class ProposalWork(ModelWork[Proposal]):
     def question(self, _: int) -> Request:
         return self.role_model.prompt({}, _REQUESTED[self.kind][2])
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         text = answer_text(completion, "the teacher")
         if self.kind == "rubric":
             return {"rubric": parse_rubric(text)}
         parsed = parse_attributes(text)
         return {"attributes": parsed.values, "repaired": parsed.repaired}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         return {
-            "id": self.key,
             "task_id": self.task,
             "teacher_model_id": self.role_model.name,
             "kind": self.kind,
-            "recipe": self.role_model.recipe.hash,
             "proposed_at": utc_now(),
         }
 
 
 class Blueprint:
-    """The artifacts of phases 1–2 in one run folder, and the proposals that are owed.
-
-    ``follow_file``: declared sections follow the experiment file, as ``--continue`` does; ``inherited`` is
-    the folder whose rubric ``rubric: extend`` starts from.
-    """
+    """The artifacts of phases 1–2 in one run folder, and the proposals that are owed. ``follow_file``:
+    declared sections follow the experiment file, as ``--continue`` does; ``inherited`` is the folder whose
+    rubric ``rubric: extend`` starts from."""
 
     def __init__(
         self, config: Config, folder: RunDir, *, follow_file: bool, inherited: RunDir | None = None
@@ -163,10 +159,7 @@ class Blueprint:
 
     def settle_task(self, task: TaskConfig, made_now: Mapping[str, Proposal]) -> TaskBlueprint | None:
         """Write the task's artifacts if they are missing or follow the file, and return them; None if no
-        teacher has proposed something that is needed.
-
-        ``made_now`` holds this run's good proposals by key.
-        """
+        teacher has proposed something that is needed. ``made_now`` holds this run's good proposals by key."""
         values: dict[Kind, Any] = {}
         for kind in KINDS:
             value = self._settle_part(task, kind, made_now)
@@ -176,8 +169,7 @@ class Blueprint:
         return TaskBlueprint(values["target"], values["nuanced"], values["rubric"])
 
     def read_blueprint(self, task: TaskConfig) -> TaskBlueprint | None:
-        """Return the blueprint as far as file and folder determine it, writing nothing; None if it is
-        open."""
+        """Return the blueprint if file and folder determine it, else None; nothing is written."""
         target, nuanced, rubric = (self.read_part(task, kind) for kind in KINDS)
         if target is None or nuanced is None or rubric is None:
             return None
@@ -210,7 +202,9 @@ class Blueprint:
     def merge_proposals(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
         """Merge the teachers' proposals; None if there are none."""
         proposals = [p for p in self._collect_proposals(task, kind, made_now).values() if p]
-        return self._merge_values(task, kind, proposals) if proposals else None
+        if proposals and kind == "rubric":
+            return merge_rubrics(self.read_inherited_rubric(task), *proposals)
+        return merge_attributes(_find_seed_attributes(task, kind) or {}, *proposals) if proposals else None
 
     def list_proposers(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> list[str]:
         """Name the teachers that have proposed something."""
@@ -244,11 +238,6 @@ class Blueprint:
             if proposal is not None:
                 proposals[teacher.name] = proposal.rubric if kind == "rubric" else proposal.attributes
         return proposals
-
-    def _merge_values(self, task: TaskConfig, kind: Kind, proposals: list[Any]) -> Any:
-        if kind == "rubric":
-            return merge_rubrics(self.read_inherited_rubric(task), *proposals)
-        return merge_attributes(_find_seed_attributes(task, kind) or {}, *proposals)
 
     def read_rubric_so_far(self, task: TaskConfig) -> dict[str, str]:
         """Return the rubric as far as it is known: inherited, with teachers' proposals so far."""

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 from rapidfuzz.fuzz import token_sort_ratio
@@ -15,6 +15,7 @@ from rapidfuzz.fuzz import token_sort_ratio
 from coeval.analysis.measures.near_duplicates import SIMILAR, jaccard_similarity, word_shingles
 from coeval.core.errors import Filtered
 from coeval.core.records import Completion, Datapoint, Message, Request
+from coeval.engine.model_work import RecordFields
 from coeval.pipeline.phases.evaluations import ItemWork
 from coeval.pipeline.phases.proposals import parse_evidence
 from coeval.pipeline.prompts import QUOTED_ITEM
@@ -62,10 +63,7 @@ def squeeze_text(text: str) -> str:
 
 def is_quoted_from(quote: str, passage: str) -> bool:
     """Check whether a `squeeze_text` ``passage`` contains a ``quote``, or its parts around an ellipsis in
-    order.
-
-    Nothing is compared by similarity: a changed word or digit is what an invented quote looks like.
-    """
+    order. Nothing is compared by similarity: a changed word or digit is what an invented quote looks like."""
     at = 0
     pieces = [piece for piece in map(squeeze_text, _OMISSION.split(quote)) if piece]
     for piece in pieces:
@@ -146,8 +144,7 @@ class AcceptedItems:
             self.accept_new(item.id, question, item.reference_response or "", item.evidence, item.input_hash)
 
     def accept_new(self, key: str, question: str, answer: str, evidence: Iterable[str], about: str) -> bool:
-        """Keep an item unless it repeats another; return whether it was kept. ``about``: its
-        `join_passage_keys`."""
+        """Keep an item, and return True, unless it repeats another. ``about``: its `join_passage_keys`."""
         shingles = word_shingles(question)
         quotes = frozenset(map(squeeze_text, evidence))
         accepted = _AcceptedItem(
@@ -181,8 +178,7 @@ class AcceptedItems:
 
 @dataclass(slots=True)
 class DocumentItemWork(ItemWork):
-    """Asks a teacher for an item about its passages until a reply passes the filters, at most `MOST_REPLIES`
-    times."""
+    """Asks a teacher for an item about its passages until a reply passes the filters (`MOST_REPLIES`)."""
 
     accepted: AcceptedItems = field(default_factory=AcceptedItems)
     filtered: Counter[str] = field(default_factory=Counter)
@@ -207,7 +203,7 @@ class DocumentItemWork(ItemWork):
             request, messages=(Message(message.role, message.content + self.hint),)
         )
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         fields = ItemWork.parse_fields(self, completion)
         return {**fields, "evidence": parse_evidence(completion.text)}
 
@@ -223,7 +219,7 @@ class DocumentItemWork(ItemWork):
         about = join_passage_keys(self.sample.passages)
         return None if self.accepted.accept_new(self.key, question, answer, evidence, about) else "duplicate"
 
-    def _prepend_passages(self, question: str) -> dict[str, Any]:
+    def _prepend_passages(self, question: str) -> RecordFields:
         """Return the prompt with its passages, and their length, if students see them."""
         documents = self.setup.task.documents
         if documents is None or not documents.show:
@@ -231,7 +227,7 @@ class DocumentItemWork(ItemWork):
         above = "".join(f"{passage.text}\n\n" for passage in self.sample.passages)
         return {"prompt": above + question, "shown_passage": len(above)}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         return {
             **ItemWork.identity_fields(self),
             "input_hash": join_passage_keys(self.sample.passages),

@@ -24,7 +24,7 @@ from coeval.core.records import (
     judgment_id,
 )
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import ModelWork, answer_text, make_failure
+from coeval.engine.model_work import ModelWork, RecordFields, answer_text, make_failure
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import build_checked_answer
@@ -50,11 +50,9 @@ from coeval.store.rundir import utc_now
 
 
 class PreparedItem:
-    """An item with its template variables and the hashes of what follows from it.
-
-    ``requested`` is the ``input_hash`` of its responses, ``content`` a part of that of its evaluations.
-    ``nuance`` is what the teacher was given, whether or not the item stores it.
-    """
+    """An item with its template variables and the hashes of what follows from it. ``requested`` is the
+    ``input_hash`` of its responses, ``content`` a part of that of its evaluations. ``nuance`` is what the
+    teacher was given, whether or not the item stores it."""
 
     __slots__ = ("_nuance", "_values", "content", "item", "requested")
 
@@ -97,21 +95,19 @@ class ResponseWork(ModelWork[Response]):
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.prepared.values)
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         """Return what judges will see: a refusal is an answer."""
         return {"response": completion.text or completion.refusal or ""}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         item = self.prepared.item
         return {
-            "id": self.key,
             "datapoint_id": item.id,
             "task_id": item.task_id,
             "teacher_model_id": item.teacher_model_id,
             "student_model_id": self.role_model.name,
             "sample": self.role_model.sample,
             "input": item.prompt,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": self.prepared.requested,
             "generated_at": utc_now(),
         }
@@ -133,9 +129,8 @@ class JudgeInput:
             self._hash = hash_judged_input(self.prepared.content, self.response.response or "")
         return self._hash
 
-    def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> dict[str, Any]:
-        """Return the fields of a judgment that do not depend on its outcome. ``made_from``: the input hash of
-        scores that are kept."""
+    def identity_fields(self, judge: str, recipe: str, made_from: str | None = None) -> RecordFields:
+        """Return a judgment's fields but its outcome. ``made_from``: the input hash of kept scores."""
         response = self.response
         return {
             "id": evaluation_id(response.id, judge),
@@ -155,8 +150,7 @@ class JudgeInput:
 
 @dataclass(slots=True)
 class EvaluationWork(ModelWork[Evaluation]):
-    """Asks one judge for ``factors`` of one response; a record that has other factors already is
-    completed."""
+    """Asks one judge for ``factors`` of one response; a record that has others already is completed."""
 
     judged: JudgeInput
     factors: tuple[str, ...]
@@ -184,7 +178,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         """Ask for all factors at once; those that a reply lacks are asked for again."""
         return self._build_prompt(*self.judged.setup.form.build_joint_question(self._missing_factors()))
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         verdict = self.judged.setup.form.parse_joint_reply(
             self._record_reply_text(completion), self._missing_factors()
         )
@@ -203,8 +197,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         return tuple(factor for factor in self.factors if factor not in self.levels)
 
     async def _ask_by_factor(self) -> None:
-        """Ask for each factor in a call of its own, all at once; one that fails does not affect the
-        others."""
+        """Ask for each factor in a call of its own, all at once; if one fails, the others go on."""
         tallies = [Tally() for _ in self.factors]
         results = await asyncio.gather(*map(self._ask_factor, self.factors, tallies), return_exceptions=True)
         for tally in tallies:  # in the order of the factors, not in that of the answers
@@ -243,7 +236,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         """Check whether the record has a score, kept from an earlier record or new."""
         return bool(self.levels or any(self._list_kept_fields(self.judged.earlier)))
 
-    def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[dict[str, Any]]:
+    def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[RecordFields]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
             (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
@@ -251,19 +244,19 @@ class EvaluationWork(ModelWork[Evaluation]):
         for fields in field_groups:
             yield {f: what for f, what in (fields or {}).items() if f not in self.factors}
 
-    def _merge_into_record_fields(self) -> dict[str, Any]:
+    def _merge_into_record_fields(self) -> RecordFields:
         """Merge kept and new scores into the fields of the record."""
         setup, earlier = self.judged.setup, self.judged.earlier
         now_requested, levels = setup.criteria, self.levels
         fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
-        made: tuple[dict[str, Any], ...] = (*setup.form.split_by_scale(levels), self.reasons)
+        made: tuple[RecordFields, ...] = (*setup.form.split_by_scale(levels), self.reasons)
         for name, kept, new in zip(fields, self._list_kept_fields(earlier), made, strict=True):
             both = {**kept, **new}
             fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
         scored = {**fields["scores"], **fields["values"]}
         criteria = dict(earlier.criteria or {}) if earlier else {}
         criteria |= {factor: text for factor, text in now_requested.items() if factor in levels}
-        completed: dict[str, Any] = {
+        completed: RecordFields = {
             "scores": fields["scores"],
             "values": fields["values"] or None,
             "reasons": fields["reasons"] or None,
@@ -282,7 +275,7 @@ class EvaluationWork(ModelWork[Evaluation]):
             return next(iter(self.replies.values()))
         return [reply for factor in ("", *self.factors) for reply in self.replies.get(factor, ())]
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         return self.judged.identity_fields(self.role_model.name, self.role_model.recipe.hash)
 
 
@@ -311,7 +304,7 @@ class LabelWork:
     def make_failed_record(self, error: Exception) -> Evaluation:
         return Evaluation(**self._identity_fields(), status="failed", error=make_failure(error))
 
-    def _identity_fields(self) -> dict[str, Any]:
+    def _identity_fields(self) -> RecordFields:
         return self.judged.identity_fields(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
 
 
@@ -335,7 +328,7 @@ class ItemWork(ModelWork[Datapoint]):
     def question(self, _: int) -> Request:
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         """Parse the item; one that was cut off is not repaired into half an item."""
         text = answer_text(completion, "the teacher")
         item = parse_item(text)
@@ -343,11 +336,10 @@ class ItemWork(ModelWork[Datapoint]):
             raise Unparsable("it holds half an item", raw=text)
         return {"prompt": item.prompt, "reference_response": item.response, "repaired": item.repaired}
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         task = self.setup.task
         stored = {"sampled_nuanced_attributes": self.sample.nuance} if task.store_nuanced else {}
         return {
-            "id": self.key,
             "task_id": task.name,
             "teacher_model_id": self.role_model.name,
             "sampled_target_attributes": self.sample.target,
@@ -381,7 +373,7 @@ class PairWork(ModelWork[Preference]):
         }
         return self.role_model.prompt(variables, self.design.schema)
 
-    def parse_fields(self, completion: Completion) -> dict[str, Any]:
+    def parse_fields(self, completion: Completion) -> RecordFields:
         preferred = parse_preference(answer_text(completion, "the judge"))
         return {
             "winner": preferred.value,
@@ -389,17 +381,15 @@ class PairWork(ModelWork[Preference]):
             "raw": cut_to_bytes(completion.text, MAX_ANSWER_BYTES),
         }
 
-    def identity_fields(self) -> dict[str, Any]:
+    def identity_fields(self) -> RecordFields:
         first, second = self.first.response, self.second.response
         return {
-            "id": self.key,
             "datapoint_id": first.datapoint_id,
             "task_id": first.task_id,
             "teacher_model_id": first.teacher_model_id,
             "first_model_id": first.student_model_id,
             "second_model_id": second.student_model_id,
             "judge_model_id": self.role_model.name,
-            "recipe": self.role_model.recipe.hash,
             "input_hash": join_judged_inputs(self.first.input_hash, self.second.input_hash),
             "evaluated_at": utc_now(),
         }
@@ -410,8 +400,7 @@ class PairWork(ModelWork[Preference]):
 
 @dataclass(slots=True)
 class CheckWork:
-    """Computes ``factors`` of one response: no model, no cost. Factors that cannot be computed are
-    missing."""
+    """Computes ``factors`` of one response without a model; those that cannot be computed are missing."""
 
     judged: JudgeInput
     key: str
@@ -459,7 +448,7 @@ class CheckWork:
         identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
         missing = tuple(factor for factor in hashes if factor in left) if left else ()
-        fields: dict[str, Any] = {
+        fields: RecordFields = {
             "criteria": criteria or None,
             "reasons": reasons or None,
             "missing": missing,

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.errors import ConfigError, Misshapen, Undecodable
+from coeval.core.errors import Misshapen, Undecodable
 from coeval.core.foreign import decode, decode_utf8, make_decoder
 from coeval.core.records import Datapoint, is_good, item_prefix
 from coeval.core.regular_files import open_file
@@ -20,8 +20,8 @@ from coeval.pipeline.config.findings import describe_value
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import TaskConfig
 from coeval.store.jsonl import store_error
-from coeval.tables.harvest import ItemOrigin
-from coeval.tables.item_map import ItemMap, MappedItem
+from coeval.tables.harvest import HarvestedItem, ItemOrigin
+from coeval.tables.item_map import ItemMap
 from coeval.tables.source_bytes import LineMessages
 from coeval.tables.table_source import SourceChoice, TableSource, find_local_source
 
@@ -29,8 +29,7 @@ from coeval.tables.table_source import SourceChoice, TableSource, find_local_sou
 
 
 def build_item_map(items: Items) -> ItemMap:
-    """Return the columns that the section names. With choices and no reference, the label is the right
-    choice."""
+    """Return the section's columns; with choices and no reference, the label is the right choice."""
     return ItemMap(
         prompt=items.prompt,
         reference=items.reference or (items.label if items.choices is not None else None),
@@ -46,7 +45,7 @@ def find_item_source(items: Items) -> TableSource:
     source = find_local_source(
         SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
     )
-    return replace(source, license=items.license) if items.license is not None else source
+    return msgspec.structs.replace(source, license=items.license) if items.license is not None else source
 
 
 # --- Records of hand-made items
@@ -60,8 +59,8 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class SuppliedItem(NamedTuple):
-    """An item with its record's ``line``; ``changed``: the line differs from the file's. ``unused`` are
-    unknown fields."""
+    """An item and its record's ``line``, which the file holds unless ``changed``; ``unused`` fields are
+    unknown."""
 
     line: bytes
     item: Datapoint
@@ -69,11 +68,9 @@ class SuppliedItem(NamedTuple):
     unused: tuple[str, ...]
 
 
-def build_item(mapped: MappedItem, prefix: str, names: tuple[str, str], number: int) -> SuppliedItem:
-    """Build the item of a row. ``prefix`` begins the ids of this task and teacher; ``number`` is the id of a
-    row without one."""
-    own = mapped.id if mapped.id is not None else f"{number:05d}"
-    task, teacher = names
+def build_item(row: HarvestedItem, prefix: str, task: str, teacher: str) -> SuppliedItem:
+    """Build the item of a row. ``prefix`` begins the ids of this task and teacher."""
+    own, mapped = row.own_id, row.item
     item = Datapoint(
         id=own if own.startswith(prefix) and own != prefix else prefix + own,
         task_id=task,
@@ -233,10 +230,6 @@ class ItemFile:
         """Return how many items are missing from the task's total."""
         return max(0, (self.source.task.sampling.max_items or 0) - len(self.ids))
 
-    def list_flaws(self) -> list[str]:
-        """List what cannot be used, a sentence a line."""
-        return [*self.flaws, *self.problems.format_lines(self.path)]
-
     def add_record(self, line: bytes, item: Datapoint, number: int) -> int:
         """Add a record; return the line where its id occurred first."""
         self.lines.append(line)
@@ -292,12 +285,3 @@ def _describe_oddities(supplied: SuppliedItem, task: TaskConfig) -> Iterator[str
             yield f"{without}; {near[0]} has one: is {label} meant?" if near else without
         elif values is not None and normalise_label(attributes[label]) not in map(normalise_label, values):
             yield f"the label {label} is {attributes[label]}, which target_attributes does not declare"
-
-
-def refuse_flawed_items(files: Iterable[ItemFile]) -> None:
-    """Raise ConfigError if lines cannot be used as items; it names them."""
-    flawed = [(file, wrong) for file in files if (wrong := file.list_flaws())]
-    if flawed:
-        written = any(not file.flaws for file, _ in flawed)
-        how = [f"An item is {ITEM_FORM}."] if written else []
-        raise ConfigError([*(sentence for _, wrong in flawed for sentence in wrong), *how])

@@ -126,10 +126,7 @@ def parse_attributes(text: str) -> ParsedAttributes:
 
 
 def parse_rubric(text: str) -> dict[str, str]:
-    """Parse the rubric that a teacher proposes, factor → criterion, in the shapes of `parse_attributes`.
-
-    Raises EmptyReply: no factor has a criterion; Unparsable: no JSON.
-    """
+    """Parse a proposed rubric, factor → criterion, as `parse_attributes` does; raises the same."""
     rubric: dict[str, str] = {}
     for name, part in islice(_list_named_entries(extract_json(text).value, _CRITERION_KEYS), MOST_NAMES):
         criterion = _clean_text(part, _LONGEST_CRITERION) if isinstance(part, str) else ""
@@ -143,11 +140,9 @@ def parse_rubric(text: str) -> dict[str, str]:
 def merge_attributes(
     kept: Mapping[str, Sequence[str]], *proposals: Mapping[str, Sequence[str]]
 ) -> dict[str, list[str]]:
-    """Merge attributes and their values, in order; the first spelling of each wins.
-
-    ``kept`` ones (seeds, or earlier ones) stay unchanged, even if two differ in spelling only; proposed
-    names and values are compared by `normalize_name`.
-    """
+    """Merge attributes and their values, in order; the first spelling of each wins. ``kept`` ones (seeds, or
+    earlier ones) stay unchanged, even if two differ in spelling only; proposed names and values are
+    compared by `normalize_name`."""
     merged = {name: list(dict.fromkeys(values)) for name, values in kept.items()}
     spelling = {normalize_name(name): name for name in reversed(merged)}
     for proposal in proposals:

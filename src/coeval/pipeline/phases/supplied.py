@@ -25,7 +25,6 @@ from coeval.pipeline.phases.item_file import (
     build_item,
     build_item_map,
     find_item_source,
-    refuse_flawed_items,
 )
 from coeval.pipeline.plan.run_plan import Plan
 from coeval.store.jsonl import replace_file
@@ -81,10 +80,10 @@ def _read_rows(
     file: ItemFile, source: TableSource, needed: ItemMap, chosen: Selection, *, skip_bad: bool
 ) -> None:
     """Read the selected rows of a table as items of the file."""
-    names = (file.source.task.name, file.source.teacher)
-    prefix, harvest = item_prefix(*names), Harvest(source.open_tables(), needed)
+    task, teacher = file.source.task.name, file.source.teacher
+    prefix, harvest = item_prefix(task, teacher), Harvest(source.open_tables(), needed)
     for row in draw_sample(harvest.read_items(chosen.read_limit), chosen):
-        made = build_item(row.item, prefix, names, row.place)
+        made = build_item(row, prefix, task, teacher)
         file.add_record(made.line, made.item, row.line)
     file.rewritten = True
     (file.notes if skip_bad else file.flaws).extend(harvest.describe_problems())
@@ -103,8 +102,8 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """The supplied files of a configuration: items of benchmark teachers (``absent`` ones do not exist yet),
-    existing answers, and documents by task."""
+    """The supplied files: items of benchmark teachers (``absent``: not yet), existing answers, documents by
+    task."""
 
     files: list[ItemFile]
     absent: dict[Path, ItemSource]
@@ -138,8 +137,11 @@ class Supply:
 
     def refuse_flawed(self) -> None:
         """Raise ConfigError if lines cannot be used as items or answers; it names them."""
-        refuse_flawed_items(self.files)
-        if flaws := [flaw for file in self.answers for flaw in file.flaws]:
+        problems = {file.path: [*file.problems.format_lines(file.path)] for file in self.files}
+        flaws = [sentence for file in self.files for sentence in (*file.flaws, *problems[file.path])]
+        if any(problems.values()):
+            flaws.append(f"An item is {ITEM_FORM}.")
+        if flaws := flaws or [flaw for file in self.answers for flaw in file.flaws]:
             raise ConfigError(flaws)
 
     def refuse_missing_items(self) -> None:
@@ -243,8 +245,7 @@ class ShortSupply(NamedTuple):
 
 
 def declare_item_labels(config: Config, supply: Supply) -> Config:
-    """Add undeclared label values of the items, sorted, to the configuration of tasks with supplied items
-    only."""
+    """Declare label values of the items, sorted, in tasks that have supplied items only."""
     values_by_task: dict[str, dict[str, set[str]]] = {}
     for file in supply.files:
         values = values_by_task.setdefault(file.source.task.name, {})
@@ -308,11 +309,8 @@ def read_stored_supply(config: Config, folder: RunDir) -> Supply:
 
 
 def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None) -> Supply:
-    """Read supplied items from the run's folder, else from the run that phase 3 inherits from. A table is
-    read if it has changed since its items were copied.
-
-    An older layout is read when it is converted. If documents are gone, items made from them stay.
-    """
+    """Read supplied items from the run's folder, else from the run that phase 3 inherits from; tables if they
+    have changed. An older layout is read when it is converted. If documents are gone, their items stay."""
     supply = Supply([], {}, documents=dict(_read_documents(config, folder)))
     for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
@@ -328,8 +326,7 @@ def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None
 
 
 def _read_documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDocuments]]:
-    """Read the documents of tasks. Raises UsageError: they cannot be read, and no item was made from them
-    yet."""
+    """Read the documents of tasks. Raises UsageError: they cannot be read, and no item was made yet."""
     for task in config.tasks:
         if (section := task.documents) is None:
             continue

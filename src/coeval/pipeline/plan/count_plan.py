@@ -98,11 +98,8 @@ def refuse_changed_records(
     tables: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse records of another configuration under `ChangePolicy.REFUSE`. ``tables`` says, by task, how a
-    table of items has changed.
-
-    Raises RecordsChanged: good records in ``folder`` would be made otherwise now. It counts them by
-    difference.
-    """
+    table of items has changed. Raises RecordsChanged: good records in ``folder`` would be made otherwise
+    now. It counts them by difference."""
     if not plan_count.changed or change_policy is not ChangePolicy.REFUSE:
         return
     old, new, scales = (

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coeval.core.records import Level, Schema
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
 from coeval.judging.verdict import Levels, parse_level, parse_levels
 from coeval.pipeline.config.schema import TaskConfig
-from coeval.pipeline.prompts import object_schema, render_rubric
+from coeval.pipeline.prompts import JsonSchema, object_schema, render_rubric
 
 # With more levels, prompts name the range and the schema lists none.
 _MOST_LISTED = 20
@@ -53,8 +53,7 @@ class JudgeForm:
         self._joint_questions: dict[tuple[str, ...], FactorQuestion] = {}
 
     def build_joint_question(self, factors: tuple[str, ...]) -> FactorQuestion:
-        """Return the question about all these factors at once; cached, since it is the same for every
-        answer."""
+        """Return the question about all these factors at once; cached, since answers share it."""
         requested = self._joint_questions.get(factors)
         if requested is None:
             scales = [self.scales[factor] for factor in factors]
@@ -110,7 +109,7 @@ class JudgeForm:
                 values[factor] = scale.value(level)
         return scores, values
 
-    def _build_factor_schema(self, factor: str) -> dict[str, Any]:
+    def _build_factor_schema(self, factor: str) -> JsonSchema:
         level = _build_level_schema(self.scales[factor])
         return object_schema(reason={"type": "string"}, score=level) if self.rationale else level
 
@@ -165,9 +164,8 @@ def _order_levels(scale: RubricScale) -> tuple[str, ...]:
     return scale.levels[::-1] if scale is HIGH_MEDIUM_LOW else scale.levels
 
 
-def _build_level_schema(scale: RubricScale) -> dict[str, Any]:
-    """Build the schema of a level; numbers are text too, since some hosts allow no other values in an
-    enum."""
+def _build_level_schema(scale: RubricScale) -> JsonSchema:
+    """Build the schema of a level; numbers are text too, since some hosts allow only that in an enum."""
     if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
         return {"type": "integer"}
     return {"type": "string", "enum": list(_order_levels(scale))}
@@ -213,8 +211,7 @@ class PairDesign:
 
 
 def build_pair_design(task: TaskConfig, students: Sequence[str]) -> PairDesign | None:
-    """Return the comparisons of a pairwise task, whose ``rationale`` is settled: with the baseline, or of
-    every pair; None for other tasks."""
+    """Return the comparisons of a pairwise task with its baseline or of every pair; None for other tasks."""
     if task.judging != "pairwise":
         return None
     if task.baseline is not None:

@@ -54,11 +54,9 @@ class Preview:
     supply: Supply
 
     def refuse_start(self, options: RunOptions) -> None:
-        """Refuse a start that cannot do what it should.
-
-        Raises UsageError: good records are outdated whatever teachers propose, documents are missing, or
-        records would be moved away for a run that could do nothing.
-        """
+        """Refuse a start that cannot do what it should. Raises UsageError: good records are outdated whatever
+        teachers propose, documents are missing, or records would be moved away for a run that could do
+        nothing."""
         changed = self.supply.describe_changed_tables()
         refuse_changed_records(
             self.least, self.plan.setups, self.records_folder, options.change_policy, changed
@@ -105,10 +103,8 @@ def _with_variant_names(config: Config, names: Sequence[str]) -> frozenset[str]:
 
 
 def read_start_supply(config: Config, options: RunOptions) -> Supply:
-    """Read what benchmark teachers and tables supply to a run that starts now; nothing is changed.
-
-    Raises ConfigError: some of it cannot be used.
-    """
+    """Read what is supplied to a run that starts now, changing nothing. Raises ConfigError: it cannot be
+    used."""
     taken = None if options.continue_run else find_item_source_run(config)
     folder = run_folder(config)
     supply = read_supply(config, folder, taken)
@@ -164,8 +160,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
 def _build_setup_bounds(
     config: Config, task: TaskConfig, blueprint: Blueprint, recorded: RunIndex, documents: CutDocuments | None
 ) -> tuple[TaskSetup, TaskSetup]:
-    """Build the setups of an unsettled task with the smallest and the largest rubric that teachers may
-    propose."""
+    """Build an unsettled task's setups with the smallest and the largest rubric that may be proposed."""
     target, nuanced = (blueprint.read_part(task, kind) or {} for kind in KINDS[:2])
 
     def setup(rubric: dict[str, str]) -> TaskSetup:
@@ -186,8 +181,7 @@ def _build_setup_bounds(
 
 
 def _with_most_scored_criterion(setup: TaskSetup, recorded: RunIndex) -> TaskSetup:
-    """Copy a setup with the criteria that most recorded judgments have scored: the fewest calls that may be
-    owed."""
+    """Copy a setup with the criterion that most judgments have scored, so that the fewest calls are owed."""
     scored: Counter[tuple[str, str]] = Counter()
     for key in recorded.evaluations:
         entry = recorded.evaluations.get(key)
@@ -227,8 +221,7 @@ class _InheritedFolder(RunDir):
 
 
 class _FutureBlueprint(Blueprint):
-    """The blueprint as the run will find it: inherited artifacts are still in ``source``, and those that
-    ``--overwrite`` moves away are gone."""
+    """The blueprint as the run will find it: inherited parts in ``source``, overwritten ones gone."""
 
     def __init__(self, config: Config, options: RunOptions, folder: RunDir, source: RunDir | None) -> None:
         left = foresee_cleared_folder(config, folder) if options.overwrite else folder
@@ -256,11 +249,8 @@ PhaseOfTask: TypeAlias = tuple[Phase, str]
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """Forecast of a start: calls and records by phase and task; in phases 1–2 a record is a teacher's
-    proposal.
-
-    ``warnings`` name settings that will not be followed as written.
-    """
+    """A start's calls and records by phase and task (in phases 1–2, teachers' proposals). ``warnings`` name
+    settings that will not be followed as written."""
 
     preview: Preview
     calls: Mapping[PhaseOfTask, Calls]
@@ -290,10 +280,8 @@ class Forecast:
 
 
 def forecast_start(config: Config, options: RunOptions) -> Forecast:
-    """Forecast the calls of a run that starts now; nothing is requested or changed.
-
-    Raises UsageError: it would not start: see `Preview.refuse_start`.
-    """
+    """Forecast the calls of a run that starts now; raises UsageError if it would not
+    (`Preview.refuse_start`)."""
     preview = preview_run(config, options)
     preview.refuse_start(options)
     return build_forecast(config, preview)

@@ -69,10 +69,8 @@ Emptiness = Literal["", "ended", "truncated"]
 
 
 class RecordEntry(msgspec.Struct, frozen=True, eq=False):
-    """A recorded item or response; records that are alike share one object, so it is compared by identity.
-
-    ``fresh``: made from the content of now. ``empty``: why an answer has no text.
-    """
+    """A recorded item or response, compared by identity, since like records share one. ``fresh``: made from
+    the content of now. ``empty``: why an answer has no text."""
 
     good: bool
     recipe: str
@@ -130,12 +128,9 @@ class _JudgeColumn(NamedTuple):
 
 
 class RecordIndexer:
-    """Adds lines to ``indexes``, phase by phase in order.
-
-    ``_contents`` are those of items by row; ``_judged``, the input hashes of judgments, by suffix of the
-    answer's id and row. ``_older…`` holds what was there before a record was regenerated: little, even in
-    a large run.
-    """
+    """Adds lines to ``indexes``, phase by phase in order. ``_contents`` are those of items by row;
+    ``_judged``, the input hashes of judgments, by suffix of the answer's id and row. ``_older…`` holds
+    what was there before a record was regenerated: little, even in a large run."""
 
     def __init__(self, indexes: RunIndex) -> None:
         self._contents: dict[int, ItemContents] = {}
@@ -303,8 +298,7 @@ class RecordIndexer:
     def _make_evaluation_entry(
         self, part: EvaluationPart, valued: tuple[str, ...] | None, outdated: bool, fresh: bool
     ) -> EvaluationEntry:
-        """Make the entry of an evaluation. With an invalid level it has no scores, so that all factors are
-        scored again: repair removes the whole record."""
+        """Make the entry of an evaluation; one with an invalid level, which repair removes, has no scores."""
         good = self._is_good_noting_doubt(part) and not outdated
         criteria, scores = _mapping(part.criteria), _mapping(part.scores)
         self._indexes.scored_factors.update((part.task_id, factor) for factor in (*scores, *(valued or ())))
@@ -420,10 +414,8 @@ class RunIndex:
         without: Mapping[Path, Collection[int]] = NOTHING,
         supplied: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> RunIndex:
-        """Index the records of these phases; ``without`` names lines to skip, by offset.
-
-        ``supplied`` are items and answers that will be written to files before a run starts.
-        """
+        """Index the records of these phases; ``without`` names lines to skip, by offset. ``supplied`` are
+        items and answers that will be written to files before a run starts."""
         notes, needed = RecordIndexer(self), set(phases)
 
         def files(phase: Phase) -> list[Path]:

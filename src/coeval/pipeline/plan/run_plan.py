@@ -33,10 +33,8 @@ class ChangedRecords(NamedTuple):
 
 
 class RecordStatus(NamedTuple):
-    """Whether a record is to be made (again), and how a good one differs from one made now.
-
-    ``factors`` are those of an evaluation that are still to be scored.
-    """
+    """Whether a record is to be made (again), and how a good one differs from one made now. ``factors`` are
+    those of an evaluation that are still to be scored."""
 
     owed: bool
     changed: tuple[ChangedRecords, ...] = ()
@@ -66,8 +64,8 @@ class _StatusCache(dict[EntryT | None, RecordStatus]):
 
 
 class RecordStatuses(_StatusCache[RecordEntry]):
-    """Statuses of what ``part`` makes in a phase of a task. ``redo``: changed records are made again;
-    ``accepts``: they are taken as they are."""
+    """Statuses of what ``part`` makes in a phase. Changed records are made again (``redo``) or taken
+    (``accepts``)."""
 
     def __init__(self, phase: Phase, setup: TaskSetup, part: RoleModel, *, redo: bool, accepts: bool) -> None:
         super().__init__()
@@ -115,11 +113,9 @@ class EvaluationStatuses(RecordStatuses):
 
 
 class ComputedStatuses(_StatusCache[EvaluationEntry]):
-    """Statuses of records that the rule-based judge ``name`` computes without a model.
-
-    ``criteria`` are the factors of checks with their hashes; labels have none, and only their ``recipe``
-    counts. Computing is free: with ``redo``, outdated records are computed again without being asked for.
-    """
+    """Statuses of records that the rule-based judge ``name`` computes without a model. ``criteria`` are the
+    factors of checks with their hashes; labels have none, and only their ``recipe`` counts. Computing is
+    free: with ``redo``, outdated records are computed again without being asked for."""
 
     def __init__(self, name: str, recipe: str, criteria: Mapping[str, str], *, redo: bool) -> None:
         super().__init__()
@@ -146,10 +142,8 @@ class ComputedStatuses(_StatusCache[EvaluationEntry]):
 def find_current_rows(
     rows: Iterable[int], columns: Iterable[tuple[Mapping[int, RecordEntry], Callable[[Any], bool]]]
 ) -> set[int]:
-    """Return the rows whose record in every column is current, or absent where None counts as current.
-
-    Each column comes with its check. Records that are alike share an entry, which is checked once.
-    """
+    """Return the rows whose record in every column is current, or absent where None counts as current. Each
+    column comes with its check. Records that are alike share an entry, which is checked once."""
     current_rows = set(rows)
     for entries, is_current in columns:
         kinds = set(entries.values())
@@ -224,8 +218,7 @@ class KeptCombinations:
         return tuple(student_of(fields[index]) for index in self._places)
 
     def keeps(self, key: str) -> bool:
-        """Check whether the record ``key``, present or not, belongs to a combination that is left as it
-        is."""
+        """Check whether the combination of the record ``key``, present or not, is left as it is."""
         return bool(self._left) and self._combination(split_id(key)) in self._left
 
 
@@ -266,8 +259,7 @@ class Plan:
         self._statuses: dict[tuple[Phase, str, str], RecordStatuses] = {}
 
     def reread_records(self, folder: RunDir, regenerated_ids: Set[str]) -> None:
-        """Read the records again, and keep what the modes left as it was at first: later records do not count
-        there."""
+        """Read the records again; what modes leave as it was is still decided by those at first."""
         self.recorded = RunIndex()  # what was read before goes first: it may be a million records
         self._statuses.clear()
         self.regenerated_ids = regenerated_ids
@@ -298,8 +290,7 @@ class Plan:
         return {s: max(0, most - count) for s, count in supplied.items() if self.includes_any(s)}
 
     def _list_kept_teachers(self, setup: TaskSetup) -> list[str]:
-        """List teachers whose recorded items are used as they are: the mode keeps them, or the file names no
-        teacher."""
+        """List teachers whose items are used as they are: the mode keeps them, or the file names none."""
         recorded = [t for task, t in self.recorded.items_by_teacher if task == setup.task.name]
         grain = self._grain["data_generation"]
         if setup.teachers or setup.sources:
@@ -308,8 +299,7 @@ class Plan:
         return recorded
 
     def includes(self, phase: Phase, key: str, *models: str) -> bool:
-        """Check whether names and modes leave the record ``key``, in which ``models`` take part, to this
-        run."""
+        """Check whether names and modes leave the record ``key``, of these ``models``, to this run."""
         return not self.selective or (self.includes_any(*models) and not self._grain[phase].keeps(key))
 
     # --- responses and evaluations -----------------------------------------------------------
@@ -319,8 +309,7 @@ class Plan:
         return item in self.regenerated_ids and response not in self.regenerated_ids
 
     def can_keep_scores(self, entry: EvaluationEntry | None, judge: RoleModel | None) -> bool:
-        """Check whether a judge's earlier scores stay, so that only missing factors are due; ``judge`` None:
-        a check."""
+        """Check whether a judge's earlier scores stay, and only missing factors are due; None is a check."""
         if entry is None or not entry.good or not entry.scored:
             return False
         recipe = CHECK_RECIPE if judge is None else judge.recipe.hash
@@ -338,7 +327,7 @@ class Plan:
             yield ComputedStatuses(CHECK, CHECK_RECIPE, setup.check_hashes, redo=redo)
 
     def find_statuses(self, phase: Phase, setup: TaskSetup, part: RoleModel) -> RecordStatuses:
-        """Return the statuses of what ``part`` makes in a phase of a task; `includes` is a separate
+        """Return the statuses of what ``part`` makes in a phase; whether it `includes` it is another
         question."""
         key = (phase, setup.task.name, part.name)
         statuses = self._statuses.get(key)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -23,39 +23,32 @@ from coeval.pipeline.start.inherit import copy_if_absent
 from coeval.store.jsonl import append_lines, read_whole_lines
 from coeval.store.rundir import RunDir, utc_now
 
+ReaderT = TypeVar("ReaderT", bound=Reader)
 
-class FolderReading(NamedTuple):
+
+class Reading(NamedTuple, Generic[ReaderT]):
     """An open reader, and notes on it besides its own."""
 
-    reader: Reader
-    notes: tuple[str, ...]
-
-
-class RunReading(NamedTuple):
-    """An open reader of a run, and notes on it besides its own."""
-
-    reader: RunReader
+    reader: ReaderT
     notes: tuple[str, ...]
 
 
 @contextmanager
-def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[FolderReading]:
+def open_folder_reader(folder: Path, *, is_look: bool = False) -> Iterator[Reading[Reader]]:
     """Open a run as `open_run_reader` does, or a results folder of ``eval-framework``; raises the same."""
     if RunDir(folder).is_run():
         with open_run_reader(RunDir(folder), is_look=is_look) as (reader, notes):
-            yield FolderReading(reader, notes)
+            yield Reading(reader, notes)
     else:
         with open_reader(folder) as results:
-            yield FolderReading(results, tuple(uncounted_sample_notes(results)))
+            yield Reading(results, tuple(uncounted_sample_notes(results)))
 
 
 @contextmanager
-def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[RunReading]:
-    """Open a run for reading. Without a readable ``config.yaml``, all records count, and a note says so.
-    ``shown``: the results will be shown to somebody, which is a look if the run is still growing.
-
-    Raises UsageError: the folder is no run; StoreError: a file cannot be read.
-    """
+def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[Reading[RunReader]]:
+    """Open a run for reading; without a readable ``config.yaml``, all records count, and a note says so. With
+    ``is_look``, the results are shown to somebody. Raises UsageError: it is no run; StoreError: a file
+    cannot be read."""
     planned: Planned | None = None
     notes = list(_describe_missing_run_files(folder))
     try:
@@ -69,7 +62,7 @@ def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[RunRea
             notes.append(sentence)
         if is_look and (unwritten := looks.record_look()):
             notes.append(unwritten)
-        yield RunReading(reader, tuple(notes))
+        yield Reading(reader, tuple(notes))
 
 
 def record_look_before_extension(source: RunDir, target: RunDir, planned: int) -> str:
@@ -117,11 +110,9 @@ _FINISHED = "completed"
 
 
 class Look(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a look showed: ``scores`` of ``items``, of the ``planned`` items; 0: unknown.
-
-    ``finished``: the run had ended, and ``planned`` is what it was extended to; more scores of the same
-    items, as of another student, are then no second look.
-    """
+    """What a look showed: ``scores`` of ``items``, of the ``planned`` items; 0: unknown. ``finished``: the
+    run had ended, and ``planned`` is what it was extended to; more scores of the same items, as of another
+    student, are then no second look."""
 
     at: str
     scores: int
@@ -143,11 +134,9 @@ class RecordedLooks:
 
     @property
     def current_look(self) -> Looks:
-        """Return which look a reading of the run is, recorded or not.
-
-        Tests use the plan of the first recorded look throughout: with a plan that changes from look to
-        look, the error rates of the looks would not add up.
-        """
+        """Return which look a reading of the run is, recorded or not. Tests use the plan of the first
+        recorded look throughout: with a plan that changes from look to look, the error rates of the looks
+        would not add up."""
         growing = self._status in _AT_WORK
         if not self._recorded_looks and not growing:
             return Looks(1, 1.0)  # as nearly always; nothing needs to be counted
@@ -172,7 +161,7 @@ class RecordedLooks:
         return _append_look(self._folder, self._new_look)
 
     def record_before_extension(self, planned: int, target: RunDir) -> str:
-        """Record in ``target`` a look at a finished run, if ``planned`` items are more than it has; return as
+        """Record in ``target`` a look at a finished run of fewer than ``planned`` items; return as
         `record_look`."""
         if self._status != _FINISHED or self._is_recorded:
             return ""

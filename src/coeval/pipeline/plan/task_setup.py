@@ -83,8 +83,7 @@ class TaskSetup:
         return [cast.recipe for cast in (*self.teachers, *self.students, *self.judges)]
 
     def with_recorded_recipes(self, recipes_by_hash: Mapping[str, Mapping[str, str]]) -> TaskSetup:
-        """Copy the setup with the recipes of ``known`` (parts by hash) for functions whose source is not
-        here."""
+        """Copy the setup with recorded recipes (parts by hash) for functions whose source is not here."""
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
             return tuple(
@@ -107,8 +106,7 @@ class TaskSetup:
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
     def describe_clipped_ranges(self) -> Iterator[str]:
-        """Say which sampling ranges exceed the proposed attributes, and that limits leave no room for judges'
-        reasons."""
+        """Say which ranges exceed the proposed attributes, and that limits leave no room for reasons."""
         factors_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem
         if self.judges and factors_known and self.reasons.stated is None and problem:

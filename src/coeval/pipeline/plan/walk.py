@@ -48,8 +48,7 @@ def assume_current(_: Phase, __: str) -> bool:
 
 
 def find_spared_records(foreseen: Iterable[Node], real: Iterable[Node]) -> Iterator[SparedRecords]:
-    """Yield what of the nodes ``foreseen`` need not be made, by those that are ``real``: their sources are
-    unchanged."""
+    """Yield what of the nodes ``foreseen`` need not be made, by the ``real`` ones: sources are unchanged."""
     owed = {node.key: node.calls for node in real if node.owed}
     for node in foreseen:
         left = owed.get(node.key)
@@ -60,8 +59,7 @@ def find_spared_records(foreseen: Iterable[Node], real: Iterable[Node]) -> Itera
 
 
 class _ModelColumn(NamedTuple):
-    """What one model makes (of a student, one sample): its name, the suffix of its records' ids, the statuses
-    of recorded ones."""
+    """What one model makes (of one sample): its name, the suffix of ids, the statuses of recorded ones."""
 
     name: str
     suffix: str
@@ -78,8 +76,7 @@ class _RuleColumn(NamedTuple):
 
 
 class _PairColumn(NamedTuple):
-    """One comparison of every item: indices of its students and judge, suffix of ids, getter of recorded
-    ones."""
+    """One comparison of every item: indices of students and judge, suffix of ids, getter of recorded ones."""
 
     pair: OrderedPair
     first: int
@@ -169,8 +166,7 @@ class PlanWalk:
     # --- items -------------------------------------------------------------------------------
 
     def walk_slot(self, slot: Slot) -> Iterator[Node]:
-        """Yield the owed or changed records of an item and its followers; the others come by
-        `list_grouped_nodes`."""
+        """Yield the owed or changed records that begin with an item; `list_grouped_nodes` has the others."""
         row = self._recorded.rows.get(slot.id, NO_ROW)
         entry, teacher = self._item(row), slot.teacher_name
         if entry is not None and self._passages and not self._has_current_passages(row):
@@ -289,10 +285,8 @@ class PlanWalk:
         outdated: bool,
         group: _GroupCounts | None = None,
     ) -> Iterator[Node]:
-        """Yield the owed or changed comparisons of answers to an item; ``outdated``: none on record counts.
-
-        A comparison is made again whenever one of its answers is, even if that answer comes out the same.
-        """
+        """Yield the owed or changed comparisons of answers to an item; ``outdated``: none on record counts. A
+        comparison is made again whenever one of its answers is, even if that answer comes out the same."""
         plan, row = self._plan, self._recorded.rows.get(item, NO_ROW)
         for pair, first, second, at, suffix, get in self._comparisons:
             if ready[first] is None or ready[second] is None:
@@ -381,8 +375,7 @@ class PlanWalk:
         return self._spared.values()
 
     def list_grouped_nodes(self) -> Iterator[Node]:
-        """Yield what did not come by itself: one node for all records of a phase, teacher and model that are
-        alike."""
+        """Yield the other records: one node for all of a phase, teacher and model that are alike."""
         return (node for node in self._group_nodes() if node.records)
 
     def _group_nodes(self) -> Iterator[Node]:
@@ -403,8 +396,7 @@ class PlanWalk:
             yield from self._group_regenerated_nodes(teacher, counts)
 
     def _group_regenerated_nodes(self, teacher: str, counts: _GroupCounts) -> Iterator[Node]:
-        """Yield the followers of items and answers that will be regenerated: all are owed, whatever is
-        recorded."""
+        """Yield the followers of items and answers to be regenerated: all are owed, whatever is recorded."""
         items, answers = counts.fresh_items, counts.fresh_answers
         self.unanswered.update(dict.fromkeys(self._answered_students, items))
         for student in self._called_students:

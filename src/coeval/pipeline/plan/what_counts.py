@@ -100,10 +100,7 @@ def _add_names(names: Names, more: frozenset[str]) -> Names:
 
 
 def _read_planned_factors(task: TaskConfig, folder: RunDir) -> Names:
-    """Return the factors of a declared rubric, else those of phase 2; None if there are none yet.
-
-    A declared rubric's file of phase 2 keeps factors that the configuration has dropped.
-    """
+    """Return the factors of a declared rubric, not those dropped from it, else those of phase 2, if any."""
     rubric = task.declared_rubric
     if not isinstance(rubric, dict):
         try:

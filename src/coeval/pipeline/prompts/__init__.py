@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeAlias
 
-from coeval.core.errors import UsageError
 from coeval.core.records import Schema, model_of
 
 _TASK = frozenset(
@@ -43,8 +42,6 @@ VARIABLES: dict[str, frozenset[str]] = {
 }
 """Template id → the variables that a template of this id may use."""
 
-TEMPLATE_IDS: tuple[str, ...] = tuple(VARIABLES)
-
 NEEDS: dict[str, tuple[frozenset[str], ...]] = {
     "sample": (frozenset({"target_attributes"}),),
     FROM_DOCUMENTS: (frozenset({"passages"}),),
@@ -59,12 +56,7 @@ request, so that their values cannot stand in its text."""
 
 @cache
 def read_builtin_template(template_id: str) -> str:
-    """Read the built-in template of this id, without its final line break.
-
-    Raises UsageError: there is no such template.
-    """
-    if template_id not in VARIABLES:
-        raise UsageError(f"there is no prompt template {template_id!r}; there are {', '.join(TEMPLATE_IDS)}")
+    """Read the built-in template of this id, without its final line break."""
     return files(__name__).joinpath(f"{template_id}.txt").read_text("utf-8").rstrip("\n")
 
 
@@ -93,7 +85,11 @@ def render_attributes(attributes: Mapping[str, str]) -> str:
     return "; ".join(f"{name}: {value}" for name, value in attributes.items()) or "none"
 
 
-def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
+JsonSchema: TypeAlias = dict[str, Any]
+"""A JSON schema of a reply, as hosts take it."""
+
+
+def object_schema(**properties: JsonSchema) -> JsonSchema:
     """Return the schema of an object with exactly these properties, as strict structured output requires."""
     return {
         "type": "object",
@@ -103,23 +99,19 @@ def object_schema(**properties: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-_STRING: dict[str, Any] = {"type": "string"}
+_STRING: JsonSchema = {"type": "string"}
 
 
-def _build_attribute_schema() -> dict[str, Any]:
-    """Return the schema of a list of named entries: strict structured output allows no open keys."""
-    entry = object_schema(name=_STRING, values={"type": "array", "items": _STRING})
-    return object_schema(attributes={"type": "array", "items": entry})
+def _list_schema(entry: JsonSchema) -> JsonSchema:
+    return {"type": "array", "items": entry}
 
 
-TARGET_ATTRIBUTES = Schema("target_attributes", _build_attribute_schema())
-NUANCED_ATTRIBUTES = Schema("nuanced_attributes", _build_attribute_schema())
-RUBRIC = Schema(
-    "rubric",
-    object_schema(factors={"type": "array", "items": object_schema(name=_STRING, criterion=_STRING)}),
-)
+# Lists of named entries: strict structured output allows no open keys.
+_ATTRIBUTES = _list_schema(object_schema(name=_STRING, values=_list_schema(_STRING)))
+TARGET_ATTRIBUTES = Schema("target_attributes", object_schema(attributes=_ATTRIBUTES))
+NUANCED_ATTRIBUTES = Schema("nuanced_attributes", object_schema(attributes=_ATTRIBUTES))
+_FACTORS = _list_schema(object_schema(name=_STRING, criterion=_STRING))
+RUBRIC = Schema("rubric", object_schema(factors=_FACTORS))
 BENCHMARK_ITEM = Schema("benchmark_item", object_schema(prompt=_STRING, response=_STRING))
-QUOTED_ITEM = Schema(
-    "benchmark_item",
-    object_schema(prompt=_STRING, response=_STRING, evidence={"type": "array", "items": _STRING}),
-)
+_QUOTED_ITEM = object_schema(prompt=_STRING, response=_STRING, evidence=_list_schema(_STRING))
+QUOTED_ITEM = Schema("benchmark_item", _QUOTED_ITEM)

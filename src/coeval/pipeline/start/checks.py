@@ -51,8 +51,7 @@ def check_item_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
 
 
 def check_answer_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
-    """Check tables of answers in the same way; a missing one is reported unless its answers were copied
-    before."""
+    """Check tables of answers likewise; a missing one is reported unless its answers were copied before."""
     tasks = draft.names("tasks").values()
     for index, name in draft.names("students").items():
         path: KeyPath = ("students", index, "responses")
@@ -140,21 +139,16 @@ _RESCUE = (
 
 
 def refuse_bad_start(config: Config, options: RunOptions) -> None:
-    """Check the start of a configuration that was loaded without these options.
-
-    Raises ConfigError: the run cannot start so; nothing has been created.
-    """
+    """Raise ConfigError if a configuration, loaded without these options, cannot start so."""
     findings = list(find_start_problems(Draft(config.model_dump(), frozenset()), options))
     if findings:
         raise ConfigError([f"{render_path(f.path)}  {f.rule}  {f.message}" for f in findings])
 
 
 def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
-    """Find reasons why a run cannot start with these options. Raises StoreError if its folder holds pipes, or
-    links that lead out of it.
-
-    A folder without artifacts of phases in mode New is free, and so is one whose only items are supplied.
-    """
+    """Find reasons why a run cannot start with these options; a folder without artifacts of phases in mode
+    New, or with supplied items alone, is free. Raises StoreError: it holds pipes, or links that lead out
+    of it."""
     if draft.has_all_names("models"):
         tables = [draft.get("tasks", i, "items", "responses", default={}) for i in draft.indices("tasks")]
         answered = [*draft.names("students").values(), *(name for table in tables for name in table)]

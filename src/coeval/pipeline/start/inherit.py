@@ -53,10 +53,7 @@ class _NameFields(msgspec.Struct):
 
 
 def read_inherited_names(folder: RunDir) -> frozenset[InheritedName]:
-    """Read the names that a run has inherited; none if it resumed no other.
-
-    Raises StoreError: ``inherited.json`` is damaged.
-    """
+    """Read the names that a run has inherited, if any; raises StoreError if ``inherited.json`` is damaged."""
     tree = read_json(folder.inherited, dict[Phase, dict[str, dict[NameKind, list[str]]]], missing={})
     return frozenset(
         InheritedName(phase, task, kind, name)
@@ -77,10 +74,8 @@ def write_inherited_names(folder: RunDir, names: Collection[InheritedName]) -> N
 def record_inherited_names(
     config: Config, source: RunDir, folder: RunDir, phases: Collection[Phase], counted: Planned | None
 ) -> None:
-    """Add the names in these phases of ``source`` to those that the run has inherited.
-
-    ``counted`` are the names that count in the source (None: all), so that removed ones do not come back.
-    """
+    """Add the names in these phases of ``source`` to those that the run has inherited. ``counted`` are the
+    names that count in the source (None: all), so that removed ones do not come back."""
     names = {*_read_rubric_names(config, source)} if "rubric_mapping" in phases else set()
     for phase in PHASES[2:]:
         if phase in phases:
@@ -138,8 +133,7 @@ def _read_keys(mapping: bytes) -> tuple[str, ...]:
 
 
 def find_source_run(config: Config) -> RunDir | None:
-    """Return the run that ``resume_from`` names: an id in the storage folder, else a path; None without the
-    key."""
+    """Return the run that ``resume_from`` names, by id in the storage folder or by path; None without it."""
     experiment = config.experiment
     if experiment.resume_from is None:
         return None
@@ -147,8 +141,7 @@ def find_source_run(config: Config) -> RunDir | None:
 
 
 def inherited_phases(config: Config) -> list[Phase]:
-    """List the phases to inherit: 1–2 unless they are explicitly New, 3–5 if their mode builds on existing
-    records."""
+    """List the phases to inherit: 1–2 unless New in so many words, 3–5 if their mode builds on records."""
     declared = config.experiment.phases
     return [p for p in PHASES[:2] if declared.get(p) != "New"] + [
         p for p in PHASES[2:] if declared.get(p, "New") != "New"
@@ -168,10 +161,8 @@ def find_item_source_run(config: Config) -> RunDir | None:
 
 
 def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult:
-    """Copy the inherited artifacts that the target does not have yet, converting an older layout.
-
-    The rubric of a task with ``rubric: extend`` is not copied: its teachers add to it.
-    """
+    """Copy the inherited artifacts that the target does not have yet, converting an older layout. The rubric
+    of a task with ``rubric: extend`` is not copied: its teachers add to it."""
     if source.path.resolve() == target.path.resolve():
         raise UsageError(f"resume_from names the run itself ({target.path}); use {CONTINUE} instead")
     phases = inherited_phases(config)
@@ -216,8 +207,7 @@ def copy_if_absent(path: Path, target: Path) -> bool:
 
 
 class ClearedFolder(RunDir):
-    """A run folder as it will be once the phases ``gone`` were moved away; ``staying`` are files that
-    remain."""
+    """A run folder once the phases ``gone`` were moved away; ``staying`` are files that remain."""
 
     def __init__(self, path: Path, gone: Collection[Phase], staying: Collection[Path]) -> None:
         super().__init__(path)
@@ -225,8 +215,7 @@ class ClearedFolder(RunDir):
         self._staying = staying
 
     def folder(self, phase: str) -> Path:
-        """Return a phase's folder, or one that does not exist if a phase 1–2 is gone; `files` handles phases
-        3–5."""
+        """Return a phase's folder, or a nonexistent one for phases 1–2 that are gone; 3–5: see `files`."""
         gone = phase in self._gone and phase in PHASES[:2]  # never one of the kinds of record files
         return self.path / "replaced" / "nothing" if gone else super().folder(phase)
 
@@ -252,11 +241,8 @@ def _list_supplied_files(config: Config, folder: RunDir) -> set[Path]:
 
 def archive_new_phases(config: Config, folder: RunDir) -> Path | None:
     """Move what New phases hold to ``replaced/<UTC time>/``; return that folder, or None if they hold
-    nothing.
-
-    The run's account (``meta.json``, errors, configurations) goes along. If other phases hold records,
-    recipes and inherited names stay.
-    """
+    nothing. The run's account (``meta.json``, errors, configurations) goes along. If other phases hold
+    records, recipes and inherited names stay."""
     gone = _list_new_phases(config)
     move = [path for phase in gone for path in _list_artifacts(config, folder, phase)]
     if not move:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -23,7 +24,6 @@ from coeval.pipeline.phases.blueprint import (
     Blueprint,
     Kind,
     Proposal,
-    ProposalWork,
     find_declared_part,
 )
 from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
@@ -141,8 +141,8 @@ class Proposals:
 
 
 class _ProposalBlueprint(Blueprint):
-    """A blueprint kept beside the run. Proposals by another recipe are requested again; with ``ask_again``,
-    all."""
+    """A blueprint beside the run. Proposals by another recipe, or with ``ask_again`` all, are requested
+    again."""
 
     def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(
@@ -208,27 +208,16 @@ async def request_proposals(
     async with lock_and_open_session(config, prices, context, SessionOptions(specs, board)) as session:
         await probe_models(session, probing, teachers_with_work, list_role_requests(config))
         running = RunSession(config, options, folder, session)
-        works = list(proposals.make_works(running.asking))
-        _expect_calls(board, works)
+        works, summary = list(proposals.make_works(running.asking)), running.summary
+        owed = Counter(work.phase for work in works)
+        for phase in PHASES[:2]:
+            board.expect(phase, recorded=0, owed=owed[phase], calls=Calls(owed[phase], owed[phase]))
         context.watcher.begin(board)
         proposals_by_key = await running.collect_proposals(works, proposals.record_path)
-        summary = _summarise_proposals(running, works)
+        summary.interrupted, summary.stopped = session.interrupted, session.stopped
+        for phase in PHASES[:2]:
+            summary.phases[phase].set_from_count(board.phases[phase], owed[phase])
     return _collect_parts(config, proposals, proposals_by_key, summary)
-
-
-def _expect_calls(board: Board, works: Sequence[ProposalWork]) -> None:
-    for phase in PHASES[:2]:
-        owed = sum(work.phase == phase for work in works)
-        board.expect(phase, recorded=0, owed=owed, calls=Calls(owed, owed))
-
-
-def _summarise_proposals(running: RunSession, works: Sequence[ProposalWork]) -> RunSummary:
-    summary = running.summary
-    summary.interrupted, summary.stopped = running.session.interrupted, running.session.stopped
-    for phase in PHASES[:2]:
-        planned = sum(work.phase == phase for work in works)
-        summary.phases[phase].set_from_count(running.board.phases[phase], planned)
-    return summary
 
 
 def _collect_parts(
@@ -256,12 +245,9 @@ def _name_silent_teachers(config: Config, proposals: _ProposalBlueprint, result:
     """Say which parts lack the proposals of which teachers."""
     tasks = {task.name: task for task in config.tasks}
     for part in result.parts:
-        if not part.authors:
-            continue
-        silent = [
-            teacher.name
-            for teacher, _ in proposals.list_possible_proposals(tasks[part.task], part.kind)
-            if teacher.name not in part.authors
+        teachers = [
+            teacher.name for teacher, _ in proposals.list_possible_proposals(tasks[part.task], part.kind)
         ]
-        if silent:
+        silent = [name for name in teachers if name not in part.authors]
+        if part.authors and silent:
             yield f"{part.task}: {part.kind} is without what {join_names(silent)} would have proposed"

@@ -14,6 +14,7 @@ from ruamel.yaml.error import YAMLError
 
 from coeval.core.errors import ConfigError, UsageError
 from coeval.pipeline.config.document import parse_document, read_config_text
+from coeval.pipeline.config.findings import FileData
 from coeval.pipeline.config.load_file import LoadedConfig, read_config
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.phases.blueprint import Kind
@@ -86,7 +87,7 @@ def refuse_credentials_in_addresses(loaded: LoadedConfig) -> None:
             )
 
 
-def _insert_parts(data: dict[str, Any], config: Config, parts: Sequence[ProposedPart]) -> tuple[str, ...]:
+def _insert_parts(data: FileData, config: Config, parts: Sequence[ProposedPart]) -> tuple[str, ...]:
     """Put the parts into a file's data; return the models whose credential was removed."""
     models = data.get("models") or ()
     hidden = tuple(model["name"] for model in models if model.pop("access_key", None) is not None)

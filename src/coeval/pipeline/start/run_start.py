@@ -51,10 +51,8 @@ log = logging.getLogger("coeval")
 
 @dataclass(slots=True)
 class StartedRun:
-    """A started run: its models answer and its folder is locked.
-
-    ``preview`` was read before anything was written; ``blocked_tasks`` have no blueprint.
-    """
+    """A started run: its models answer and its folder is locked. ``preview`` was read before anything was
+    written; ``blocked_tasks`` have no blueprint."""
 
     run: RunSession
     blueprint: Blueprint
@@ -64,8 +62,7 @@ class StartedRun:
 
     @property
     def matches_preview(self) -> bool:
-        """Check whether the preview's plan is the run's: its blueprint is settled and it read the run's own
-        folder."""
+        """Check whether the preview's plan is the run's: it was settled, and read the run's own folder."""
         settled = not self.preview.unsettled and not self.blocked_tasks
         return settled and self.preview.records_folder.path.absolute() == self.run.folder.path
 
@@ -74,11 +71,9 @@ class StartedRun:
 async def start_run(
     config: Config, options: RunOptions, context: SessionContext
 ) -> AsyncIterator[StartedRun]:
-    """Start a run, and hold its folder, models and journal open while its phases run.
-
-    Existing records and owed work are computed once, while the folder is locked (`StartedRun.preview`).
-    Nothing is written before the configuration, the credentials and supplied items have been checked.
-    """
+    """Start a run, and hold its folder, models and journal open while its phases run. Existing records and
+    owed work are computed once, while the folder is locked (`StartedRun.preview`). Nothing is written
+    before the configuration, the credentials and supplied items have been checked."""
     watcher, prices, folder = context.watcher, PriceBook(), run_folder(config)
     if folder.replacing.exists():
         finish_replacing(folder)
@@ -210,8 +205,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
 
 
 def _sum_inherited_usage(config: Config, folder: RunDir, *, copying: bool) -> dict[str, Usage] | None:
-    """Sum the usage of inherited records by model, those copied now included if ``copying``; see
-    `Meta.inherited`."""
+    """Sum the usage of inherited records, and of those copied now, by model; see `Meta.inherited`."""
     meta = folder.read_meta() if folder.meta.exists() else None
     source = find_source_run(config) if copying else None
     if source is None:

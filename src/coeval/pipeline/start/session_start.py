@@ -79,10 +79,7 @@ def find_models_with_work(preview: Preview) -> set[str] | None:
 
 
 def resolve_hosts(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> ResolvedConfig:
-    """Resolve ``auto`` in a configuration; a continued run keeps the hosts it started with.
-
-    Raises UsageError: some model has no usable host.
-    """
+    """Resolve ``auto``, as before if a run is continued. Raises UsageError: a model has no usable host."""
     if all(model.interface != "auto" for model in config.models):
         return ResolvedConfig(config)
     before = _read_previous_routes(run_folder(config)) if options.continue_run else {}
@@ -100,10 +97,7 @@ def _read_previous_routes(folder: RunDir) -> dict[str, Route]:
 
 
 def build_terms(config: Config, prices: PriceBook) -> dict[str, Terms]:
-    """Return price, ceilings and limits of each model.
-
-    Raises UsageError: prices cannot be read, or a budget cannot be enforced with them.
-    """
+    """Return each model's price, ceilings, limits; raises UsageError if they bound no cost for a budget."""
     quotas = config.experiment.quota
     limits = {
         name: Terms(max_calls=quota.max_calls, max_cost_usd=quota.max_cost_usd)
@@ -143,11 +137,8 @@ def _find_phase_of_file(path: Path) -> str:
 
 
 def sum_own_usage(folder: RunDir) -> dict[str, Usage]:
-    """Sum the usage of a run's records by model, without inherited ones; empty if the usage of those is
-    unknown.
-
-    Raises StoreError: the records cannot be read.
-    """
+    """Sum the usage of a run's own records by model; empty if that of inherited ones is unknown. Raises
+    StoreError: the records cannot be read."""
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is not None and meta.resume_from is not None and meta.inherited is None:
         return {}

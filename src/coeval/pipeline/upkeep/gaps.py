@@ -38,6 +38,10 @@ class FileGap:
     planned: int = 0
     there: int = 0
 
+    @property
+    def missing(self) -> int:
+        return self.planned - self.there
+
 
 @dataclass(slots=True)
 class Gaps:
@@ -51,7 +55,7 @@ class Gaps:
     mixed: str = ""
 
     def count_missing(self, phase: Phase) -> int:
-        return sum(gap.planned - gap.there for gap in self.files.values() if gap.phase == phase)
+        return sum(gap.missing for gap in self.files.values() if gap.phase == phase)
 
     @property
     def owed(self) -> int:
@@ -62,9 +66,9 @@ class Gaps:
     def missing_by_file(self) -> list[tuple[str, int]]:
         """List the files of phases 3–5 that lack records, with how many, in the order of the plan."""
         return [
-            (f"{path.parent.name}/{path.name}", gap.planned - gap.there)
+            (f"{path.parent.name}/{path.name}", gap.missing)
             for path, gap in self.files.items()
-            if gap.phase in _NOUNS and gap.planned > gap.there
+            if gap.phase in _NOUNS and gap.missing > 0
         ]
 
     def describe(self, *, with_files: bool = True) -> Iterator[str]:
@@ -96,10 +100,7 @@ def describe_missing_records(counts: Mapping[Phase, int]) -> str:
 
 
 def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Collection[Path] = ()) -> Gaps:
-    """Compare the records of ``folder`` with the whole plan of ``config``; nothing is changed.
-
-    Documents of phases 1–2 that are ``damaged`` do not count.
-    """
+    """Compare a folder's records with the whole plan; ``damaged`` documents of phases 1–2 do not count."""
     gaps = Gaps()
     blueprint = Blueprint(config, folder, follow_file=True, inherited=find_source_run(config))
     setups, recipes = [], read_recipes(folder)

@@ -14,7 +14,7 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
 from coeval.core.text import join_names, pluralize
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import BenchmarkTeachers
+from coeval.pipeline.config.draft import list_benchmark_teachers
 from coeval.pipeline.config.findings import Suggestion
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import Config, TaskConfig
@@ -58,11 +58,8 @@ class IngestTarget(NamedTuple):
 
 
 def find_place_in_config(file: Path, task: str | None = None, teacher: str | None = None) -> IngestTarget:
-    """Find the target in the run folder of an experiment file.
-
-    Raises ConfigError: the file is invalid; UsageError: it has no benchmark teacher, or several targets
-    and none is named.
-    """
+    """Find the target in an experiment's run folder. Raises ConfigError: the file is invalid; UsageError: it
+    has no benchmark teacher, or several targets and none is named."""
     config = load_config(file)
     return _choose_target(config, run_folder(config), (task, teacher), str(file))
 
@@ -108,10 +105,10 @@ def _choose_target(
 
 
 def _list_targets(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
-    suppliers = BenchmarkTeachers.from_config(config)
     for task in config.tasks:
-        for teacher in suppliers.list_for_task(task.name, task.category):
-            yield IngestTarget(folder, task, teacher)
+        for teacher in list_benchmark_teachers(config):
+            if teacher.serves(task.name, task.category):
+                yield IngestTarget(folder, task, teacher.name)
 
 
 # Distinct values kept in memory; a label with more is no label but free text.
@@ -159,11 +156,8 @@ def import_items(
     options: IngestOptions, target: IngestTarget | None, go_on: Callable[[IngestPreview], bool]
 ) -> IngestOutcome | None:
     """Import the items; None if ``go_on``, which is shown the first ones, says no. With ``dry_run``, and
-    without ``target``, all is read and nothing written.
-
-    Raises ConfigError: rows make no item; it names them by file and line; UsageError: there are no items,
-    or the target holds others, or is in use.
-    """
+    without ``target``, all is read and nothing written. Raises ConfigError: rows make no item; it names
+    them by file and line; UsageError: there are no items, or the target holds others, or is in use."""
     with ExitStack() as stack:
         if target is not None and not options.dry_run:
             finish_replacing(target.folder)
@@ -209,9 +203,9 @@ def _write_items(
     prefix, items, replaced = item_prefix(*names), 0, None
     try:
         with replace_file(target.path) as file:
-            for mapped in stream:
+            for row in stream:
                 items += 1
-                file.write(build_item(mapped.item, prefix, names, mapped.place).line)
+                file.write(build_item(row, prefix, *names).line)
             _refuse_flawed_table(harvest, options, items)
             file.flush()
             if exists_already:

@@ -98,7 +98,8 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         _copy_items(source, folder, items, {place.answer for place in scores})
     elif set(index_good_records(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
-            f"{folder.path} was begun with other items and did not end; give the same --items, or --anew"
+            f"{folder.path} was begun with other items and did not end; give the same --items, "
+            "or --start-over"
         )
     return JudgeCheck(judge.name, source, checked, folder, scores, continues)
 
@@ -149,8 +150,7 @@ def _configure_judge_alone(
     tasks: Collection[str],
     budget_usd: float | None,
 ) -> Config:
-    """Copy the anchor's configuration with these tasks and this judge alone; phases before judging are
-    kept."""
+    """Copy the anchor's configuration with these tasks, this judge alone, and earlier phases kept."""
     keep: dict[Phase, str] = dict.fromkeys(PHASES[:-1], "Keep")
     experiment = {
         "id": folder.path.name,

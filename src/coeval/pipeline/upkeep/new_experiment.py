@@ -26,8 +26,7 @@ SIMULATED, FUNCTION = "simulated", "python"
 
 
 class NewModel(NamedTuple):
-    """A model of a new file. ``options`` are parameters beside its identifier; of a function, its
-    ``callable``."""
+    """A model of a new file. ``options`` are its parameters beside the identifier, such as ``callable``."""
 
     name: str
     interface: str
@@ -60,11 +59,8 @@ def _simulated_model(name: str, roles: tuple[str, ...], **options: float) -> New
 
 
 class IdColumnFinder:
-    """Finds the column that identifies rows while tables are read: named like an id, with another value in
-    each row.
-
-    Values are remembered by 8 bytes of their hash. ``rejected``: column → why it is none.
-    """
+    """Finds the column that identifies rows while tables are read: named like an id, other in each row by 8
+    bytes of a hash. ``rejected``: column → why it is none."""
 
     def __init__(self, columns: Collection[str]) -> None:
         self.rejected: dict[str, str] = {}

@@ -39,9 +39,9 @@ from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
 from coeval.pipeline.phases.blueprint import PROPOSALS, Proposal
 from coeval.pipeline.phases.item_file import parse_item_line
-from coeval.pipeline.phases.supplied import ShortSupply, read_stored_supply
+from coeval.pipeline.phases.supplied import read_stored_supply
 from coeval.pipeline.plan.recorded import RunIndex
-from coeval.pipeline.upkeep.gaps import Gaps, find_gaps
+from coeval.pipeline.upkeep.gaps import FileGap, Gaps, find_gaps
 from coeval.store.jsonl import (
     Appender,
     read_json,
@@ -97,9 +97,8 @@ _KIND: dict[Phase, type[Kept]] = {
 
 class Examiner:
     """Examines lines, phase by phase in order. ``rubrics`` are each task's factors, if known; ``answered``
-    are
-    (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing, and
-    will be copied again: answers to them stay valid."""
+    are (task, student) with existing answers; ``gone`` are prefixes of ids of items whose file is missing,
+    and will be copied again: answers to them stay valid."""
 
     gone: tuple[str, ...] = ()
 
@@ -114,10 +113,8 @@ class Examiner:
         self._read_pair = make_decoder(Preference)
 
     def examine_line(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
-        """Return the record that a line holds, or what is wrong with it.
-
-        Lines of a benchmark's items (of ``source``) are read as if written by hand.
-        """
+        """Return a line's record, or what is wrong with it; items of a ``source`` are read as if
+        hand-written."""
         if source is not None:
             parsed = parse_item_line(line, source.task.name, source.teacher)
             if isinstance(parsed, str):
@@ -165,8 +162,8 @@ class Examiner:
         return None
 
     def _find_missing_answer_flaw(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
-        """Return a flaw if the answer is missing, unless the user's table no longer gives it: judgments of it
-        do not count, but are valid."""
+        """Return a flaw if an answer is missing, unless a table that gave it dropped it: its judgments are
+        valid."""
         response = response_id(item, student, sample)
         item_exists = item in self._items or item in self._replaced
         if response in self._responses or (item_exists and (task, student) in self._answered):
@@ -220,11 +217,8 @@ class DamagedLine(NamedTuple):
 
 @dataclass(slots=True)
 class FileState:
-    """One file of a phase: its lines, its invalid ones by offset, and its gaps.
-
-    ``planned`` and ``there`` count records of the plan; None without a plan. A document has no lines;
-    ``damaged`` says why it cannot be used.
-    """
+    """One file of a phase: its lines, its invalid ones by offset, and its gap, None without a plan. A
+    document has no lines; ``damaged`` says why it cannot be used."""
 
     phase: Phase
     path: Path
@@ -233,8 +227,7 @@ class FileState:
     flaws: dict[int, Flaw] = field(default_factory=dict)
     is_document: bool = False
     damaged: str | None = None
-    planned: int | None = None
-    there: int | None = None
+    gap: FileGap | None = None
 
     @property
     def invalid(self) -> int:
@@ -242,20 +235,18 @@ class FileState:
 
     @property
     def owed(self) -> int:
-        return (self.planned or 0) - (self.there or 0)
+        return 0 if self.gap is None else self.gap.missing
 
 
 @dataclass(slots=True)
 class RepairReport:
-    """What a run's files hold. ``aside`` is where invalid lines were moved; ``no_plan``: why gaps are
-    unknown."""
+    """What a run's files hold. Invalid lines moved to ``aside``; ``no_plan``: why there are no ``gaps``."""
 
     files: list[FileState] = field(default_factory=list)
     invalid: list[DamagedLine] = field(default_factory=list)
     aside: Path | None = None
     no_plan: str | None = None
-    unsettled: list[str] = field(default_factory=list)
-    short: list[ShortSupply] = field(default_factory=list)
+    gaps: Gaps = field(default_factory=Gaps)
 
     @property
     def flaws(self) -> dict[Path, dict[int, Flaw]]:
@@ -264,7 +255,7 @@ class RepairReport:
 
     def count_owed(self, phase: Phase) -> int | None:
         """Count the owed records of a phase; None without a plan, or before phases 1–2 are finished."""
-        if self.no_plan or self.unsettled:
+        if self.no_plan or self.gaps.unsettled:
             return None
         return sum(file.owed for file in self.files if file.phase == phase)
 
@@ -287,11 +278,9 @@ class RepairOptions(NamedTuple):
 
 
 def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Set invalid records of a run aside, after examining its files, and count what is then owed.
-
-    Raises UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read
-    or written.
-    """
+    """Set invalid records of a run aside, after examining its files, and count what is then owed. Raises
+    UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read or
+    written."""
     folder.refuse_foreign()
     if not options.dry_run:
         finish_replacing(folder)
@@ -316,19 +305,13 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
 
 
 def inspect_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Examine a run's files line by line, and count what is owed; nothing is changed.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Examine a run's files line by line, and count what is owed. Raises StoreError: one is unreadable."""
     config = load_run_config(folder)
-    if isinstance(config, str):
-        report = examine_files(folder, options, config)
-        report.no_plan = config
-        return report
     report = examine_files(folder, options, config)
-    supplied = read_stored_supply(config, folder).rewritten
-    recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
-    add_gaps_to_report(folder, config, report, recorded, options.phases)
+    if not isinstance(config, str):
+        supplied = read_stored_supply(config, folder).rewritten
+        recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
+        add_gaps_to_report(folder, config, report, recorded, options.phases)
     return report
 
 
@@ -345,11 +328,11 @@ def load_run_config(folder: RunDir) -> Config | str:
 
 def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) -> RepairReport:
     """Examine the files of the requested phases, and read those of earlier phases, to which records refer.
-
-    ``config``, as from `load_run_config`, names supplied items and students with existing answers.
-    """
+    ``config``, as from `load_run_config`, names supplied items and students with existing answers."""
     report, sources, answered = RepairReport(), dict[Path, ItemSource](), list[tuple[str, str]]()
-    if not isinstance(config, str):
+    if isinstance(config, str):
+        report.no_plan = config
+    else:
         sources = locate_item_files(config, folder)
         answered = [
             (task.name, name) for task in config.tasks for name in config.students_with_existing_answers(task)
@@ -485,21 +468,15 @@ def add_gaps_to_report(
     report: RepairReport,
     recorded: RunIndex,
     phases: Collection[Phase] = PHASES,
-) -> Gaps:
+) -> None:
     """Add to the report what is owed by the run's own configuration."""
     damaged = {file.path for file in report.files if file.damaged is not None}
-    gaps = find_gaps(folder, config, recorded, damaged)
-    report.unsettled, report.short = gaps.unsettled, gaps.short
+    report.gaps = find_gaps(folder, config, recorded, damaged)
     states = {file.path: file for file in report.files}
-    for path, gap in gaps.files.items():
-        if gap.phase not in phases:
-            continue
-        if path not in states:
-            states[path] = FileState(gap.phase, path)
-            report.files.append(states[path])
-        states[path].planned, states[path].there = gap.planned, gap.there
-    report.files.sort(key=lambda file: (PHASES.index(file.phase), file.path))
-    return gaps
+    for path, gap in report.gaps.files.items():
+        if gap.phase in phases:
+            states.setdefault(path, FileState(gap.phase, path)).gap = gap
+    report.files = sorted(states.values(), key=lambda file: (PHASES.index(file.phase), file.path))
 
 
 # --- A look at a run: its records as ``--continue`` finds them
@@ -508,12 +485,10 @@ def add_gaps_to_report(
 
 
 class QuickInspection(NamedTuple):
-    """An index of a run's records, and a report on them; no report for a run that has not started, or of the
-    older layout."""
+    """A run's records, and a report on them if it has started and is not of the older layout."""
 
     recorded: RunIndex
     report: RepairReport | None
-    gaps: Gaps | None = None
 
 
 class MissingRecords(NamedTuple):
@@ -531,20 +506,19 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
     if not folder.is_run() or isinstance(config := load_run_config(folder), str):
         return MissingRecords(None, ())
     try:
-        gaps = inspect_quickly(folder, config).gaps
+        report = inspect_quickly(folder, config).report
     except (ConfigError, StoreError) as error:
         return MissingRecords(None, (f"what is missing cannot be counted: {error}",))
-    if gaps is None:
+    if report is None:
         return MissingRecords(None, ())
-    return MissingRecords(gaps, tuple(gaps.describe()), (gaps.mixed,) if gaps.mixed else ())
+    return MissingRecords(
+        report.gaps, tuple(report.gaps.describe()), tuple(filter(None, [report.gaps.mixed]))
+    )
 
 
 def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
-    """Inspect a run, examining lines only if something does not fit; nothing is changed. ``config`` as from
-    `load_run_config`.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Inspect a run, line by line only if something does not fit; ``config`` is from `load_run_config`.
+    Raises StoreError: a file cannot be read."""
     supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).rewritten
     recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
@@ -554,10 +528,9 @@ def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
         recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
     else:
         report = examine_files(folder, RepairOptions(PHASES[:2]), config)
-    if isinstance(config, str):
-        report.no_plan = config
-        return QuickInspection(recorded, report)
-    return QuickInspection(recorded, report, add_gaps_to_report(folder, config, report, recorded))
+    if not isinstance(config, str):
+        add_gaps_to_report(folder, config, report, recorded)
+    return QuickInspection(recorded, report)
 
 
 def _needs_examination(folder: RunDir, recorded: RunIndex) -> bool:

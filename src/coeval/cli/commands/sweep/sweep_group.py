@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -18,8 +19,7 @@ from coeval.sweeps.sweep_settings import SweepSettings
 def sweep(
     context: typer.Context,
     config: Annotated[
-        Path | None,
-        typer.Option("--config", help="A YAML file with these flags as keys, _ for -; flags override it."),
+        Path | None, typer.Option(help="A YAML file with these flags as keys, _ for -; flags override it.")
     ] = None,
     dry_run: Annotated[
         bool,
@@ -56,9 +56,13 @@ def sweep(
     from coeval.cli.commands.sweep import sweep_report
 
     sweep_settings = sweep_report.read_sweep_settings(read_set_flags(context, SweepSettings), config)
+    logging.getLogger("coeval").setLevel(log_level)  # what shows a traceback, see cli.ending
     if status:
-        raise typer.Exit(sweep_report.print_sweep_status(sweep_settings))
-    raise typer.Exit(sweep_report.sweep_and_print(sweep_settings, log_level, dry_run=dry_run))
+        sweep_report.print_sweep_status(sweep_settings)
+    elif dry_run:
+        sweep_report.print_sweep_plan(sweep_settings)
+    else:
+        raise typer.Exit(sweep_report.sweep_and_print(sweep_settings))
 
 
 app = typer.Typer(
@@ -81,7 +85,7 @@ _Pattern: TypeAlias = Annotated[
 @app.command("submit")
 def submit(
     out: Annotated[
-        Path, typer.Option("--out", metavar="DIR", help="The sweep's folder. Example: --out outputs/run_a")
+        Path, typer.Option(metavar="DIR", help="The sweep's folder. Example: --out outputs/run_a")
     ],
     step: Annotated[int, typer.Option(min=0, help="The training step. Example: --step 240")],
     path: Annotated[
@@ -188,7 +192,6 @@ def judges(
     judges: Annotated[
         list[str],
         typer.Option(
-            "--judges",
             metavar="NAME=DIR",
             help="A judge's folder: an output folder, or that of a whole sweep. Once for each judge.",
         ),
@@ -197,8 +200,7 @@ def judges(
     steps: _Steps = None,
     name_pattern: _Pattern = "step_{step}",
     out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="FILE.json", help="Also write everything as one JSON document."),
+        Path | None, typer.Option(metavar="FILE.json", help="Also write everything as one JSON document.")
     ] = None,
 ) -> None:
     """Compare judges: means, paired differences, order of checkpoints.

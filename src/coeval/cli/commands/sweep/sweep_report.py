@@ -3,11 +3,9 @@ then the outcome."""
 
 from __future__ import annotations
 
-import logging
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 from rich.console import Console
@@ -28,15 +26,14 @@ from coeval.engine.progress import abbreviate, format_duration
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
-from coeval.pricing.lengths import Span
 from coeval.pricing.tariff import join_price_sources
 from coeval.reports.content import ReportColumn, make_columns
 from coeval.store.rundir import RunDir
-from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, TaskStatus
+from coeval.sweeps.judging_run import ConcludeProgress
 from coeval.sweeps.scheduler import SweepBoard, WorkerShown
 from coeval.sweeps.sweep import WORKERS, JobPlan, Sweep, sweep_folder
-from coeval.sweeps.sweep_choice import SweepRequest, explain_absent_program, make_sweep_request
+from coeval.sweeps.sweep_choice import explain_absent_program, make_sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
 from coeval.sweeps.sweep_start import (
     SweepEstimate,
@@ -77,10 +74,8 @@ class SweepView(Progress):
         self.start_thread(self._keep_printing)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        super().__exit__(*error)
         self._print_new_problems()
 
     def begin(self, board: SweepBoard) -> None:
@@ -104,24 +99,19 @@ class SweepView(Progress):
         for problem in problems:
             if not problem.given_up:  # those are told at the end
                 warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
-        for slot in self._board.list_slots():
-            name, progress = slot.worker, slot.progress
-            if name is None or progress is None or not progress.restarted:
-                continue
-            if self._restarts.get(name) != progress.restarted:
-                self._restarts[name] = progress.restarted
-                warn_at_length(
-                    self._console, f"{name}: its server ended and is restarted: {progress.restarted}"
-                )
+        for _, name, progress in self._board.list_slots():
+            why = "" if progress is None else progress.restarted
+            if name is not None and why and self._restarts.get(name) != why:
+                self._restarts[name] = why
+                warn_at_length(self._console, f"{name}: its server ended and is restarted: {why}")
 
     def _print_new_status_line(self) -> None:
-        line = "; ".join(
-            [
-                self._board.describe_counts(),
-                *map(_worker_status_line, _busy_slots(self._board)),
-                *_judging_names_line(self._board),
-            ]
-        )
+        busy = [slot for slot in self._board.list_slots() if slot.worker is not None]
+        parts = [self._board.describe_counts(), *map(_worker_status_line, busy)]
+        if names := [name for name, _ in self._board.list_judging()]:
+            more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+            parts.append(f"judging {', '.join(names[:2])}{more}")
+        line = "; ".join(parts)
         if line != self._last_line:
             self._last_line = line
             say(self._console, f"{format_duration(time.monotonic() - self._board.began)}  {line}")
@@ -153,8 +143,7 @@ def make_board_table(board: SweepBoard, width: int, height: int) -> Table:
         table.add_row(*map(Text, _slot_cells(slot)))
     for name, progress in judging:
         step, _, task = name.partition(" ")
-        done = f"{progress.done:,}/{progress.planned:,}" if progress is not None and progress.planned else ""
-        table.add_row("judge", Text(step), Text(escape_line(task)), Text(done))
+        table.add_row("judge", Text(step), Text(escape_line(task)), Text(_format_done(progress)))
     table.add_row()
     more = f", {len(slots) - room:,} more slots" if len(slots) > room else ""
     elapsed = format_duration(time.monotonic() - board.began)
@@ -167,24 +156,22 @@ def make_board_table(board: SweepBoard, width: int, height: int) -> Table:
 class _SlotCells(NamedTuple):
     slot: str
     checkpoint: str
-    task: str
-    done: str
-    pace: str
-    left: str
+    task: str = ""
+    done: str = ""
+    pace: str = ""
+    left: str = ""
 
 
 def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
     slot = ",".join(slot_state.slot.gpus) or str(slot_state.slot.number)
-    if slot_state.worker is None:
-        return _SlotCells(slot, "free", "", "", "", "")
-    progress = slot_state.progress
+    worker, progress = slot_state.worker, slot_state.progress
+    if worker is None:
+        return _SlotCells(slot, "free")
     if progress is None:
-        return _SlotCells(slot, slot_state.worker, "begins", "", "", "")
+        return _SlotCells(slot, worker, "begins")
     pace = "" if progress.output_tokens_per_s is None else abbreviate(round(progress.output_tokens_per_s))
     left = "" if progress.remaining_s is None else format_duration(progress.remaining_s)
-    return _SlotCells(
-        slot, slot_state.worker, _task_or_activity(progress), _format_done(progress), pace, left
-    )
+    return _SlotCells(slot, worker, _task_or_activity(progress), _format_done(progress), pace, left)
 
 
 def _task_or_activity(progress: WorkerProgress) -> str:
@@ -197,25 +184,14 @@ def _task_or_activity(progress: WorkerProgress) -> str:
     return words.get(progress.state, "ends")
 
 
-def _format_done(progress: WorkerProgress) -> str:
-    return f"{progress.done:,}/{progress.planned:,}" if progress.planned else ""
-
-
-def _busy_slots(board: SweepBoard) -> Iterator[WorkerShown]:
-    return (slot for slot in board.list_slots() if slot.worker is not None)
+def _format_done(progress: WorkerProgress | ConcludeProgress | None) -> str:
+    return "" if progress is None or not progress.planned else f"{progress.done:,}/{progress.planned:,}"
 
 
 def _worker_status_line(slot: WorkerShown) -> str:
     cells = _slot_cells(slot)
     pace = f"{cells.pace} tokens/s" if cells.pace else ""
     return " ".join(filter(None, (cells.checkpoint, cells.task, cells.done, pace)))
-
-
-def _judging_names_line(board: SweepBoard) -> Iterator[str]:
-    names = [name for name, _ in board.list_judging()]
-    if names:
-        more = f" and {len(names) - 2} more" if len(names) > 2 else ""
-        yield f"judging {', '.join(names[:2])}{more}"
 
 
 # --- `coeval sweep --status`
@@ -226,11 +202,8 @@ _MOST_ROWS = 60
 _RECENT_S = 15.0
 
 
-def print_sweep_status(settings: SweepSettings) -> int:
-    """Print checkpoints, tasks and running workers of a sweep; return 0.
-
-    Raises UsageError: there is no sweep in the folder.
-    """
+def print_sweep_status(settings: SweepSettings) -> None:
+    """Print checkpoints, tasks and running workers of a sweep. Raises UsageError: there is none."""
     console = streams.results()
     if settings.out is None:
         raise UsageError("--out is missing: the folder whose sweep is to be shown")
@@ -244,14 +217,10 @@ def print_sweep_status(settings: SweepSettings) -> int:
     complete_checkpoints = _print_job_table(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer_pid()
-    say(
-        console,
-        f"process {writer} is at work on it" if writer is not None else "no sweep is running",
-        "dim",
-    )
+    state = "no sweep is running" if writer is None else f"process {writer} is at work on it"
+    say(console, state, "dim")
     for line in _describe_unfinished_workers(own / WORKERS):
         say(console, line)
-    return 0
 
 
 def _print_job_table(table: JobTable, console: Console) -> int:
@@ -297,9 +266,8 @@ def _describe_unfinished_workers(workers: Path) -> Iterator[str]:
             continue
         if progress.state != "ended" and time.time() - progress.at < _RECENT_S:
             again = f"(its server was restarted: {progress.restarted})" if progress.restarted else ""
-            yield " ".join(
-                filter(None, (folder.name, _task_or_activity(progress), _format_done(progress), again))
-            )
+            parts = folder.name, _task_or_activity(progress), _format_done(progress), again
+            yield " ".join(filter(None, parts))
         elif progress.done:
             yield f"{folder.name} was left at {_format_done(progress)} answers"
 
@@ -333,36 +301,31 @@ def print_sweep_outcome(board: SweepBoard, sweep: Sweep, results: Console, messa
 _PLAN_HEADINGS = ("jobs", "answers", "judgments", "judging", "from – to")
 
 
-def _print_plan(request: SweepRequest, checkpoints: Sequence[Checkpoint], console: Console) -> int:
-    """Print what a start of the sweep would do; return 0.
-
-    Raises UsageError: a task cannot be prepared.
-    """
-    sweep = request.sweep
-    table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
-    for sentence in describe_changes(table, checkpoints):
-        warn(streams.messages(), sentence)
-    with Terminal(streams.messages()) as terminal:
+def print_sweep_plan(settings: SweepSettings) -> None:
+    """Count jobs and price the judging; sends and writes nothing. Raises UsageError: a task cannot be
+    prepared."""
+    request = make_sweep_request(settings, load_keys(settings.keys))
+    sweep, console, messages = request.sweep, streams.results(), streams.messages()
+    with Terminal(messages) as terminal:
+        checkpoints = find_sweep_checkpoints(request, terminal.warn)
+        table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
+        for sentence in describe_changes(table, checkpoints):
+            terminal.warn(sentence)
         estimate = estimate_sweep(request, table, checkpoints, terminal)
     if estimate.workers and (absent := explain_absent_program(request)):
-        warn(streams.messages(), absent)
+        warn(messages, absent)
     steps = join_names([str(checkpoint.step) for checkpoint in checkpoints], 12)
-    say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {_describe_owed(estimate)}")
-    rows = [
-        (task, row.jobs, row.answers, format_calls(row.judgments), *_format_cost_and_range(row.cost_usd))
-        for task, row in estimate.tasks.items()
-    ]
+    owed = f"{estimate.checkpoints:,} with something missing" if estimate.checkpoints else "nothing missing"
+    owed += f", {pluralize(estimate.workers, 'server start')}" if estimate.workers else ""
+    say(console, f"{pluralize(len(checkpoints), 'checkpoint')} (steps {steps}), {owed}")
+    rows = []
+    for task, row in estimate.tasks.items():
+        cost = row.cost_usd
+        price = ("", "") if cost is None else (dollars(cost.central), format_usd_range(cost))
+        rows.append((task, row.jobs, row.answers, format_calls(row.judgments), *price))
     if rows:
         show_rows(console, "", (*make_columns("task"), *make_columns(*_PLAN_HEADINGS, kind="count")), rows)
     _print_judging_estimate(sweep, estimate, console)
-    return 0
-
-
-def _describe_owed(estimate: SweepEstimate) -> str:
-    if not estimate.checkpoints:
-        return "nothing missing"
-    servers = f", {pluralize(estimate.workers, 'server start')}" if estimate.workers else ""
-    return f"{estimate.checkpoints:,} with something missing{servers}"
 
 
 def _print_judging_estimate(sweep: Sweep, estimate: SweepEstimate, console: Console) -> None:
@@ -380,10 +343,6 @@ def _print_judging_estimate(sweep: Sweep, estimate: SweepEstimate, console: Cons
         say(console, f"Prices: {join_price_sources(estimate.prices)}.", "dim")
 
 
-def _format_cost_and_range(cost: Span | None) -> tuple[str, str]:
-    return ("", "") if cost is None else (dollars(cost.central), format_usd_range(cost))
-
-
 # --- The command
 
 _AT_ONCE = "Stopped at once; what was finished is on disk, and the same command resumes there."
@@ -391,31 +350,17 @@ FIRST_KEYS = "checkpoints:, out: and tasks:"
 
 
 def read_sweep_settings(flags: dict[str, Any], file: Path | None) -> SweepSettings:
-    """Merge the flags over the file's settings.
-
-    Raises ConfigError: the file cannot be read, or has a mistake.
-    """
+    """Merge the flags over the file's settings. Raises ConfigError: the file cannot be read, or has a
+    mistake."""
     read = {} if file is None else read_settings_file(file, SweepSettings, FIRST_KEYS)
     return SweepSettings(**{**read, **flags})
 
 
-def print_sweep_plan(settings: SweepSettings) -> int:
-    """Count jobs and price the judging; sends and writes nothing. Return 0."""
-    request = make_sweep_request(settings, load_keys(settings.keys))
-    checkpoints = find_sweep_checkpoints(request, SweepView(streams.messages()).warn)
-    return _print_plan(request, checkpoints, streams.results())
-
-
-def sweep_and_print(settings: SweepSettings, log_level: str, *, dry_run: bool) -> int:
-    """Run the sweep, or print its plan; return the exit code."""
-    logging.getLogger("coeval").setLevel(log_level)  # what shows a traceback, see cli.ending
-    if dry_run:
-        return print_sweep_plan(settings)
+def sweep_and_print(settings: SweepSettings) -> int:
+    """Run the sweep; return the exit code."""
     results, messages = streams.results(), streams.messages()
-    request, log_to = (
-        make_sweep_request(settings, load_keys(settings.keys)),
-        parse_destinations(settings.log_to),
-    )
+    request = make_sweep_request(settings, load_keys(settings.keys))
+    log_to = parse_destinations(settings.log_to)
     view = SweepView(messages)
     checkpoints = find_sweep_checkpoints(request, view.warn)
     with open_sweep(request, checkpoints, view) as sweeping:

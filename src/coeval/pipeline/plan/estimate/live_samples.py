@@ -34,7 +34,7 @@ from coeval.core.records import (
 from coeval.core.shown_names import short_names
 from coeval.core.text import dollars, pluralize
 from coeval.engine.model_work import Asking, RoleModel
-from coeval.engine.progress import Unwatched, Watcher
+from coeval.engine.progress import Watcher
 from coeval.engine.session import Session, await_unless_interrupted
 from coeval.judging.verdict import criterion_hash
 from coeval.models.metering.meter import Ledger
@@ -127,15 +127,12 @@ def _describe_low_quotas(config: Config, preview: Preview, ledger: Ledger) -> It
 async def add_live_samples(
     config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], session: Session
 ) -> None:
-    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each model show; ``askable`` names
-    the models that can be reached.
-
-    Raises Draining: interrupted.
-    """
-    per_model, watcher = config.experiment.estimate_samples, session.context.watcher
-    samples = _LiveSamples(config, preview, lengths, askable, per_model)
+    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each ``askable`` model show. Raises
+    Draining: interrupted."""
+    watcher = session.context.watcher
+    samples = _LiveSamples(config, preview, lengths, askable, watcher)
     await await_unless_interrupted(
-        samples.request_samples(Asking(session.models, 0), watcher),
+        samples.request_samples(Asking(session.models, 0)),
         session.context.interrupt,
         "stopped while sampling; nothing was run",
     )
@@ -144,26 +141,24 @@ async def add_live_samples(
 
 
 class _LiveSamples:
-    """Requests ``per_model`` samples of every model in ``askable``, over all its roles."""
+    """Requests ``estimate_samples`` samples of every model in ``askable``, over all its roles."""
 
     def __init__(
-        self, config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], per_model: int
+        self, config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], watcher: Watcher
     ) -> None:
-        self._config = config
         self._preview = preview
         self._setups = preview.plan.setups
         self._lengths = lengths
-        self._per_model = per_model
-        self._remaining = dict.fromkeys(askable, per_model)
+        self._per_model = config.experiment.estimate_samples
+        self._remaining = dict.fromkeys(askable, self._per_model)
         self._short = short_names(model.name for model in config.models)
-        self._watcher: Watcher = Unwatched()
+        self._watcher = watcher
         self._exhausted: set[str] = set()
         self._items: dict[str, list[PreparedItem]] = {}
         self._answers: dict[str, list[tuple[PreparedItem, Response]]] = {}
 
-    async def request_samples(self, asking: Asking, watcher: Watcher) -> None:
+    async def request_samples(self, asking: Asking) -> None:
         """Request all samples, and report what each took, or that it failed."""
-        self._watcher = watcher
         for setup in self._setups:
             self._items[setup.task.name] = list(islice(self._load_recorded_items(setup), _FEW))
         self._setups = [self._with_expected_factors(setup) for setup in self._setups]
@@ -211,11 +206,9 @@ class _LiveSamples:
     def _share_out_samples(
         self, phase: Phase, possible: Iterable[TaskSetup]
     ) -> Iterator[tuple[TaskSetup, RoleModel, int]]:
-        """Yield task, model and number of each sample of a phase, as many as records do not replace.
-
-        A model's samples rotate over its tasks (and variants); models start at different tasks. The
-        numbers of one model differ.
-        """
+        """Yield task, model and number of each sample of a phase, as many as records do not replace. A
+        model's samples rotate over its tasks (and variants); models start at different tasks. The numbers
+        of one model differ."""
         places: dict[str, list[tuple[TaskSetup, RoleModel]]] = {}
         for setup in possible:
             for role_model in list_makers(setup, phase):
@@ -267,8 +260,7 @@ class _LiveSamples:
                     yield prepared, responses.load(key, Response)
 
     def _with_expected_factors(self, setup: TaskSetup) -> TaskSetup:
-        """Copy the setup of a task without rubric with as many factors as teachers are expected to propose:
-        known ones, then stand-ins."""
+        """Copy an unsettled task's setup with as many factors as are expected: known ones, then stand-ins."""
         task = setup.task
         owed = len(self._preview.blueprint.list_owed_proposals(task, "rubric"))
         if task.name not in self._preview.unsettled or not owed or not setup.judges:
@@ -328,10 +320,7 @@ async def write_start_estimate(
     config: Config, preview: Preview, session: Session, prices: PriceBook, *, phase_barriers: bool
 ) -> None:
     """Write ``cost_estimate.json`` and report it. Models with batch jobs are not sampled: a batch would not
-    answer before the run.
-
-    Raises Draining: interrupted.
-    """
+    answer before the run. Raises Draining: interrupted."""
     watcher, lengths = session.context.watcher, read_recorded_lengths(config, preview)
     if config.experiment.estimate_samples:
         live = [model.name for model in config.models if not config.batched_phases(model)]

@@ -50,8 +50,7 @@ class LengthFields(msgspec.Struct):
 
 
 def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
-    """Read lengths from records, and from a table's items that the run will copy. Damaged lines are
-    skipped."""
+    """Read lengths from records, and from table items that the run will copy; damaged lines are skipped."""
     lengths, setups = Lengths(), preview.plan.setups
     source, supplied = find_source_run(config), preview.supply.rewritten
     for phase in FLOWING:
@@ -79,8 +78,7 @@ def _read_records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[Leng
 def add_record_lengths(
     lengths: Lengths, setups: Sequence[TaskSetup], phase: Phase, record: LengthFields, source: Source
 ) -> None:
-    """Add the texts of a good record, and the usage of a model that has this role now. Supplied items add
-    only texts."""
+    """Add the texts of a good record, and its usage if a model makes it: supplied items have none."""
     setup = next((setup for setup in setups if setup.task.name == record.task_id), None)
     if setup is None or record.status != "ok":
         return

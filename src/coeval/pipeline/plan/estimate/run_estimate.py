@@ -101,8 +101,7 @@ def estimate_run(config: Config, preview: Preview, assumed: EstimateInputs) -> E
 
 
 def estimate_least_cost_usd(config: Config, preview: Preview, prices: PriceBook) -> float | None:
-    """Return the low end of the estimate of all owed work, in US dollars, to compare with a budget; None if
-    some price is unknown."""
+    """Return the low end of the cost of all owed work, in US dollars; None if some price is unknown."""
     estimate = estimate_run(config, preview, EstimateInputs(prices, read_recorded_lengths(config, preview)))
     cost = estimate.total.cost_usd
     return None if estimate.unpriced or cost is None else cost.low
@@ -195,8 +194,8 @@ class _TaskShapes:
             yield self._build_judging_shape(judge, known_factors, factors)
 
     def _build_shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
-        """Build the calls of a model; ``made`` are a reply's characters. Some calls are saved if lost records
-        come again unchanged."""
+        """Build the calls of a model; ``made``: a reply's characters. Lost records may come again and save
+        some."""
         requested, task = self.requested_in(phase, role_model), self.setup.task.name
         key = (phase, task, role_model.name)
         most, least = (of.by_model.get(key) for of in (self.preview.plan_count, self.preview.least))
@@ -248,8 +247,7 @@ class _TaskShapes:
         return shape._replace(counted=Span(round(paid.central), low, high), calls=paid)
 
     def _expect_factors(self, proposing_teachers: int) -> tuple[tuple[str, ...], Span]:
-        """Return the known factors, and how many there will be once this many teachers have proposed
-        theirs."""
+        """Return the known factors, and how many there will be once these teachers have proposed theirs."""
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing_teachers:
             return tuple(setup.criteria), exact(len(setup.criteria))
@@ -365,9 +363,7 @@ def _describe_largest_shares(total: EstimateLine, *parts: Mapping[str, EstimateL
     if total.cost_usd is None or not total.cost_usd.central:
         return
     most = [max(part.items(), key=lambda item: _central_cost_usd(item[1])) for part in parts if len(part) > 1]
-    shares = [
-        f"{name} takes {format_share(_central_cost_usd(line), total.cost_usd.central)}" for name, line in most
-    ]
+    shares = [f"{name} takes {_central_cost_usd(line) / total.cost_usd.central:.0%}" for name, line in most]
     if shares:
         yield f"Where it goes: {', '.join(shares)} of it."
 
@@ -386,11 +382,6 @@ def describe_sources(estimate: Estimate) -> Iterator[str]:
     if estimate.prices:
         yield f"Prices: {join_price_sources(estimate.prices.values())}."
     yield from estimate.notes
-
-
-def format_share(part: float, whole: float) -> str:
-    """Format a share in percent, such as ``42%``."""
-    return f"{part / whole:.0%}" if whole else "0%"
 
 
 def format_tokens(span: Span) -> str:

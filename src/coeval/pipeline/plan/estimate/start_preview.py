@@ -9,7 +9,7 @@ import msgspec
 from coeval.core.errors import KeyMissing
 from coeval.core.text import join_names
 from coeval.models.keys import Keys
-from coeval.pipeline.config.resolve import ResolvedConfig, resolve_models
+from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import BATCH_INTERFACES, Config
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
 from coeval.pipeline.plan.preview import Preview, build_forecast, preview_run
@@ -29,39 +29,19 @@ class PreviewedStart(NamedTuple):
     warnings: tuple[str, ...]
 
 
-def preview_valid_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
-    """Preview a run that could start now; nothing is requested or changed.
-
-    Raises UsageError: it could not start, for another reason than a missing credential.
-    """
-    start = preview_unchecked_start(config, options, keys, prices)
-    start.preview.refuse_start(options)
-    return start
-
-
-def preview_unchecked_start(
-    config: Config, options: RunOptions, keys: Keys, prices: PriceBook
-) -> PreviewedStart:
-    """Preview a start as `preview_valid_start` does, even if the run could not start: experiments can always
-    be shown.
-
-    Raises UsageError: a model has no host, or supplied items cannot be used.
-    """
-    resolved, unresolved = _resolve_or_price_cheapest(config, options, keys, prices)
-    preview = preview_run(resolved.config, options)
-    warnings = build_forecast(resolved.config, preview).warnings
-    return PreviewedStart(resolved.config, preview, resolved.choices, (*unresolved, *warnings))
-
-
-def _resolve_or_price_cheapest(
-    config: Config, options: RunOptions, keys: Keys, prices: PriceBook
-) -> tuple[ResolvedConfig, tuple[str, ...]]:
-    """Resolve ``auto``; without a credential for any host, price it as the cheapest one, with a warning."""
+def preview_start(config: Config, options: RunOptions, keys: Keys, prices: PriceBook) -> PreviewedStart:
+    """Preview a start, whether or not the run could start: experiments can always be shown. Without a
+    credential for any host, ``auto`` is priced as the cheapest one, with a warning. Raises UsageError: a
+    model has no host, or supplied items cannot be used."""
+    warnings = list[str]()
     try:
-        return resolve_hosts(config, options, keys, prices), ()
+        resolved = resolve_hosts(config, options, keys, prices)
     except KeyMissing as error:
         resolved = resolve_models(config, lambda _: True, prices)
-        return resolved, (f"priced as the cheapest host, and a run would not start (exit code 1): {error}",)
+        warnings.append(f"priced as the cheapest host, and a run would not start (exit code 1): {error}")
+    preview = preview_run(resolved.config, options)
+    warnings += build_forecast(resolved.config, preview).warnings
+    return PreviewedStart(resolved.config, preview, resolved.choices, tuple(warnings))
 
 
 _LEAST_SHARE, _LEAST_USD = 0.05, 0.01
