@@ -21,6 +21,10 @@ from coeval.core.records import Completion, Kept, Message, Request, SamplingPara
 from coeval.store.jsonl import write_lines
 
 Unit: TypeAlias = Literal["share", "percent", "points", ""]
+OptionValues: TypeAlias = Mapping[str, Any]
+"""Values of tasks' options, by the option's name."""
+JudgmentValue: TypeAlias = dict[str, Any]
+"""What a judge's reply says, under the benchmark's own keys."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -58,7 +62,7 @@ class Judgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     item: str = ""
     judge: str = ""
-    value: dict[str, Any] | None = None
+    value: JudgmentValue | None = None
     raw: str | None = None
 
 
@@ -73,7 +77,7 @@ class Ask(NamedTuple):
 
     id: str
     request: Callable[[], Request]
-    parse: Callable[[Completion], dict[str, Any]]
+    parse: Callable[[Completion], JudgmentValue]
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -137,7 +141,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     assets: Mapping[str, Path] = {}
-    options: Mapping[str, Any] = {}
+    options: OptionValues = {}
     seed: int = 0
     judge: JudgeSettings | None = None
 
@@ -172,7 +176,7 @@ class Benchmark(ABC):
         return self.settings.judge.model if self.settings.judge is not None else ""
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:  # noqa: ARG003 - most have none
         """Find files that are neither cached nor named by an option of their own: those of a checkout, or of
         another dataset. ``values``: the options by name. Raises UsageError: one names what does not exist."""
         return {}

@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from coeval.benchmarks.benchmark import Benchmark
+from coeval.benchmarks.benchmark import Benchmark, OptionValues
 from coeval.core.entry_points import Registry, import_object
 from coeval.core.errors import UsageError
 
@@ -65,7 +64,7 @@ class TaskRow(msgspec.Struct, frozen=True):
     def responses(self) -> TaskOption | None:
         return next((option for option in self.options if option.fills == RESPONSES), None)
 
-    def own_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
+    def own_files(self, values: OptionValues) -> dict[str, Path]:
         """Return the user's own files by asset, from the options' values; raises UsageError."""
         return {
             option.fills: option.require_file(path)

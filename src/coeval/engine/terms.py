@@ -7,7 +7,7 @@ import tomllib
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -28,6 +28,9 @@ from coeval.pricing.price_book import FREE_HERE, Offer, PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff, make_cost_bound, make_pricer, scale_tariff
 
+RoleParameters: TypeAlias = Mapping[str, Any]
+"""What a model is sent in one role: its parameters by name."""
+
 # Fields of a request by which some providers' prices differ.
 _PRICED_FIELDS = ("service_tier", "speed")
 
@@ -36,7 +39,7 @@ def make_terms(
     specs: Iterable[ModelSpec],
     limits: Mapping[str, Terms],
     prices: PriceBook,
-    sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
+    sent: Mapping[str, Sequence[RoleParameters]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
     """Add its prices to each model's ``limits``, by name. ``sent``: its parameters in each role. Raises
     UsageError: the pricing file cannot be used, or another package's host has invalid prices."""
@@ -91,14 +94,14 @@ def warn_models_counted_free(
         )
 
 
-def find_role_tariff(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:
+def find_role_tariff(spec: ModelSpec, sent: Sequence[RoleParameters], prices: PriceBook) -> Tariff | None:
     """Find a model's price when ``sent`` these parameters in its roles, since some prices depend on them.
     None where unknown, or where roles differ in price."""
     offers = {make_offer(spec, parameters) for parameters in sent}
     return find_tariff(offers.pop(), prices) if len(offers) == 1 else None
 
 
-def make_offer(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) -> Offer:
+def make_offer(spec: ModelSpec, sent: RoleParameters = MappingProxyType({})) -> Offer:
     """Make the price lookup of a model; ``sent`` are its parameters."""
     host = HOSTS[spec.interface]
     body = {**sent, **spec.extra_body}
@@ -228,7 +231,7 @@ class ModelFacts:
     def __init__(
         self,
         specs: Sequence[ModelSpec],
-        sent: Mapping[str, Sequence[Mapping[str, Any]]],
+        sent: Mapping[str, Sequence[RoleParameters]],
         prices: PriceBook,
         is_batched: Callable[[str, str], bool],
     ) -> None:

@@ -122,7 +122,7 @@ class LabelValues:
         while left:
             if left in self._fold:
                 return self._fold[left]
-            left = _peel_marks(left)
+            left = _peel_one_mark(left)
         return self._bare.get(text[start:end])
 
     def find_within(self, text: str) -> set[str]:
@@ -275,7 +275,7 @@ def _span_without_marks(text: str) -> tuple[int, int]:
     return start, end
 
 
-def _peel_marks(text: str) -> str:
+def _peel_one_mark(text: str) -> str:
     """Remove one thing around ``text``: a pair of quotes or brackets, else a mark at its end, else one at its
     beginning; return '' if there is none. So ``**A-**.`` is ``A-`` before it is ``A``."""
     first, last = text[0], text[-1]

@@ -407,7 +407,7 @@ class Journal:
         self._closing = False
 
     async def __aenter__(self) -> Journal:
-        self._syncing = asyncio.create_task(self._sync_in_groups(), name="journal")
+        self._syncing = asyncio.create_task(self._sync_in_background(), name="journal")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -451,7 +451,7 @@ class Journal:
             file.append(self._note_torn(path, torn))
         return file
 
-    async def _sync_in_groups(self) -> None:
+    async def _sync_in_background(self) -> None:
         """Sync files with many unsynced lines at once, all others every second, in a thread."""
         while not self._closing:
             try:

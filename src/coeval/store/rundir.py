@@ -466,7 +466,7 @@ def dump_yaml(data: Any) -> str:
 # --- Moving files to ``replaced/<UTC time>/``
 #
 # What is to be done is on disk before anything moves. A kill at any moment leaves all of it in place, or
-# `finish_replacing` moves the rest at the next start.
+# `finish_move_to_replaced` moves the rest at the next start.
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -490,7 +490,7 @@ def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] 
     return folder.path / to
 
 
-def finish_replacing(folder: RunDir) -> None:
+def finish_move_to_replaced(folder: RunDir) -> None:
     """Finish an interrupted move, if any; raises UsageError: another process is at it; StoreError."""
     if folder.replacing.exists():
         with folder.hold_lock():

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from coeval.benchmarks.benchmark import OptionValues
 from coeval.benchmarks.run.eval_choice import (
     check_task_names,
     make_evaluation,
@@ -195,7 +196,7 @@ def _make_evaluation(
     return msgspec.structs.replace(evaluation, tasks=tasks)
 
 
-def _read_options(settings: SweepSettings) -> dict[str, object]:
+def _read_options(settings: SweepSettings) -> OptionValues:
     """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
     values = read_task_options(settings)
     for row in TASKS.values():

@@ -108,15 +108,16 @@ def _pick(kind: str, names: Sequence[str], requested: str | None, owner: str, us
     """Choose the requested split or subset, else the only one or the ``usual`` one; None if there are none.
     Raises UsageError: ``owner`` lacks it, or has several and none is requested."""
     if requested is not None and requested not in names:
-        raise UsageError(f"{owner} has no {kind} {requested}; {_suggest_name(requested, names)}")
+        meant = _suggest_name(requested, names, f"it has {join_names(names) or 'none'}")
+        raise UsageError(f"{owner} has no {kind} {requested}; {meant}")
     if requested is None and len(names) > 1 and usual not in names:
         raise UsageError(f"{owner} has the {kind}s {join_names(names)}; choose a {kind}")
     return requested or (usual if usual in names else next(iter(names), None))
 
 
-def _suggest_name(requested: str, names: Sequence[str]) -> str:
+def _suggest_name(requested: str, names: Sequence[str], otherwise: str) -> str:
     near = get_close_matches(requested, names, n=1)
-    return f"did you mean {near[0]}?" if near else f"it has {join_names(names) or 'none'}"
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def _is_table(path: Path) -> bool:
@@ -341,14 +342,11 @@ def _looks_local(path: Path) -> bool:
 def _explain_missing_file(path: Path) -> str:
     if path.is_symlink():
         return f"{path} is a link to {path.readlink()}, where no file is"
-    near: list[str] = []
-    if path.parent.is_dir():
-        near = get_close_matches(path.name, (entry.name for entry in path.parent.iterdir()), n=1)
-    if near:
+    entries = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    if near := get_close_matches(path.name, entries, n=1):
         return f"there is no file {path}; did you mean {path.with_name(near[0])}?"
     if len(path.parts) == 1 and not path.suffix:
         names = list(named_benchmarks())
-        near = get_close_matches(path.name.lower(), names, n=1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {join_names(names, len(names))}"
+        meant = _suggest_name(path.name.lower(), names, f"there are {join_names(names, len(names))}")
         return f"there is no file {path}, and no benchmark of that name; {meant}"
     return f"there is no file {path} (looked for in {Path.cwd() if not path.is_absolute() else path.parent})"

@@ -427,9 +427,9 @@ class Fetcher:
             target = self._cache.file_path(asset, file)
             with self._cache.hold_lock(file.path):
                 if not self._cache.holds(asset, file, rehash=rehash):
-                    self._cache.store_verified(asset, file, self._read_file(file, target))
+                    self._cache.store_verified(asset, file, self._read_from_source(file, target))
 
-    def _read_file(self, file: AssetFile, target: Path) -> bytes:
+    def _read_from_source(self, file: AssetFile, target: Path) -> bytes:
         try:
             return self._read_pinned(file)
         except SourceFailed as error:

@@ -121,8 +121,8 @@ def _add_recorded_lengths(lengths: Lengths, task_run: TaskRun) -> None:
 
 
 def refuse_too_dear(prepared: Prepared) -> None:
-    """Raise UsageError if the low end of the estimate exceeds the remaining budget, with `lock_task_folders`
-    held. A resumed folder is not refused, as with runs: it continues until the budget is spent."""
+    """Raise UsageError if the low end of the estimate exceeds the remaining budget; the folders are locked.
+    A resumed folder is not refused, as with runs: it continues until the budget is spent."""
     evaluation = prepared.evaluation
     budget = evaluation.budget_usd
     accounts = read_accounts(usage_file(evaluation)).values()

@@ -10,7 +10,7 @@ import msgspec
 
 from coeval.benchmarks.assets.cache import Progress
 from coeval.benchmarks.assets.library import Library
-from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
+from coeval.benchmarks.benchmark import JudgeSettings, OptionValues, TaskSettings
 from coeval.benchmarks.run.task_folder import (
     TaskFolder,
     normalise_source,
@@ -44,7 +44,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     given: Mapping[str, Path] = {}
-    options: Mapping[str, Any] = {}
+    options: OptionValues = {}
     responses: Path | None = None
     runs: tuple[int | None, ...] = (None,)
     max_examples: int | None = None

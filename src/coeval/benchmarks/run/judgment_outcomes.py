@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
@@ -14,6 +13,7 @@ from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
     Item,
+    JudgmentValue,
     Metric,
     TaskRecords,
     Unit,
@@ -21,14 +21,12 @@ from coeval.benchmarks.benchmark import (
     why_value_missing,
 )
 
-Value = dict[str, Any]
-
 
 class Outcomes(msgspec.Struct, frozen=True):
     """Judgments by outcome. An item without an answer lacks all of its judgments. ``values`` holds each
     item's judgment values in the order of its asks, None where missing."""
 
-    values: dict[str, tuple[Value | None, ...]]
+    values: dict[str, tuple[JudgmentValue | None, ...]]
     failed: dict[str, int]
 
     @property
@@ -39,7 +37,7 @@ class Outcomes(msgspec.Struct, frozen=True):
     def scored(self) -> int:
         return self.expected - sum(self.failed.values())
 
-    def complete_values(self, item: str) -> tuple[Value, ...] | None:
+    def complete_values(self, item: str) -> tuple[JudgmentValue, ...] | None:
         values = tuple(value for value in self.values[item] if value is not None)
         return values if len(values) == len(self.values[item]) else None
 
@@ -47,13 +45,13 @@ class Outcomes(msgspec.Struct, frozen=True):
 def look_up_outcomes(benchmark: Benchmark, records: TaskRecords) -> Outcomes:
     """Look up the outcome of each ask of each item. ``failed`` counts by the judgment's failure
     (``unparsable``, ``content_filter``, ``missing``), or by the answer's, such as ``answer timeout``."""
-    values: dict[str, tuple[Value | None, ...]] = {}
+    values: dict[str, tuple[JudgmentValue | None, ...]] = {}
     failed: Counter[str] = Counter()
     for item in records.items:
         answer = records.answers.get(item.id)
         reason = why_value_missing(answer)
         asks = benchmark.asks(item, answer if reason is None and answer else Answer(id=item.id))
-        item_values: list[Value | None] = []
+        item_values: list[JudgmentValue | None] = []
         for ask in asks:
             judgment = records.judgments.get(ask.id)
             why = why_value_missing(judgment) if reason is None else f"answer {reason}"

@@ -96,7 +96,7 @@ def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progres
 
 
 @contextmanager
-def lock_task_folders(prepared: Prepared) -> Iterator[None]:
+def lock_task_folders_and_merge_shards(prepared: Prepared) -> Iterator[None]:
     """Hold the lock of every task's folder, and merge answers made in shards. Raises UsageError: another
     process, which it names, holds one; StoreError: answers cannot be merged."""
     with ExitStack() as stack:
@@ -113,7 +113,7 @@ async def ask_owed(
     interrupt: asyncio.Event | None = None,
     hosts: SharedHosts | None = None,
 ) -> EndOfAsking:
-    """Request and record everything that is missing, with `lock_task_folders` held.
+    """Request and record everything that is missing, with `lock_task_folders_and_merge_shards` held.
 
     Failures and gaps do not raise; they are in the records, and counted at the conclusion. Evaluations of
     one event loop with the same ``hosts`` share connections and every limit of a host; each ends, and is

@@ -19,7 +19,13 @@ from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
 from coeval.benchmarks.benchmark import Metric, Scored
 from coeval.benchmarks.run.eval_estimate import refuse_too_dear
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, lock_task_folders, usage_file
+from coeval.benchmarks.run.runner import (
+    EndOfAsking,
+    Prepared,
+    error_file,
+    lock_task_folders_and_merge_shards,
+    usage_file,
+)
 from coeval.benchmarks.run.task_folder import SuppliedCounts
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.core.errors import GAPS, INTERRUPTED
@@ -356,7 +362,7 @@ def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[
     made = [path for path in (output, *output.parents) if not path.exists()]
     output.mkdir(parents=True, exist_ok=True)
     try:
-        with write_log(output / "run.log", log_level), lock_task_folders(prepared):
+        with write_log(output / "run.log", log_level), lock_task_folders_and_merge_shards(prepared):
             refuse_too_dear(prepared)
             yield
     finally:
@@ -366,8 +372,9 @@ def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[
 
 
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
-    """Score complete tasks, write their files, and count what the others miss, with `lock_task_folders` held.
-    Raises StoreError: a file cannot be written; what was recorded stays."""
+    """Score complete tasks, write their files, and count what the others miss; the folders are locked by
+    `lock_task_folders_and_merge_shards`. Raises StoreError: a file cannot be written; what was recorded
+    stays."""
     errors = error_file(prepared.evaluation)
     costs = read_model_costs(usage_file(prepared.evaluation))
     outcome = Outcome(

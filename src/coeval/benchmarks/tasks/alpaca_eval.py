@@ -32,7 +32,9 @@ from coeval.benchmarks.benchmark import (
     Ask,
     Benchmark,
     Item,
+    JudgmentValue,
     Metric,
+    OptionValues,
     Scored,
     TaskRecords,
     TaskSettings,
@@ -138,7 +140,7 @@ class AlpacaEval(Benchmark):
         self._reasons_first = True
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the reference of another dataset than the official one."""
         repository = values[ALPACA_DATASET.name]
         if repository in (None, ALPACA_DATASET.shown_default):
@@ -218,7 +220,7 @@ class AlpacaEval(Benchmark):
         switched = switched_order(item.fields["instruction"])
         pair = order_answers("model-first" if switched else "baseline-first", response, baseline)
 
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             top = answer_logprobs(completion, reasons_first=self._reasons_first)
             return {"preference": alpaca_preference(top, switched), "switched": switched, "top_logprobs": top}
 
@@ -231,7 +233,7 @@ class AlpacaEval(Benchmark):
         ]
 
     def _make_verdict_ask(self, item: Item, order: Order, pair: OrderedAnswers) -> Ask:
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             named = parse_identifier(completion.text)
             model = "M" if order == "baseline-first" else "m"
             return {"preference": 2.0 if named == model else 1.0, "order": order, "named": named}

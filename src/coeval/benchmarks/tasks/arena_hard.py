@@ -29,7 +29,9 @@ from coeval.benchmarks.benchmark import (
     Benchmark,
     Item,
     Judgment,
+    JudgmentValue,
     Metric,
+    OptionValues,
     Scored,
     TaskRecords,
     TaskSettings,
@@ -81,7 +83,7 @@ class ArenaHard(Benchmark):
         self._prompt = self.text("arena-hard/judge_prompt")
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
         if benchmark != ARENA_BENCHMARK.default and folder is None:
@@ -140,7 +142,7 @@ class ArenaHard(Benchmark):
             values = {"QUESTION": item.fields["prompt"], "ANSWER_A": first, "ANSWER_B": second}
             return Request((Message("system", system), Message("user", fill_template(self._prompt, values))))
 
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             return {"verdict": parse_label(completion.text, VERDICTS)}
 
         return Ask(judgment_id(item.id, order), request, parse)

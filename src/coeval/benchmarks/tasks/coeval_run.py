@@ -352,11 +352,9 @@ class CoevalRun(Benchmark):
             for factor, value in scores.items():
                 of_task.setdefault(factor, []).append(value)
         overall = mean_over_strata(list(by_task.values()))
-        headline = (
-            {"mean_score": metric_from_interval(overall, "share", _stratified_error(by_task))}
-            if self._is_scored
-            else {}
-        )
+        headline: dict[str, Metric] = {}
+        if self._is_scored:
+            headline["mean_score"] = metric_from_interval(overall, "share", _stratified_error(by_task))
         labels = compare_labels(items, answers)
         n_labels = labels.compared + labels.failed.total()
         return Scored(

@@ -22,6 +22,7 @@ from coeval.benchmarks.benchmark import (
     Benchmark,
     Item,
     Metric,
+    OptionValues,
     Scored,
     TaskRecords,
     TaskSettings,
@@ -294,7 +295,7 @@ class IFBench(FollowingTask):
     )
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         if (folder := values[IFBENCH_FOLDER.name]) is None:
             return find_in_checkout(_IFBENCH_CHECKOUT, _IFBENCH_FILES)

@@ -20,6 +20,7 @@ from coeval.benchmarks.benchmark import (
     Ask,
     Benchmark,
     Item,
+    JudgmentValue,
     Metric,
     Scored,
     TaskRecords,
@@ -100,7 +101,7 @@ class HealthBench(Benchmark):
                 (Message("user", fill_slots(self._grader)),), schema=_GRADE, shared=len(fill_slots(head))
             )
 
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             verdict = parse_criteria_met(completion.text)
             value = {"criteria_met": verdict.value, "explanation": verdict.reason}
             return value | ({"repaired": True} if verdict.repaired else {})

@@ -167,12 +167,10 @@ def has_emoji_at_sentence_ends(response: str, language: Language) -> bool:
     from emoji import is_emoji
 
     sentences = [sentence.translate(WITHOUT_PUNCTUATION).strip() for sentence in language.sentences(response)]
-    for sentence, following in zip(sentences, [*sentences[1:], ""], strict=True):
-        if not sentence:
-            return False
-        if not any(is_emoji(character) for character in sentence[-2:]) and not is_emoji(following[:1]):
-            return False
-    return True
+    return all(
+        sentence != "" and (any(map(is_emoji, sentence[-2:])) or is_emoji(following[:1]))
+        for sentence, following in zip(sentences, [*sentences[1:], ""], strict=True)
+    )
 
 
 # --- IFBench ``sentence:``: patterns across sentences

@@ -100,9 +100,8 @@ def has_alphabetical_words(response: str) -> bool:
     """Verify that each word starts with the next letter of the alphabet, beginning anywhere and with A after
     Z; a word that begins with no letter fails."""
     places = [string.ascii_lowercase.find(word[0].lower()) for word in split_bare_words(response)]
-    if not places or places[0] < 0:
-        return False
-    return all(after == (before + 1) % 26 for before, after in pairwise(places))
+    in_order = all(after == (before + 1) % 26 for before, after in pairwise(places))
+    return in_order and places != [] and places[0] >= 0
 
 
 @verifies("words:vowel")
@@ -175,11 +174,9 @@ def has_chained_sentences(response: str, language: Language) -> bool:
 @verifies("words:paragraph_last_first")
 def has_framed_paragraphs(response: str) -> bool:
     """Verify that each line ends with the word it starts with, case and punctuation around it aside."""
-    for paragraph in response.lower().split("\n"):
-        words = paragraph.strip().strip(PUNCTUATION_AND_BLANK).split()
-        if words and words[0] != words[-1]:
-            return False
-    return True
+    lines = response.lower().split("\n")
+    paragraphs = (line.strip().strip(PUNCTUATION_AND_BLANK).split() for line in lines)
+    return all(words[0] == words[-1] for words in paragraphs if words)
 
 
 @verifies("words:no_consecutive")

@@ -235,9 +235,7 @@ def has_sentence_count(response: str, language: Language, *, num_sentences: int,
 def has_paragraph_count(response: str, *, num_paragraphs: int) -> bool:
     """Verify the number of paragraphs between dividers. A blank one fails except at either end."""
     first, *others = (bool(part.strip()) for part in re.split(r"\s?\*\*\*\s?", response))
-    if others and not all(others[:-1]):
-        return False
-    return first + sum(others) == num_paragraphs
+    return all(others[:-1]) and first + sum(others) == num_paragraphs
 
 
 @verifies("length_constraints:nth_paragraph_first_word")
@@ -267,13 +265,8 @@ def begins_with_prompt(response: str, *, prompt_to_repeat: str) -> bool:
 def has_two_responses(response: str) -> bool:
     """Verify two different responses separated by six stars. A blank part fails except at either end."""
     parts = [part.strip() for part in response.split("******")]
-    if not all(parts[1:-1]):
-        return False
-    match [part for part in parts if part]:
-        case [first, second]:
-            return first != second
-        case _:
-            return False
+    filled = [part for part in parts if part]
+    return all(parts[1:-1]) and len(filled) == 2 and filled[0] != filled[1]
 
 
 @verifies("startend:end_checker")

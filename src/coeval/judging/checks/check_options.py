@@ -18,6 +18,7 @@ from coeval.core.plain import cut_middle
 from coeval.judging.checks.rubric_check import (
     PASSED,
     CheckedAnswer,
+    CheckOptions,
     CheckScore,
     CommandCheck,
     PythonCheck,
@@ -259,7 +260,7 @@ class CheckProblem(NamedTuple):
     entry: tuple[int, ...] = ()
 
 
-def find_check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
+def find_check_problems(options: CheckOptions) -> list[CheckProblem]:
     """Return every mistake in a check's options, without opening the file of a function."""
     kind = options.get(CHECK_KEY)
     if not isinstance(kind, str) or kind not in KINDS:
@@ -274,7 +275,7 @@ def find_check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
     return []
 
 
-def code_location(options: Mapping[str, Any]) -> str:
+def code_location(options: CheckOptions) -> str:
     """Return the code that a check runs, as the file names it; empty if it runs none."""
     match options:
         case {"check": "python", "function": str(function)}:
@@ -284,7 +285,7 @@ def code_location(options: Mapping[str, Any]) -> str:
     return ""
 
 
-def _find_key_problems(kind: type[RubricCheck], options: Mapping[str, Any]) -> Iterator[CheckProblem]:
+def _find_key_problems(kind: type[RubricCheck], options: CheckOptions) -> Iterator[CheckProblem]:
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for key, value in options.items():
         if key == CHECK_KEY:
@@ -339,7 +340,7 @@ _WORDS = {
 _BOUNDS = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "of at most"}
 
 
-def read_check(options: Mapping[str, Any]) -> RubricCheck:
+def read_check(options: CheckOptions) -> RubricCheck:
     """Build the check of these options; raises ConfigError with all that is wrong with them."""
     problems = find_check_problems(options)
     if problems:

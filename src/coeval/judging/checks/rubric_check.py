@@ -31,6 +31,9 @@ from coeval.core.text import canonical_json, digest
 Scalar: TypeAlias = str | int | float
 """A constant of the file: ``value: 42`` is as good as ``value: "42"``."""
 
+CheckOptions: TypeAlias = Mapping[str, Any]
+"""A check as the mapping of the experiment file: its keys with their values."""
+
 CheckPlace: TypeAlias = Literal["here", "worker", "program"]
 """Where a check runs: in this process, in a worker with limits, or as a program of its own."""
 
@@ -107,9 +110,9 @@ class RubricCheck(
         raise NotImplementedError
 
 
-def check_as_options(check: RubricCheck) -> dict[str, Any]:
+def check_as_options(check: RubricCheck) -> CheckOptions:
     """Return a check as the mapping of the experiment file, without options at their default."""
-    options: dict[str, Any] = msgspec.to_builtins(check)
+    options: CheckOptions = msgspec.to_builtins(check)
     return options
 
 
