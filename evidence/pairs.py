@@ -21,7 +21,7 @@ from scipy.special import expit, roots_hermitenorm
 
 from coeval.analysis.comparison.paired_difference import holm_adjust
 from coeval.analysis.intervals import ALPHA, Floats, clustered_mean
-from coeval.analysis.pairwise.rates import PairedSums, fit_bradley_terry, fit_strengths, share_bounds
+from coeval.analysis.pairwise.rates import fit_bradley_terry, fit_strengths, share_bounds
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "pairs-coverage.md"
@@ -60,11 +60,11 @@ class World(NamedTuple):
         return np.asarray((chance.sum(axis=1) - 0.5) / (len(log) - 1), dtype=np.float64)
 
 
-def sums_of(outcomes: Floats) -> PairedSums:
+def sums_of(outcomes: Floats) -> Floats:
     """All comparisons of all items."""
     wins = outcomes + np.swapaxes(1 - outcomes, 1, 2)
     wins[:, np.arange(wins.shape[1]), np.arange(wins.shape[1])] = 0.0
-    return PairedSums(wins)
+    return np.asarray(wins, np.float64)
 
 
 class Found(NamedTuple):

@@ -83,9 +83,9 @@ def sure_pairs(parts: list[LineInWeight]) -> set[tuple[int, int]]:
     """Who is significantly ahead of whom, after Holm's adjustment."""
     pairs = list(combinations(range(len(parts)), 2))
     found = [estimate_powered_difference(parts[one], parts[other]) for one, other in pairs]
-    adjusted = holm_adjust([each.p for each in found])
+    adjusted = holm_adjust([each.p or 0.0 for each in found])
     return {
-        pair if each.value > 0 else pair[::-1]
+        pair if each.difference > 0 else pair[::-1]
         for pair, each, p in zip(pairs, found, adjusted, strict=True)
         if p < ALPHA
     }

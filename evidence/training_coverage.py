@@ -21,9 +21,8 @@ from scipy.special import ndtri
 
 from coeval.analysis.intervals import SHARE, Floats
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint
 from coeval.analysis.training.sweep_comparison import choose_checkpoint
-from coeval.analysis.training.training_curves import find_first_better
+from coeval.analysis.training.training_curves import CheckpointMatrix, TrainedCheckpoint, find_first_better
 from evidence.page import write_page
 
 PAGE = Path(__file__).parents[1] / "docs" / "evidence" / "training-coverage.md"

@@ -15,7 +15,7 @@ from pipeline.experiments import Lab, model, task
 from scipy.special import expit
 
 from coeval.analysis.measures.compute import compute_run_measures
-from coeval.analysis.pairwise.rates import PairedSums, fit_bradley_terry, fit_strengths, share_bounds
+from coeval.analysis.pairwise.rates import fit_bradley_terry, fit_strengths, share_bounds
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.api import open_run
 from coeval.reports.experiment.experiment_report import experiment_report
@@ -44,7 +44,7 @@ def test_strengths_are_those_of_choix(students: int) -> None:
 def test_a_student_that_wins_everything_has_a_finite_strength_and_an_interval() -> None:
     wins = np.zeros((4, 2, 2))
     wins[:, 0, 1] = 2.0
-    fitted = fit_bradley_terry(PairedSums(wins))
+    fitted = fit_bradley_terry(wins)
     expected, again = fitted.expected_win_rates()
     low, high = share_bounds(float(expected[0]), float(again[:, 0].std(ddof=1)), fitted.clusters)
     assert expected[0] == pytest.approx(1.0, abs=1e-3)

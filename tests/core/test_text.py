@@ -13,7 +13,7 @@ from coeval.core.text import (
     canonical_json,
     digest,
     dollars,
-    dollars_beyond,
+    dollars_beyond_limit,
     extract_json,
     fill_template,
     format_probability,
@@ -286,9 +286,9 @@ def test_a_limit_is_told_as_it_was_set(usd: float, text: str) -> None:
 
 
 def test_amounts_that_exceed_a_limit_are_seen_to() -> None:
-    assert dollars_beyond(0.001, 0.00043, 0.00058) == ["$0.00043", "$0.00058"]
-    assert dollars_beyond(20.0, 19.9941, 0.007) == ["$19.9941", "$0.0070"]
-    assert dollars_beyond(1.0, 0.5, 0.2) == ["$0.50", "$0.20"]
+    assert dollars_beyond_limit(0.001, 0.00043, 0.00058) == ["$0.00043", "$0.00058"]
+    assert dollars_beyond_limit(20.0, 19.9941, 0.007) == ["$19.9941", "$0.0070"]
+    assert dollars_beyond_limit(1.0, 0.5, 0.2) == ["$0.50", "$0.20"]
 
 
 def test_no_probability_is_shown_as_zero() -> None:

@@ -22,7 +22,7 @@ class Slow(Model):
         self._together = together
         self.reached = 0
 
-    async def reach(self) -> None:
+    async def check_connection(self) -> None:
         self.reached += 1
         await self._together.wait()
         if self._window is None:

@@ -52,7 +52,7 @@ def spec(url: str | None, model: str = CLAUDE, **fields: Any) -> ModelSpec:
     return ModelSpec(name="m", interface="bedrock", model=model, base_url=url, timeout_s=30.0, **fields)
 
 
-def ask(sampling: Mapping[str, Any] | None = None, **fields: Any) -> Request:
+def ask(sampling: dict[str, Any] | None = None, **fields: Any) -> Request:
     return Request(messages=TURNS, sampling=SamplingParameters.of(sampling or {}), **fields)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -38,11 +37,11 @@ def spec(url: str, model: str = "gemini-2.5-flash", **fields: Any) -> ModelSpec:
     return ModelSpec(name="m", interface="gemini", model=model, base_url=url, timeout_s=30.0, **fields)
 
 
-def ask(sampling: Mapping[str, Any] | None = None, **fields: Any) -> Request:
+def ask(sampling: dict[str, Any] | None = None, **fields: Any) -> Request:
     return Request(messages=TURNS, sampling=SamplingParameters.of(sampling or {}), **fields)
 
 
-async def body_for(model: str, sampling: Mapping[str, Any], **fields: Any) -> dict[str, Any]:
+async def body_for(model: str, sampling: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """The body that the fake took."""
     async with fake(keys=[KEY]) as host:
         await answer(spec(host.url, model, **fields), ENV, ask(sampling))

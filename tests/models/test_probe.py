@@ -279,7 +279,7 @@ async def test_one_that_the_user_waits_for_may_come_later(monkeypatch: pytest.Mo
     with nobody_listening() as (host, bound):
         spec = ModelSpec(name="m", interface="vllm", model="m", base_url=f"http://{host}/v1", wait_s=60.0)
         async with Models([spec], NO_KEYS) as models:
-            reached = asyncio.create_task(models["m"].reach())
+            reached = asyncio.create_task(models["m"].check_connection())
             while not models.http.describe_outages():  # noqa: ASYNC110  it is read as a session reads it
                 await asyncio.sleep(0.01)
             [said] = models.http.describe_outages().values()

@@ -13,7 +13,7 @@ import pytest
 from genai_prices.data import providers
 
 from coeval.core.errors import UsageError
-from coeval.core.model import ModelSpec, is_own_address
+from coeval.core.model import ModelSpec, is_private_address
 from coeval.core.records import Usage
 from coeval.engine.terms import find_tariff, make_offer, make_terms
 from coeval.models.catalog import HOSTS
@@ -137,7 +137,7 @@ def test_each_model_has_the_price_of_who_serves_it_or_none(
     ],
 )
 def test_what_is_an_address_of_ones_own(url: str, own: bool) -> None:
-    assert is_own_address(url) is own
+    assert is_private_address(url) is own
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,8 @@ from coeval.sweeps.checkpoints import (
     CheckpointWatch,
     find_checkpoints,
     find_step_folders,
-    is_whole,
     refuse_duplicate_steps,
+    why_incomplete,
 )
 
 
@@ -64,7 +64,7 @@ def test_a_pattern_names_one_step_below_its_folder(text: str) -> None:
     ],
 )
 def test_what_is_being_written_is_not_whole(tmp_path: Path, names: list[str], whole: bool) -> None:
-    assert is_whole(written(tmp_path / "step_1", *names)) is whole
+    assert (why_incomplete(written(tmp_path / "step_1", *names)) is None) is whole
 
 
 def test_what_is_passed_over_is_told_with_what_it_lacks(tmp_path: Path) -> None:
@@ -83,11 +83,11 @@ def test_all_files_of_an_index_are_there(tmp_path: Path) -> None:
     folder = written(tmp_path / "step_1", "config.json", "a.safetensors")
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": {"x": "a.safetensors", "y": "b.safetensors"}}))
-    assert not is_whole(folder)
+    assert why_incomplete(folder) is not None
     (folder / "b.safetensors").write_text("")
-    assert is_whole(folder)
+    assert why_incomplete(folder) is None
     index.write_text('{"weight_map": {"x": "a.saf')
-    assert not is_whole(folder)
+    assert why_incomplete(folder) is not None
 
 
 def test_a_watch_gives_what_has_not_changed_between_two_looks(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from coeval.core.errors import UsageError
 from coeval.sweeps.guard import BoundedLog, rotated_log
-from coeval.sweeps.server_command import DEFAULT, PRESETS, ServerCommand
+from coeval.sweeps.server_command import PRESETS, ServerCommand
 from coeval.sweeps.server_log import LINES, ServerLog
 from coeval.sweeps.server_process import find_free_port, find_listeners, is_port_free
 from coeval.sweeps.worker_files import Server
@@ -25,12 +25,12 @@ def filled(template: str, **values: object) -> list[str]:
 
 
 def test_the_default_is_vllm_as_the_guide_has_it() -> None:
-    words = filled(DEFAULT)
+    words = filled(PRESETS["vllm"])
     assert words[:5] == ["vllm", "serve", "/my ckpt/step_10", "--served-model-name", "Qwen3"]
     assert words[5:9] == ["--host", "127.0.0.1", "--port", "8123"]
     assert words[9:] == ["--tensor-parallel-size", "2", "--gpu-memory-utilization", "0.95"]
-    assert filled("vllm") == filled(DEFAULT)
-    assert "--max-model-len" not in DEFAULT
+    assert filled("vllm") == filled(PRESETS["vllm"])
+    assert "--max-model-len" not in PRESETS["vllm"]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,7 @@ from sweeping import JUDGE, Sweeping, judge_host, needs
 from workers import odd
 
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.cli.commands.sweep.sweep_report import make_board_table, print_sweep_outcome, read_sweep_settings
+from coeval.cli.commands.sweep.sweep_report import make_slot_table, print_sweep_outcome, read_sweep_settings
 from coeval.sweeps.engine import WorkerSlot
 from coeval.sweeps.judging_run import SampleConcluded
 from coeval.sweeps.scheduler import SweepBoard
@@ -420,7 +420,7 @@ async def test_a_checkpoint_that_was_not_measured_has_no_point(tmp_path: Path) -
 
 def drawn(board: SweepBoard, width: int, height: int) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, force_terminal=True, color_system=None)
-    console.print(make_board_table(board, width - 2, height))
+    console.print(make_slot_table(board, width - 2, height))
     shown = console.file
     assert isinstance(shown, io.StringIO)
     return [line.rstrip() for line in shown.getvalue().splitlines()]
@@ -434,10 +434,7 @@ def busy_board(tmp_path: Path, slots: int) -> SweepBoard:
         folder = tmp_path / f"step_{number}"
         folder.mkdir()
         evaluation = EvalSpec(output=tmp_path, tasks=())
-        board.begin_worker(
-            WorkerSlot(number, (str(number),)),
-            Worker(name=f"step_{number}", folder=folder, evaluation=evaluation),
-        )
+        board.running[number] = Worker(name=f"step_{number}", folder=folder, evaluation=evaluation)
         write_progress(
             folder,
             WorkerProgress(

@@ -482,7 +482,6 @@ def test_tokens_are_counted_over_all_starts(clock: Clock) -> None:
     answered(second, 30)
     clock.now = 25.0
     progress = count.progress()
-    assert count.output_tokens == 500
     assert progress.output_tokens_per_s == pytest.approx(20.0)
     assert count.count_last_round() == (30, {})
 

@@ -145,7 +145,7 @@ def _find_foreign_exiting_module(end: SystemExit) -> str | None:
 
 def _print_interruption(interruption: KeyboardInterrupt) -> int:
     """Print the interruption's own message, or that finished work is saved."""
-    _print_error(str(interruption) or ALL_SAVED)
+    _print_folded_to_stderr(str(interruption) or ALL_SAVED)
     return INTERRUPTED
 
 
@@ -157,7 +157,7 @@ def _print_message(error: BaseException, code: int, prefix: str = "") -> int:
     else:
         text = escape_lines(redact_keys(str(error))) or type(error).__name__
         hint = "\nRun again with --log-level DEBUG for the traceback." if prefix else ""
-        _print_error(f"{prefix}{text}{hint}")
+        _print_folded_to_stderr(f"{prefix}{text}{hint}")
     return code
 
 
@@ -177,7 +177,7 @@ def redact_keys(text: str) -> str:
     return Redactor().redact_message(text)
 
 
-def _print_error(text: str) -> None:
+def _print_folded_to_stderr(text: str) -> None:
     """Print on standard error; on a terminal, folded between words."""
     if sys.stderr.isatty():
         from coeval.core.folding import wrap_lines  # here, because most commands end without

@@ -16,7 +16,7 @@ from typer.core import TyperCommand
 from coeval.benchmarks.task_registry import TASKS, TaskOption
 from coeval.cli.command_names import Commands, redact_parser_errors
 from coeval.core.errors import UsageError
-from coeval.core.settings import Declared, Setting, list_by_group, read_settings, strip_range
+from coeval.core.settings import Declared, Setting, list_settings_by_group, read_settings, strip_range
 
 OTHERS = "Options"
 """The section of ``--help`` for what belongs to the command line alone."""
@@ -66,7 +66,7 @@ def with_settings_flags(
         """Give the command a signature with all flags, which Typer reads."""
         signature = inspect.signature(command, eval_str=True)
         own = [part for part in signature.parameters.values() if part.kind is not Parameter.VAR_KEYWORD]
-        fields = [field for field in list_by_group(record) if not field.setting.only_key]
+        fields = [field for field in list_settings_by_group(record) if not field.setting.only_key]
         from_record = [
             _make_parameter(field) for field in fields if not (of_tasks and field.name == "task_options")
         ]

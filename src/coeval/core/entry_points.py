@@ -76,10 +76,8 @@ class Registry(Mapping[str, T]):
 
 
 def import_object(location: str, needed_by: str) -> Any:
-    """Import the object at ``package.module:name``; ``needed_by`` names the requester in messages.
-
-    Raises UsageError: there is no such place, or it cannot be imported.
-    """
+    """Import the object at ``package.module:name``; ``needed_by`` names the requester in messages. Raises
+    UsageError: there is no such place, or it cannot be imported."""
     module, colon, name = location.partition(":")
     if not colon:
         raise UsageError(f"{needed_by}: {location} is not known here; a place in a package is `module:name`")

@@ -60,14 +60,19 @@ def describe_error(error: BaseException) -> str:
 
 
 class CoevalError(Exception):
-    """Base of all our errors. ``kind`` is its name in records and logs."""
+    """Base of all our errors. ``kind`` is its name in records and logs; a class without one, or that does not
+    say whether it is ``retryable``, is as its base."""
 
     kind: ClassVar[str] = "error"
     retryable: ClassVar[bool] = False
 
+    def __init_subclass__(cls, kind: str | None = None, retryable: bool | None = None) -> None:
+        super().__init_subclass__()
+        cls.kind = cls.kind if kind is None else kind
+        cls.retryable = cls.retryable if retryable is None else retryable
 
-class UsageError(CoevalError):
-    kind = "usage"
+
+class UsageError(CoevalError, kind="usage"): ...
 
 
 class RecordsChanged(UsageError):
@@ -86,10 +91,8 @@ class WindowExceeded(UsageError):
     """A server's window is smaller than the answers that are requested of it."""
 
 
-class ConfigError(UsageError):
+class ConfigError(UsageError, kind="config"):
     """All problems of a configuration, one rendered line each; ``more`` counts those left out."""
-
-    kind = "config"
 
     def __init__(self, problems: list[str], more: int = 0) -> None:
         rest = [f"… and {more:,} more; mend these first"] if more else []
@@ -98,76 +101,57 @@ class ConfigError(UsageError):
         self.more = more
 
 
-class ModelUnavailable(CoevalError):
-    kind = "unavailable"
+class ModelUnavailable(CoevalError, kind="unavailable"): ...
 
 
-class ServerDown(CoevalError):
+class ServerDown(CoevalError, kind="server_down"):
     """A server that we started failed; ``again``: another start may succeed."""
-
-    kind = "server_down"
 
     def __init__(self, message: str, *, again: bool = True) -> None:
         super().__init__(message)
         self.again = again
 
 
-class SwapDoubted(ServerDown):
+class SwapDoubted(ServerDown, kind="swap_doubted"):
     """A running server may hold other weights than it was told to load: a cold start is sure to."""
 
-    kind = "swap_doubted"
+
+class StoreError(CoevalError, kind="store"): ...
 
 
-class StoreError(CoevalError):
-    kind = "store"
-
-
-class Undecodable(CoevalError):
+class Undecodable(CoevalError, kind="undecodable"):
     """Foreign JSON that cannot be read. The caller, who knows its origin, raises an error that names it."""
 
-    kind = "undecodable"
+
+class Misshapen(Undecodable, kind="misshapen"): ...
 
 
-class Misshapen(Undecodable):
-    kind = "misshapen"
+class Gap(CoevalError, kind="gap"): ...
 
 
-class Gap(CoevalError):
-    kind = "gap"
-
-
-class QuotaExhausted(Gap):
+class QuotaExhausted(Gap, kind="quota"):
     """A ceiling on calls or money was reached. ``facts`` hold in any context, ``way_out`` in a run's."""
-
-    kind = "quota"
 
     def __init__(self, facts: str, way_out: str = "") -> None:
         super().__init__(f"{facts} {way_out}".rstrip())
         self.facts = facts
 
 
-class ModelStopped(Gap):
-    kind = "stopped"
+class ModelStopped(Gap, kind="stopped"): ...
 
 
-class Draining(Gap):
-    kind = "interrupted"
+class Draining(Gap, kind="interrupted"): ...
 
 
-class BatchLost(Gap):
-    kind = "batch"
+class BatchLost(Gap, kind="batch"): ...
 
 
-class CheckFailed(CoevalError):
+class CheckFailed(CoevalError, kind="check"):
     """A check gave no score: its function raised, its limit was reached, the item lacks what it needs."""
 
-    kind = "check"
 
-
-class Pending(CoevalError):
+class Pending(CoevalError, kind="pending"):
     """The request is part of a batch job; ask again when results have arrived."""
-
-    kind = "pending"
 
 
 class AskError(CoevalError):
@@ -179,15 +163,13 @@ class AskError(CoevalError):
         self.raw = raw
 
 
-class ModelError(AskError):
+class ModelError(AskError, kind="model"):
     """A request that failed.
 
     ``status`` is the HTTP status where there was one; ``retry_after_s`` what the provider asked
     us to wait; ``retry_advised`` is False when the provider, or an outage, says that asking
     again is pointless now, whatever the class says; ``usage`` what an answer took that failed.
     """
-
-    kind = "model"
 
     def __init__(
         self,
@@ -205,85 +187,59 @@ class ModelError(AskError):
         self.usage = usage
 
 
-class ConnectionFailed(ModelError):
-    kind = "connection"
-    retryable = True
+class ConnectionFailed(ModelError, kind="connection", retryable=True): ...
 
 
-class RequestTimeout(ModelError):
-    kind = "timeout"
-    retryable = True
+class RequestTimeout(ModelError, kind="timeout", retryable=True): ...
 
 
-class RateLimited(ModelError):
-    kind = "rate_limited"
-    retryable = True
+class RateLimited(ModelError, kind="rate_limited", retryable=True): ...
 
 
-class ServerFault(ModelError):
-    kind = "server"
-    retryable = True
+class ServerFault(ModelError, kind="server", retryable=True): ...
 
 
-class Unreadable(ServerFault):
+class Unreadable(ServerFault, kind="unreadable"):
     """The reply cannot be read. It may be billed and rarely passes, so it is retried once."""
 
-    kind = "unreadable"
+
+class BadRequest(ModelError, kind="bad_request"): ...
 
 
-class BadRequest(ModelError):
-    kind = "bad_request"
+class AccessDenied(ModelError, kind="access_denied"): ...
 
 
-class AccessDenied(ModelError):
-    kind = "access_denied"
-
-
-class AccountSpent(AccessDenied):
+class AccountSpent(AccessDenied, kind="account_spent"):
     """Money, credit or a budget of the account is used up: nothing more is answered until somebody pays."""
 
-    kind = "account_spent"
+
+class NotFound(ModelError, kind="not_found"): ...
 
 
-class NotFound(ModelError):
-    kind = "not_found"
+class ContentFiltered(ModelError, kind="content_filter"): ...
 
 
-class ContentFiltered(ModelError):
-    kind = "content_filter"
+class ReplyError(AskError, kind="reply", retryable=True): ...
 
 
-class ReplyError(AskError):
-    kind = "reply"
-    retryable = True
+class Refused(ReplyError, kind="refused"): ...
 
 
-class Refused(ReplyError):
-    kind = "refused"
+class EmptyReply(ReplyError, kind="empty"): ...
 
 
-class EmptyReply(ReplyError):
-    kind = "empty"
+class Filtered(ReplyError, kind="filtered"): ...
 
 
-class Filtered(ReplyError):
-    kind = "filtered"
+class Unparsable(ReplyError, kind="unparsable"): ...
 
 
-class Unparsable(ReplyError):
-    kind = "unparsable"
-
-
-class CutOff(Unparsable):
+class CutOff(Unparsable, kind="cut_off"):
     """The answer ended at max_tokens; a higher limit helps, a retry seldom."""
 
-    kind = "cut_off"
 
-
-class CutByWindow(Unparsable):
+class CutByWindow(Unparsable, kind="window"):
     """The answer filled its server's window; a larger one helps, or a shorter prompt."""
-
-    kind = "window"
 
 
 MODEL_FAILURE_KINDS = frozenset(

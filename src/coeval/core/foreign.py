@@ -67,10 +67,8 @@ _ESCAPE = re.compile(r"\\(?:u[dD][89abAB]\w\w\\u[dD][c-fC-F]\w\w|(u[dD][89a-fA-F
 
 
 def decode_damaged(data: bytes) -> tuple[Any, bool]:
-    """Decode JSON as some hosts write it; return whether characters were replaced as well.
-
-    Surrogates that make no character become U+FFFD; NaN and Infinity null. Raises Undecodable: it is no JSON.
-    """
+    """Decode JSON as some hosts write it; return whether characters were replaced as well. Surrogates that
+    make no character become U+FFFD; NaN and Infinity null. Raises Undecodable: it is no JSON."""
     try:
         written = data.decode("utf-8", "surrogatepass")
         text = written.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
@@ -100,10 +98,8 @@ def make_decoder(kind: type[T], fractions: Callable[[str], Any] | None = None) -
 def make_lines_decoder(
     kind: type[T], *, fractions: Callable[[str], Any] | None = None
 ) -> Callable[[list[bytes]], list[T | Undecodable]]:
-    """Make a decoder for many lines at once, faster still: each line's value, or its error.
-
-    ``fractions`` makes a value of each number with a point or an exponent, as it is written.
-    """
+    """Make a decoder for many lines at once, faster still: each line's value, or its error. ``fractions``
+    makes a value of each number with a point or an exponent, as it is written."""
     read, read_one = msgspec.json.Decoder(kind, float_hook=fractions).decode, make_decoder(kind, fractions)
 
     def value_or_reason(line: bytes) -> T | Undecodable:

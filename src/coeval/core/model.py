@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from coeval.core.records import Completion, Request, SamplingParameters, Usage
+from coeval.core.records import Completion, ParametersByName, Request, SamplingParameters, Usage
 from coeval.core.shown_url import HIDDEN, mask_url
 
 # A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
@@ -92,25 +92,19 @@ class Model(ABC):
     answer_limit: str = "max_tokens"
     """The parameter that an answer is cut at."""
 
-    async def reach(self) -> None:
+    async def check_connection(self) -> None:
         """Check quickly whether the host accepts connections, without a request; a local model always does.
-
-        Raises ModelError: the host refuses, does not reply, or cannot be resolved.
-        """
+        Raises ModelError: the host refuses, does not reply, or cannot be resolved."""
         return
 
     async def is_listed(self) -> bool:
-        """Check whether the host's model list names the model. False proves nothing.
-
-        Raises Gap: the run is being interrupted.
-        """
+        """Check whether the host's model list names the model. False proves nothing. Raises Gap: the run is
+        being interrupted."""
         return False
 
     async def context_window(self) -> int | None:
-        """Return the most tokens of a prompt and its answer, where the host says it.
-
-        Raises Gap: the run is being interrupted.
-        """
+        """Return the most tokens of a prompt and its answer, where the host says it. Raises Gap: the run is
+        being interrupted."""
         return None
 
     @abstractmethod
@@ -125,9 +119,8 @@ class Model(ABC):
         """Take back the answer to ``request`` from where answers are kept: it cannot be used."""
 
 
-def is_own_address(url: str) -> bool:
-    """Check by address or undotted name, without DNS, whether a URL is this machine's or a private
-    network's."""
+def is_private_address(url: str) -> bool:
+    """Check by address or undotted name, without DNS, whether a URL is on this machine or a private net."""
     try:
         host = urlsplit(url).hostname or ""
     except ValueError:
@@ -223,7 +216,7 @@ def refuses_limit(message: str, limit: int | None) -> bool:
     return any(1 < number < limit for number in most)
 
 
-def find_answer_limits(parameters: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def find_answer_limits(parameters: ParametersByName) -> Iterator[tuple[tuple[str, ...], Any]]:
     """Find the limits on an answer in a model's parameters and their ``extra_body``, each with its keys."""
     extra = parameters.get("extra_body")
     below = _iterate_parameters(extra) if isinstance(extra, dict) else ()
@@ -239,7 +232,7 @@ def _iterate_parameters(body: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ..
                 yield (name, field), inner
 
 
-def mark_uncounted(completion: Completion) -> Completion:
+def mark_if_uncounted(completion: Completion) -> Completion:
     """Mark a completion as ``uncounted`` if it holds text but its host reports no output tokens."""
     usage = completion.usage
     if usage.output_tokens or usage.uncounted or not (completion.text or completion.reasoning):

@@ -84,6 +84,10 @@ def _derive_seed(seed: int, key: str, attempt: int) -> int:
     return int.from_bytes(digest, "big") & 0x7FFFFFFF
 
 
+ParametersByName: TypeAlias = dict[str, Any]
+"""Parameters of a model as hosts and configurations name them."""
+
+
 class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
     """Sampling parameters. None is not sent, so that the provider's default holds.
 
@@ -104,7 +108,7 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
     rest: dict[str, Any] = {}
 
     @classmethod
-    def of(cls, named: Mapping[str, Any]) -> SamplingParameters:
+    def of(cls, named: ParametersByName) -> SamplingParameters:
         """Build from names; ``max_new_tokens`` is read as ``max_tokens``, a single stop text as a list."""
         rest = {_SAME_AS.get(name, name): value for name, value in named.items() if value is not None}
         typed = {name: rest.pop(name) for name in TYPED_PARAMETERS if name in rest}
@@ -112,8 +116,8 @@ class SamplingParameters(msgspec.Struct, frozen=True, kw_only=True):
             typed["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
         return cls(**typed, rest=rest)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the parameters that are set, by name."""
+    def to_dict(self) -> ParametersByName:
+        """Return the parameters that are set."""
         typed = {name: value for name in TYPED_PARAMETERS if (value := getattr(self, name)) is not None}
         return typed | self.rest
 
@@ -318,10 +322,8 @@ class Response(Kept, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class LabelScore(msgspec.Struct, frozen=True):
-    """Comparison of an answer with one label; both values are spelt as declared.
-
-    ``predicted`` is None where the answer is none of the labels: it states no value, or several.
-    """
+    """Comparison of an answer with one label; both values are spelt as declared. ``predicted`` is None where
+    the answer is none of the labels: it states no value, or several."""
 
     expected: str
     predicted: str | None
@@ -486,7 +488,6 @@ def strip_names(key: str, names: int) -> str:
 
 
 def student_or_judge_of(key: str) -> str:
-    """Return the student of a response, or the judge of an evaluation."""
     return student_of(key.rpartition(SEPARATOR)[2])
 
 
@@ -525,18 +526,17 @@ def parse_level(word: object) -> Level | None:
     return _LEVEL_BY_WORD.get(word) or _LEVEL_BY_WORD.get(word.strip(_BLANKS).lower())
 
 
-def keep_valid_levels(scores: Mapping[str, Any]) -> dict[str, Level]:
+def keep_valid_levels(scores: Mapping[str, object]) -> dict[str, Level]:
     """Keep the scores that are levels, by factor; others count as missing."""
-    levels = {factor: parse_level(word) for factor, word in scores.items()}
-    return {factor: level for factor, level in levels.items() if level is not None}
+    return {factor: level for factor, word in scores.items() if (level := parse_level(word)) is not None}
 
 
-def keep_valid_values(values: Mapping[str, Any] | None) -> dict[str, float]:
+def keep_valid_values(values: Mapping[str, object] | None) -> dict[str, float]:
     """Keep the values that are numbers from 0 to 1, by factor; others count as missing."""
     return {
         factor: float(value)
         for factor, value in (values or {}).items()
-        if type(value) in (int, float) and 0 <= value <= 1
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= 1
     }
 
 
@@ -566,12 +566,11 @@ def level_sql(word: str, then: Mapping[Level, str]) -> str:
     return f"CASE {word} {spelled} ELSE CASE {lower} {otherwise} END END"
 
 
-_ARE_LEVELS = f"[{level_sql('word', dict.fromkeys(LEVELS, 'true'))} FOR word IN map_values(scores)]"
 PROMPT_SQL = "prompt IS NOT NULL"
 RESPONSE_SQL = "response IS NOT NULL"
 _ARE_VALUES = '[value BETWEEN 0 AND 1 FOR value IN map_values("values")]'
 SCORES_SQL = (
-    f"(label_scores IS NOT NULL OR coalesce(list_contains({_ARE_LEVELS}, true), false) "
+    "(label_scores IS NOT NULL OR coalesce(list_count(levels) > 0, false) "
     f"OR coalesce(list_contains({_ARE_VALUES}, true), false))"
 )
 VALUE_SQL = "value IS NOT NULL"

@@ -83,10 +83,8 @@ def _stable_base64(data: bytes) -> Iterator[str]:
 
 
 class TextView(NamedTuple):
-    """A text in lower case with escapes replaced by the characters they stand for.
-
-    ``starts`` and ``places`` give, for each piece, its position in ``text`` and in the original.
-    """
+    """A text in lower case with escapes replaced by the characters they stand for. ``starts`` and ``places``
+    give, for each piece, its position in ``text`` and in the original."""
 
     text: str
     starts: list[int]
@@ -113,9 +111,9 @@ class TextView(NamedTuple):
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Map ``text[start:end]`` to its span in the original."""
-        return self._locate_character(start)[0], self._locate_character(end - 1)[1]
+        return self._original_span_of(start)[0], self._original_span_of(end - 1)[1]
 
-    def _locate_character(self, at: int) -> tuple[int, int]:
+    def _original_span_of(self, at: int) -> tuple[int, int]:
         """Return the original span of one character."""
         index = bisect_right(self.starts, at) - 1
         start, end = self.places[index]
@@ -279,10 +277,8 @@ class Redactor:
         self.knows_any = bool(self._strong)
 
     def redact_answer(self, text: str) -> str:
-        """Redact an answer: secrets in any spelling, and parts of them at a cut.
-
-        A clean text costs about as much as one search.
-        """
+        """Redact an answer: secrets in any spelling, and parts of them at a cut. A clean text costs about as
+        much as one search."""
         if not self._choose_traces.may_be_in(text):
             return text
         redacted = self._redact_in_views(text, VIEWS, strict=False)
@@ -293,10 +289,6 @@ class Redactor:
     def redact_message(self, text: str) -> str:
         """Redact a foreign message: secrets, keys of known hosts, passwords and keys in URLs."""
         return hide_url_secrets(KEY_SHAPED.sub(REDACTED, self.redact_own_message(text)))
-
-    def redact_line(self, error: object, longest: int = 300) -> str:
-        """Redact what a foreign error says, on one line of that length at most."""
-        return " ".join(self.redact_message(f"{error}").split())[:longest]
 
     def redact_own_message(self, text: str) -> str:
         """Redact our own message: secrets, and any 8 characters in a row of one."""

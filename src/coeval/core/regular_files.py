@@ -27,10 +27,8 @@ _OURS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 
 
 def open_file(path: Path, mode: Literal["rb", "r+b"] = "rb", buffering: int = -1) -> BufferedReader:
-    """Open a regular file for reading; never block.
-
-    Raises OSError: it is not there, may not be read, or is a folder, a pipe, a socket or a device.
-    """
+    """Open a regular file for reading; never block. Raises OSError: it is not there, may not be read, or is a
+    folder, a pipe, a socket or a device."""
     return cast("BufferedReader", open(path, mode, buffering, opener=_open_without_blocking))
 
 

@@ -39,7 +39,7 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
     def is_numeric(self) -> bool:
         """Check whether the levels are consecutive whole numbers."""
         first = self.levels[0]
-        if not _is_whole_number(first):
+        if not first.removeprefix("-").isdecimal():
             return False
         return self.levels == tuple(str(int(first) + step) for step in range(len(self.levels)))
 
@@ -48,10 +48,8 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
         return {level.casefold(): index for index, level in enumerate(self.levels)}
 
     def level(self, value: Any) -> str | None:
-        """Find the level that a JSON value is, in any letter case; numbers count as their digits.
-
-        ``7.0`` is 7; ``8/10``, true and null are no levels.
-        """
+        """Find the level that a JSON value is, in any letter case; numbers count as their digits. ``7.0`` is
+        7; ``8/10``, true and null are no levels."""
         if isinstance(value, bool) or not isinstance(value, str | int | float):
             return None
         if isinstance(value, float):
@@ -62,15 +60,11 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
         return None if index is None else self.levels[index]
 
     def value(self, level: str) -> float:
-        """Return the value of one of ``levels``."""
         return self.values[self._by_word[level.casefold()]]
 
     def nearest_level(self, value: float) -> str:
         """Name the level of a value from 0 to 1."""
-        return min(
-            zip(self.values, self.levels, strict=True),
-            key=lambda step_and_level: abs(step_and_level[0] - value),
-        )[1]
+        return min(self.levels, key=lambda level: abs(self.value(level) - value))
 
     def to_config(self) -> str | dict[str, float]:
         """Write the scale as `parse_scale` reads it back: a range, or level → value."""
@@ -102,7 +96,7 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
 HIGH_MEDIUM_LOW = RubricScale(("Low", "Medium", "High"), (0.0, 0.5, 1.0))
 
 
-def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale:
+def parse_scale(written: str | Sequence[Any] | Mapping[Any, object]) -> RubricScale:
     """Read a scale as people write it.
 
     A range of whole numbers (``1-5``), a list of levels, or a mapping of level to number. The levels of a
@@ -129,7 +123,7 @@ def parse_scale(written: str | Sequence[Any] | Mapping[Any, Any]) -> RubricScale
     if not _is_worst_first(levels):
         levels.reverse()
     steps = len(levels) - 1
-    return _default_if_equal(RubricScale(tuple(levels), tuple(index / steps for index in range(len(levels)))))
+    return _default_if_equal(RubricScale(tuple(levels), tuple(index / steps for index in range(steps + 1))))
 
 
 def _is_worst_first(levels: list[str]) -> bool:
@@ -190,7 +184,3 @@ def _level_text(level: Any) -> str:
     if isinstance(level, float) and level.is_integer():
         level = int(level)
     return " ".join(str(level).split())
-
-
-def _is_whole_number(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()

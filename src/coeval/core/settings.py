@@ -76,7 +76,7 @@ class Declared(NamedTuple):
     @property
     def plain_kind(self) -> Any:
         """Return the setting's type in JSON or YAML: text in place of a path."""
-        return Union[(*(kind for kind in self.kinds if kind is not Path), *_path_as_text(self.kinds), None)]
+        return Union[(*(str if kind is Path else kind for kind in self.kinds), None)]
 
 
 @cache
@@ -85,7 +85,7 @@ def read_settings(record: type[msgspec.Struct]) -> Mapping[str, Declared]:
     return {field.name: field for field in _iterate_settings(record)}
 
 
-def list_by_group(record: type[msgspec.Struct]) -> list[Declared]:
+def list_settings_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     """Return the settings by group; within each, the record's own before those of its bases."""
     annotations = [getattr(base, "__annotations__", {}) for base in record.__mro__]
 
@@ -97,7 +97,7 @@ def list_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     return sorted(read_settings(record).values(), key=group_and_base)
 
 
-def effective_defaults(record: type[msgspec.Struct]) -> dict[str, Any]:
+def effective_defaults(record: type[msgspec.Struct]) -> Mapping[str, object]:
     """Return the value that each field's None stands for, by name."""
     return {
         name: field.setting.usual
@@ -116,7 +116,6 @@ def _iterate_settings(record: type[msgspec.Struct]) -> Iterator[Declared]:
 
 
 def strip_range(kind: Any) -> Any:
-    """Strip the range from a type."""
     return get_args(kind)[0] if _annotation_extras(kind) else kind
 
 
@@ -126,10 +125,6 @@ def _unwrap_types(hint: Any) -> tuple[Any, ...]:
         if isinstance(extra, msgspec.Meta):  # nested annotations are one
             kind = Annotated[kind, extra]
     return tuple(member for member in union_members(kind) if member is not NoneType)
-
-
-def _path_as_text(kinds: tuple[Any, ...]) -> tuple[type[str], ...]:
-    return (str,) if Path in kinds else ()
 
 
 def _annotation_extras(hint: Any) -> tuple[Any, ...]:
@@ -150,10 +145,8 @@ _FLAG = re.compile(r"--([a-z][a-z-]*)")
 
 
 def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Callable[P, R]]:
-    """Make a decorator that turns a function of one record into a function of the record's fields.
-
-    Type checkers and editors see the fields as keywords; the docstring lists each with its help.
-    """
+    """Make a decorator that turns a function of one record into a function of the record's fields. Type
+    checkers and editors see the fields as keywords; the docstring lists each with its help."""
 
     def decorate(function: Callable[[S], R]) -> Callable[P, R]:
         """Wrap ``function``, with the record's fields as its signature and in its docstring."""
@@ -163,12 +156,9 @@ def with_keywords_of(record: Callable[P, S]) -> Callable[[Callable[[S], R]], Cal
             return function(record(*arguments, **keywords))
 
         kind: Any = record
-        fields = list_by_group(kind)
+        fields = list_settings_by_group(kind)
         own = signature(record).parameters
-        order = [
-            *(field.name for field in fields),
-            *(name for name in own if name not in read_settings(kind)),
-        ]
+        order = dict.fromkeys([*(field.name for field in fields), *own])
         hints = get_type_hints(kind)
         documented: Any = with_keywords
         documented.__signature__ = Signature(

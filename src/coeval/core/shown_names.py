@@ -78,11 +78,8 @@ def short_names(names: Iterable[str], labels: Mapping[str, str] | None = None) -
     label_by_name: dict[str, str] = {}
     for name in sorted(unique_names):
         base = _without_variant(name)
-        label_by_name[name] = (
-            labels_by_base[name]
-            if name in chosen
-            else f"{labels_by_base[base]}{escape_line(name[len(base) :])}"
-        )
+        variant = "" if name in chosen else escape_line(name[len(base) :])
+        label_by_name[name] = labels_by_base[name if name in chosen else base] + variant
     label_by_name = _number_duplicates(label_by_name)
     return {name: label_by_name[name] for name in unique_names}
 
@@ -111,9 +108,8 @@ def _shorten_bases(names: Sequence[str], taken: Collection[str]) -> dict[str, st
 def _find_ambiguous(labels: Mapping[str, str], whole: Mapping[str, str]) -> list[str]:
     """List the names whose short label looks like another's label or whole name."""
     bearers: dict[str, set[str]] = {}
-    for name, label in labels.items():
-        bearers.setdefault(_comparison_key(label), set()).add(name)
-    for look, name in whole.items():
+    looks = [*((_comparison_key(label), name) for name, label in labels.items()), *whole.items()]
+    for look, name in looks:
         bearers.setdefault(look, set()).add(name)
     return [
         name
@@ -148,15 +144,13 @@ def _split_name(name: str) -> _NameParts:
         end = extra_match.end()
     words.append((rest[end:], False))
     if not any(character.isdigit() for word, extra in words if not extra for character in word):
-        words = [
-            (word, extra and bool(_DATED.fullmatch(word))) for word, extra in words
-        ]  # as "deepseek-chat"
+        words = [(word, extra and bool(_DATED.fullmatch(word))) for word, extra in words]  # "deepseek-chat"
     return _NameParts(tuple(parents), tuple(words))
 
 
 def _comparison_key(label: str) -> str:
     """Return what readers tell labels apart by: letters alone, case-folded."""
-    return "".join(character for character in label if character not in JOINERS).strip().casefold()
+    return label.translate(_UNJOINED).strip().casefold()
 
 
 def _number_duplicates(labels: Mapping[str, str]) -> dict[str, str]:
@@ -179,19 +173,17 @@ _UNJOINED = dict.fromkeys(map(ord, JOINERS))
 
 def short_paths(paths: Iterable[str | Path]) -> dict[str, str]:
     """Name each folder by the shortest end of its path that no other one has, as ``runs/a`` and ``old/a``."""
-    parts_by_name = {str(path): Path(path).absolute().parts for path in paths}
-    tails = {
-        path_parts: escape_line(_unique_tail(path_parts, [*parts_by_name.values()]))
-        for path_parts in parts_by_name.values()
-    }
-    apart = _number_duplicates({str(Path(*path_parts)): tail for path_parts, tail in tails.items()})
-    return {name: apart[str(Path(*path_parts))] for name, path_parts in parts_by_name.items()}
+    absolute = {str(path): Path(path).absolute() for path in paths}
+    tails = {str(path): escape_line(_unique_tail(path, absolute.values())) for path in absolute.values()}
+    apart = _number_duplicates(tails)
+    return {name: apart[str(path)] for name, path in absolute.items()}
 
 
-def _unique_tail(parts: tuple[str, ...], places: Sequence[tuple[str, ...]]) -> str:
+def _unique_tail(path: Path, others: Iterable[Path]) -> str:
     """Return the shortest end of a path that no other has; without one, the path without its root."""
+    parts, elsewhere = path.parts, [other.parts for other in others if other != path]
     for length in range(1, len(parts)):
-        if all(other == parts or other[-length:] != parts[-length:] for other in places):
+        if all(other[-length:] != parts[-length:] for other in elsewhere):
             return "/".join(parts[-length:])
     return "/".join(parts[1:]) or parts[0]
 
@@ -250,12 +242,10 @@ def _without_middle(text: str, longest: int, head: int) -> str:
 
 
 def _keep_ends_and_piece(text: str, longest: int, first: int) -> str:
+    if len(text) <= longest:
+        return text
     end = longest // 4
-    return (
-        f"{text[:end]}…{text[first : first + longest - 2 * end - 2]}…{text[-end:]}"
-        if len(text) > longest
-        else text
-    )
+    return f"{text[:end]}…{text[first : first + longest - 2 * end - 2]}…{text[-end:]}"
 
 
 # --- Short names in texts and tables, the full ones beside them and in a key

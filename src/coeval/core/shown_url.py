@@ -108,9 +108,7 @@ _SIGNED = re.compile(r"(?=.*\d)(?=.*[a-z])(?=.*[A-Z])(?=.*[!$&*+,;~])[\x21-\x7e]
 
 def is_key_like(text: str) -> bool:
     """Check whether a part of a URL looks like a key: by its shape, its name, or random letters and digits.
-
-    UUIDs, which hosts use for accounts, and git revisions are no keys.
-    """
+    UUIDs, which hosts use for accounts, and git revisions are no keys."""
     return any(shape.search(text) for shape in (KEY_SHAPED, _NAMED, _LONG, _MIXED))
 
 

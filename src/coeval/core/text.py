@@ -117,8 +117,7 @@ def _split_template(template: str) -> tuple[str, ...]:
 
 def placeholders(template: str) -> list[str]:
     """List the variables of a template, each once, in order of first use."""
-    names = (token.group(1) for token in _TEMPLATE_TOKEN.finditer(template))
-    return list(dict.fromkeys(name for name in names if name is not None))
+    return list(dict.fromkeys(_split_template(template)[1::2]))
 
 
 class Extracted(NamedTuple):
@@ -310,15 +309,12 @@ def _split_blocks(text: str, at: int, thoughts: list[str]) -> tuple[str, str | N
 
 def _split_channels(text: str) -> tuple[str, str | None, bool]:
     """Read harmony: the channel ``final`` is the answer, the others (analysis, commentary) are reasoning."""
-    texts_by_kind: dict[bool, list[str]] = {True: [], False: []}
+    finals, thoughts = list[str](), list[str]()
     for part in text.split("<|channel|>")[1:]:
         head, _, message = part.partition("<|message|>")
-        texts_by_kind[_FINAL.match(head) is not None].append(_END_OF_MESSAGE.split(message, 1)[0].strip())
-    return (
-        "\n".join(texts_by_kind[True]),
-        "\n".join(filter(None, texts_by_kind[False])) or None,
-        not texts_by_kind[True],
-    )
+        texts = finals if _FINAL.match(head) else thoughts
+        texts.append(_END_OF_MESSAGE.split(message, 1)[0].strip())
+    return "\n".join(finals), "\n".join(filter(None, thoughts)) or None, not finals
 
 
 def cut_to_bytes(text: str, most: int) -> str:
@@ -367,7 +363,7 @@ def limit_in_dollars(usd: float) -> str:
     return f"${usd:,.2f}" if round(usd, 2) == usd else f"${Decimal(repr(usd)):,f}"
 
 
-def dollars_beyond(limit: float, *amounts: float) -> list[str]:
+def dollars_beyond_limit(limit: float, *amounts: float) -> list[str]:
     """Format amounts with enough digits to show that their sum exceeds a limit."""
     for digits in range(4, 9):
         amounts_rounded = [round(usd, digits) for usd in amounts]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -123,26 +124,20 @@ def _make_node(event: Any, line: int) -> YamlNode:
 
 
 def _parse_events(text: str) -> Iterator[Any]:
-    """Parse YAML into events, one after the other, so that deep nesting needs no recursion."""
-    if len(text) <= _LARGE:
-        return yaml_reader().parse(text)  # type: ignore[no-any-return]
-    return _parse_events_in_c(text)
-
-
-def _parse_events_in_c(text: str) -> Iterator[Any]:
-    """Parse with libyaml; the parser in Python goes on where libyaml refuses a character that YAML 1.2
-    allows, written in two halves as in JSON."""
+    """Parse YAML into events, one after the other, so that deep nesting needs no recursion: a large text with
+    libyaml; the parser in Python goes on where libyaml refuses a character that YAML 1.2 allows, written in
+    two halves as in JSON."""
     yielded = 0
-    try:
-        for event in YAML(typ="safe").parse(text):
-            yield event
-            yielded += 1
-    except MarkedYAMLError as error:
-        if "character" not in (error.problem or ""):
-            raise
-        for number, event in enumerate(yaml_reader().parse(text)):
-            if number >= yielded:
+    if len(text) > _LARGE:
+        try:
+            for event in YAML(typ="safe").parse(text):
                 yield event
+                yielded += 1
+            return
+        except MarkedYAMLError as error:
+            if "character" not in (error.problem or ""):
+                raise
+    yield from islice(yaml_reader().parse(text), yielded, None)
 
 
 def yaml_line(value: Any) -> str:

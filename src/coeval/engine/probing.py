@@ -21,7 +21,7 @@ from coeval.core.errors import (
     UsageError,
     WindowExceeded,
 )
-from coeval.core.model import Model, ModelSpec, is_own_address, min_answer_limit
+from coeval.core.model import Model, ModelSpec, is_private_address, min_answer_limit
 from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
 from coeval.core.plain import escape_line
 from coeval.core.records import Failure, Message, Request, SamplingParameters
@@ -77,7 +77,7 @@ async def _probe_one(name: str, model: Model, clock: Callable[[], float], *, by_
     """Check one model: its host's connection, then its list, then a single token."""
     began = clock()
     try:
-        await model.reach()
+        await model.check_connection()
         listed = by_list and await model.is_listed()
         if not listed:
             few, more = (
@@ -162,7 +162,7 @@ async def probe_models(
 def _is_window_needed(spec: ModelSpec, probed: Container[str], owing: Collection[str] | None) -> bool:
     """Check whether a model's window is worth a request: it is probed, or the user's own server."""
     works = owing is None or spec.name in owing
-    return spec.name in probed or (works and spec.base_url is not None and is_own_address(spec.base_url))
+    return spec.name in probed or (works and spec.base_url is not None and is_private_address(spec.base_url))
 
 
 async def _find_too_long_answers(
@@ -195,7 +195,7 @@ async def _find_too_long_answers(
 
 async def _read_window(model: Model) -> int | None:
     try:
-        await model.reach()
+        await model.check_connection()
     except ModelError:
         return None  # its first requests say what is wrong with it
     return await model.context_window()

@@ -17,7 +17,7 @@ from coeval.core.foreign import convert
 from coeval.core.model import ModelSpec, max_answer_tokens
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
-from coeval.core.text import dollars, dollars_beyond, join_names, limit_in_dollars
+from coeval.core.text import dollars, dollars_beyond_limit, join_names, limit_in_dollars
 from coeval.engine.model_work import RoleModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.metering.account_file import ModelAccount, Spent, Terms, describe_uncertain
@@ -187,7 +187,7 @@ def require_budget(
         return
     needed, gone = dollars(least_usd), ""
     if spent.usd:
-        needed, so_far = dollars_beyond(budget_usd, least_usd, spent.usd)
+        needed, so_far = dollars_beyond_limit(budget_usd, least_usd, spent.usd)
         gone = f", and {so_far} of it is spent{describe_uncertain(spent.perhaps_usd)}"
     raise UsageError(
         f"the run does not fit into its budget: what is to be done costs {needed} at the least, and {BUDGET} "

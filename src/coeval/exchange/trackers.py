@@ -164,7 +164,7 @@ def _describe_failure(error: BaseException) -> str:
     while (inner := cause.__cause__ or cause.__context__) is not None:
         cause = inner
     reasons = [
-        Redactor().redact_line(f"{type(failure).__name__}: {failure}", _LONGEST_REASON)
+        " ".join(Redactor().redact_message(f"{type(failure).__name__}: {failure}").split())[:_LONGEST_REASON]
         for failure in (error, cause)
     ]
     return reasons[0] if f"{cause}" in f"{error}" else " – ".join(reasons)

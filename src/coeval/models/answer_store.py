@@ -157,8 +157,8 @@ class StoredModel(Model):
         self._address = address
         self._store = store
 
-    async def reach(self) -> None:
-        await self._model.reach()
+    async def check_connection(self) -> None:
+        await self._model.check_connection()
 
     async def is_listed(self) -> bool:
         return await self._model.is_listed()

@@ -16,7 +16,7 @@ from coeval.core.errors import BadRequest, ModelError, Undecodable, Unreadable
 from coeval.core.model import (
     Model,
     mark_cut_by_window,
-    mark_uncounted,
+    mark_if_uncounted,
     max_answer_tokens,
     min_answer_limit,
     refuses_limit,
@@ -223,9 +223,9 @@ class HostedModel(Model):
         self._prefixes = SharedPrefixes()
         self._call = cache(self._make_call)
 
-    async def reach(self) -> None:
+    async def check_connection(self) -> None:
         if self._admission.refusal() is None:  # else nothing will be asked there
-            await self._http.reach(self._endpoint, self._path)
+            await self._http.check_connection(self._endpoint, self._path)
 
     async def is_listed(self) -> bool:
         listed = await self._find_listed_model()
@@ -402,7 +402,7 @@ class HostedModel(Model):
         try:
             completion = self._read_body(reply, redactor)
             if not completion.usage.output_tokens:
-                completion = mark_uncounted(completion)
+                completion = mark_if_uncounted(completion)
         except ModelError as error:
             if error.usage is not None:
                 error.usage = settle(error.usage)

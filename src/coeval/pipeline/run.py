@@ -30,7 +30,7 @@ from coeval.pipeline.plan.count_plan import (
     record_recipes,
     refuse_changed_records,
 )
-from coeval.pipeline.plan.preview import build_forecast, build_plan
+from coeval.pipeline.plan.preview import build_plan, forecast_calls
 from coeval.pipeline.plan.recorded import RunIndex
 from coeval.pipeline.plan.run_plan import FLOWING, Plan
 from coeval.pipeline.plan.task_setup import UNKNOWN, TaskSetup, build_setup
@@ -165,7 +165,7 @@ async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
 def _show_forecast(start: StartedRun) -> None:
     """Show the forecast on the board; calls of phases 3–5 are a range until phases 1–2 are done."""
     run = start.run
-    foreseen = build_forecast(run.config, start.preview)
+    foreseen = forecast_calls(run.config, start.preview)
     for phase in PHASES:
         planned, owed = foreseen.sum_phase_planned(phase), foreseen.sum_phase_owed(phase).high
         calls = foreseen.sum_phase_calls(phase)

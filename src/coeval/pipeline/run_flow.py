@@ -9,24 +9,13 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence, Set
+from enum import Enum
 from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from coeval.core.records import (
-    EXACT_MATCH,
-    PAIR,
-    SEPARATOR,
-    Datapoint,
-    Evaluation,
-    Kept,
-    Preference,
-    Response,
-    is_good,
-    item_number,
-    parent_id,
-)
+from coeval.core import records
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.work import Work
 from coeval.judging.checks.check_runner import CheckRunner
@@ -41,18 +30,12 @@ from coeval.pipeline.phases.evaluations import (
     PreparedItem,
     ResponseWork,
 )
-from coeval.pipeline.plan.recorded import (
-    RunIndex,
-    SourceChange,
-    count_prior_attempts,
-    find_source_change,
-    is_outdated,
-)
+from coeval.pipeline.plan.recorded import RecordEntry, RunIndex, count_prior_attempts
 from coeval.pipeline.plan.run_plan import FLOWING, Node, Plan, Slot, SparedRecords
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.plan.walk import IsOutdated, PlanWalk, assume_outdated, find_spared_records
 from coeval.pipeline.samples import KnownNuance, Sample, Samples
-from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, ResponsePart
+from coeval.store.record_index import NO_ROW, NOT_TRIED, EvaluationPart, PhaseIndex, ResponsePart
 from coeval.store.rundir import RunDir
 
 if TYPE_CHECKING:
@@ -61,12 +44,24 @@ if TYPE_CHECKING:
 _BREATH = 256  # slots walked before other tasks get their turn
 
 
+class _SourceChange(Enum):
+    """How the source of a record differs from the one on disk."""
+
+    UNCHANGED = "unchanged"
+    """The source is the one on record."""
+    RECOVERED = "recovered"
+    """The source was missing or not good, and this run made it. Records count if made from the same
+    content."""
+    REPLACED = "replaced"
+    """A good source was made again; what was made from it is to be made again too."""
+
+
 class _SourceRecords:
     """An item and its answers, from which other records are made; each is read when it is first needed.
     ``source_change`` compares the item, or the answer passed to `load_judged`, with the record on disk."""
 
     def __init__(
-        self, recorded: RunIndex, was: SourceChange, setup: TaskSetup, prepare: Callable[[], PreparedItem]
+        self, recorded: RunIndex, was: _SourceChange, setup: TaskSetup, prepare: Callable[[], PreparedItem]
     ) -> None:
         self._recorded = recorded
         self._source_change = was
@@ -81,26 +76,26 @@ class _SourceRecords:
             self._item = self._prepare()
         return self._item
 
-    def load_judged(self, response: str, answer: Response | None = None) -> JudgeInput:
+    def load_judged(self, response: str, answer: records.Response | None = None) -> JudgeInput:
         """Return the answer of this id for judging: ``answer``, or the one on record."""
         if response not in self._judged:
-            answer = answer or self._recorded.responses.load(response, Response)
+            answer = answer or self._recorded.responses.load(response, records.Response)
             self._judged[response] = JudgeInput(self.setup, self.item, answer)
         return self._judged[response]
 
     def is_outdated(self, phase: Phase, key: str) -> bool:
-        """Check whether the record ``key`` was made from other content than this."""
-        recorded = self._recorded
+        """Check whether the record ``key`` was made from other content than this, read only if need be."""
+        if self._source_change is _SourceChange.UNCHANGED:
+            return False
+        answers, judgments = self._recorded.responses, self._recorded.evaluations
+        entry = answers.get(key) if phase == "response_collection" else judgments.get(key)
+        if self._source_change is _SourceChange.REPLACED or entry is None or not entry.good:
+            return True
         if phase == "response_collection":
-            return is_outdated(
-                self._source_change, recorded.responses, key, ResponsePart, lambda: self.item.requested
-            )
-        return is_outdated(
-            self._source_change,
-            recorded.evaluations,
-            key,
-            EvaluationPart,
-            lambda: self.load_judged(parent_id(key)).input_hash,
+            return answers.load(key, ResponsePart).input_hash != self.item.requested
+        return (
+            judgments.load(key, EvaluationPart).input_hash
+            != self.load_judged(records.parent_id(key)).input_hash
         )
 
 
@@ -145,7 +140,7 @@ class RunFlow:
             for setup in plan.setups
         }
         self._phases = frozenset(phases)
-        self._paths: dict[tuple[type[Kept], str, str, str], Path] = {}
+        self._paths: dict[tuple[type[records.Kept], str, str, str], Path] = {}
         self._accepted: dict[str, AcceptedItems] = {}
         self._meetings: defaultdict[str, _PairedAnswers] = defaultdict(_PairedAnswers)
         self._walks = {setup.task.name: PlanWalk(plan, setup, yield_each=True) for setup in plan.setups}
@@ -171,7 +166,7 @@ class RunFlow:
     def _make_slot_works(self, setup: TaskSetup, slot: Slot, samples: _TaskSamples) -> Iterator[Work]:
         """Make the work of an owed item, else what is owed of its answers and judgments."""
         standing = partial(self._load_item, slot.id)
-        source = _SourceRecords(self._recorded, SourceChange.UNCHANGED, setup, standing)
+        source = _SourceRecords(self._recorded, _SourceChange.UNCHANGED, setup, standing)
         nodes: Iterable[Node] = self._walks[setup.task.name].walk_slot(slot)
         if setup.pairs is not None:
             nodes = self._note_awaited_answers(nodes, slot.id)
@@ -198,7 +193,7 @@ class RunFlow:
                 for planned_slot in slots
                 if (entry := items.get(planned_slot.id)) is not None and entry.good
             )
-            self._accepted[task] = AcceptedItems(items.load(key, Datapoint) for key in good_ids)
+            self._accepted[task] = AcceptedItems(items.load(key, records.Datapoint) for key in good_ids)
         self._accepted[task].drop(slot.id)
         before = self._recorded.discarded_by_row.get(self._recorded.rows.get(slot.id, NO_ROW), {})
         return DocumentItemWork(
@@ -207,9 +202,9 @@ class RunFlow:
             filtered=Counter(before),
         )
 
-    def make_followers(self, work: Work, record: Kept) -> Iterable[Work]:
+    def make_followers(self, work: Work, record: records.Kept) -> Iterable[Work]:
         """Return the works that follow from a new record; none from a failed one."""
-        if isinstance(record, Evaluation | Preference) or not is_good(record):
+        if isinstance(record, records.Evaluation | records.Preference) or not records.is_good(record):
             return ()  # most records are the last of their line
         source = self._find_source_records(work, record)
         if source is None:
@@ -278,23 +273,23 @@ class RunFlow:
     def _make_pair_work(self, node: Node, source: _SourceRecords) -> PairWork:
         """Make the work of comparing two answers that exist."""
         design, maker = source.setup.pairs, node.maker
-        item, pair, _ = node.key.rsplit(SEPARATOR, 2)
+        item, pair, _ = node.key.rsplit(records.SEPARATOR, 2)
         came = self._meetings[item].arrived if item in self._meetings else {}
-        keys = [item + SEPARATOR + name for name in pair.split(PAIR)]
+        keys = [item + records.SEPARATOR + name for name in pair.split(records.PAIR)]
         first, second = (came.get(key) or source.load_judged(key) for key in keys)
         if design is None or maker is None:
             raise TypeError(f"{node.key} is no comparison")
         tried = count_prior_attempts(self._recorded.pairs, node.key) if self.builds_on_records else NOT_TRIED
         return PairWork(self._asking, maker, node.key, tried, design, first, second)
 
-    def list_spared_records(self, work: Work, record: Kept) -> Iterator[SparedRecords]:
+    def list_spared_records(self, work: Work, record: records.Kept) -> Iterator[SparedRecords]:
         """Yield followers of a new record that are on record, made from the same content."""
         if (source := self._find_source_records(work, record)) is not None:
             yield from find_spared_records(
                 self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 
-    def is_replacement(self, work: Work, record: Kept, regenerated_ids: Set[str]) -> bool:
+    def is_replacement(self, work: Work, record: records.Kept, regenerated_ids: Set[str]) -> bool:
         """Check whether a new record outdates recorded followers, or was made from a regenerated one."""
         source, recorded = self._find_source_records(work, record), self._recorded
         match work:
@@ -320,29 +315,26 @@ class RunFlow:
             case _:
                 return False
 
-    def _find_source_records(self, work: Work, record: Kept) -> _SourceRecords | None:
+    def _find_source_records(self, work: Work, record: records.Kept) -> _SourceRecords | None:
         """Return what the followers of a new record are made from; None if nothing follows."""
         recorded = self._recorded
         match record, work:
-            case Datapoint(), ItemWork():
-                was = (
-                    find_source_change(recorded.items, record.id)
-                    if self.builds_on_records
-                    else SourceChange.RECOVERED
-                )
+            case records.Datapoint(), ItemWork():
+                was = self._find_source_change(recorded.items, record.id)
                 prepare = partial(PreparedItem, record, work.sample.nuance)
                 return _SourceRecords(recorded, was, work.setup, prepare)
-            case Response(), ResponseWork():
-                was = (
-                    find_source_change(recorded.responses, record.id)
-                    if self.builds_on_records
-                    else SourceChange.RECOVERED
-                )
+            case records.Response(), ResponseWork():
+                was = self._find_source_change(recorded.responses, record.id)
                 source = _SourceRecords(recorded, was, work.setup, lambda: work.prepared)
                 source.load_judged(record.id, record)
                 return source
             case _:
                 return None
+
+    def _find_source_change(self, index: PhaseIndex[RecordEntry], key: str) -> _SourceChange:
+        """Return whether a record made now replaces a good one, as none does in a new run."""
+        entry = index.get(key) if self.builds_on_records else None
+        return _SourceChange.REPLACED if entry is not None and entry.good else _SourceChange.RECOVERED
 
     def _list_followers(self, work: Work, is_outdated: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
         """List the records that follow from that of ``work``; see `PlanWalk.walk_answers`."""
@@ -371,12 +363,12 @@ class RunFlow:
             if setup.pairs is not None and maker is not None:
                 yield self._make_pair_work(node, source)
                 continue
-            judged = source.load_judged(parent_id(key))
-            if maker is None and node.name == EXACT_MATCH:
+            judged = source.load_judged(records.parent_id(key))
+            if maker is None and node.name == records.EXACT_MATCH:
                 yield LabelWork(judged, key)
                 continue
             if node.entry is not None and self._plan.can_keep_scores(node.entry, maker):
-                earlier = recorded.evaluations.load(key, Evaluation)
+                earlier = recorded.evaluations.load(key, records.Evaluation)
                 judged = JudgeInput(setup, judged.prepared, judged.response, earlier)
             if maker is None:
                 factors = node.status.factors
@@ -387,23 +379,23 @@ class RunFlow:
             yield EvaluationWork(self._asking, maker, key, tried, judged, node.status.factors)
 
     def _load_item(self, key: str) -> PreparedItem:
-        item = self._recorded.items.load(key, Datapoint)
+        item = self._recorded.items.load(key, records.Datapoint)
         known_nuance = self._nuance.get(item.task_id)
         return PreparedItem(item, known_nuance.find_nuance(item) if known_nuance is not None else {})
 
-    def record_path(self, record: Kept) -> Path:
+    def record_path(self, record: records.Kept) -> Path:
         """Return the file that a record is appended to."""
         locate: Callable[..., Path]
         match record:
-            case Evaluation():
+            case records.Evaluation():
                 locate = self._folder.evaluations
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
-            case Preference():
+            case records.Preference():
                 locate = self._folder.pairs
                 names = (record.task_id, record.teacher_model_id, record.judge_model_id)
-            case Response():
+            case records.Response():
                 locate, names = self._folder.responses, (record.task_id, record.student_model_id, "")
-            case Datapoint():
+            case records.Datapoint():
                 locate, names = self._folder.datapoints, (record.task_id, record.teacher_model_id, "")
             case _:
                 raise TypeError(f"no file of a run keeps a {type(record).__name__}")
@@ -434,7 +426,7 @@ class _TaskSamples:
         recorded, about = dict[int, Mapping[str, str]](), dict[int, str]()
         for key, attributes in self._plan.recorded.items_by_teacher.get((task.name, teacher), {}).items():
             entry = self._plan.recorded.items.get(key)
-            number = item_number(key)
+            number = records.item_number(key)
             if entry is not None and entry.good and number is not None:
                 recorded[number] = attributes
                 if (

@@ -455,7 +455,10 @@ def describe_coverage_shortfall(space: ItemSpace, total: int) -> list[str]:
             f"sampling.target [{lo}, 1] puts no two of {', '.join(chosen)} into one item, so pairs of "
             "their values are not covered; an upper end of 2 or more covers them."
         )
-    for noun, (held, least) in (("values", shape.count_values()), ("pairs of values", shape.count_pairs())):
+    for noun, (held, least) in (
+        ("values", shape.count_values_and_least_items()),
+        ("pairs of values", shape.count_pairs_and_least_items()),
+    ):
         if total < least:
             sentences.append(
                 f"{total} items cannot hold all {held} {noun} of the target attributes; "
@@ -475,13 +478,13 @@ class _SpaceShape(NamedTuple):
     chosen: list[int]
     counts: range
 
-    def count_values(self) -> tuple[int, int]:
+    def count_values_and_least_items(self) -> tuple[int, int]:
         """Return how many values can occur, and the fewest items that hold all of them."""
         chosen = self.chosen if self.counts[-1] else []
         least = max([0, *self.always, *chosen])
         return sum(self.always) + sum(chosen), max(least, _count_items_to_hold(sum(chosen), self.counts))
 
-    def count_pairs(self) -> tuple[int, int]:
+    def count_pairs_and_least_items(self) -> tuple[int, int]:
         """Return how many pairs of values can occur, and the fewest items that hold all of them."""
         most = self.counts[-1]
         groups = [

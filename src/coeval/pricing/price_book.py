@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 import msgspec
 
 from coeval.core.errors import UsageError
-from coeval.core.model import is_own_address
+from coeval.core.model import is_private_address
 from coeval.pricing.pricing_file import (
     LOCAL_FILE,
     PACKAGED_FILE,
@@ -201,7 +201,7 @@ class PriceBook:
     def find_tariff(self, offer: Offer) -> Tariff | None:
         """Find a model's price where it is served; None where unknown. A gateway's models have the prices of
         their interface; a base URL of another provider that the library knows has that provider's."""
-        free = offer.local and (offer.base_url is None or is_own_address(offer.base_url))
+        free = offer.local and (offer.base_url is None or is_private_address(offer.base_url))
         if free and not self._has_own_file:
             return FREE_HERE  # the packaged file prices no local model
         keys = (

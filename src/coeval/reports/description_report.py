@@ -21,7 +21,7 @@ from coeval.pipeline.plan.estimate.run_estimate import (
     format_hours,
     summarise_estimate,
 )
-from coeval.pipeline.plan.preview import Forecast, Preview, build_forecast
+from coeval.pipeline.plan.preview import Forecast, Preview, forecast_calls
 from coeval.pipeline.plan.run_plan import FLOWING
 from coeval.pipeline.plan.task_setup import TaskSetup
 from coeval.pipeline.run_options import RunOptions
@@ -160,7 +160,7 @@ def rubric_table(preview: Preview) -> ReportTable:
         declared: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
         if declared is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
-            declared = preview.blueprint.read_rubric_so_far(task)
+            declared = preview.blueprint.merge_inherited_and_proposed_rubrics(task)
         for factor, criterion in declared.items():
             compared = factor in task.label_attributes
             meaning = "equal to the item's value, without a judge" if compared else criterion
@@ -294,7 +294,7 @@ def _lead_sentences(described: DescribedExperiment, values: ReportTable) -> Iter
 def _design_section(described: DescribedExperiment) -> ReportSection:
     """Make the section of models, tasks, attributes, rubric and phases."""
     config, preview = described.config, described.preview
-    forecast = build_forecast(config, preview)
+    forecast = forecast_calls(config, preview)
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
     roles["student"] += len(_students_with_answers(config))
     cast = ", ".join(pluralize(count, role) for role, count in roles.items())

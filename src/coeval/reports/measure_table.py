@@ -15,7 +15,7 @@ from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.run_results import MetricScore
-    from coeval.analysis.training.sample_figures import SampleFigure
+    from coeval.analysis.training.aggregate import SampleFigure
 
 _Record = TypeVar("_Record", bound=Entity)
 

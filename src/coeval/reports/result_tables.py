@@ -36,7 +36,7 @@ from coeval.analysis.run_results import (
 )
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
-from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns

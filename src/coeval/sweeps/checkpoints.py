@@ -42,7 +42,6 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def path_and_step(self) -> str:
-        """Return its path and step, whatever the folder holds."""
         return f"{self.path}@{self.step}"
 
     @property
@@ -56,9 +55,9 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def find_step_folders(folder: Path, pattern: str) -> dict[int, Path]:
-    """Find the folders that match a pattern such as ``global_step_{step}/actor_hf``, by step, in no order.
-    Steps may have leading zeros. Raises UsageError: the pattern has no ``{step}``, or leads out of the
-    folder; StoreError: the folder cannot be read."""
+    """Find the folders that match a pattern such as ``global_step_{step}/actor_hf``, by step. Steps may have
+    leading zeros. Raises UsageError: the pattern has no ``{step}``, or leads out of the folder;
+    StoreError: the folder cannot be read."""
     parts = Path(pattern).parts
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in parts:
         raise UsageError(
@@ -95,7 +94,7 @@ def find_checkpoints(
     return [
         Checkpoint(step=step, path=str(path))
         for step, path in sorted(by_step.items())
-        if (step in steps if steps else merged or is_whole(path))
+        if (step in steps if steps else merged or why_incomplete(path) is None)
     ]
 
 
@@ -109,11 +108,6 @@ def refuse_duplicate_steps(checkpoints: Sequence[Checkpoint]) -> None:
                 f"step {checkpoint.step} is given twice: {other.path} and {checkpoint.path}; "
                 "give each its own step, or sweep them into two output folders"
             )
-
-
-def is_whole(folder: Path) -> bool:
-    """Check whether a checkpoint has been written to its end, as far as its files tell."""
-    return why_incomplete(folder) is None
 
 
 def why_incomplete(folder: Path) -> str | None:
@@ -141,8 +135,8 @@ def why_incomplete(folder: Path) -> str | None:
 
 
 def hash_content(folder: Path) -> str:
-    """Hash the names, sizes and times of a checkpoint's files, those below it too, without the trainer's own
-    state; empty if there is no such folder or it cannot be read. No file is opened."""
+    """Hash the names, sizes and times of a checkpoint's files, without the trainer's own state; empty if
+    there is no such folder or it cannot be read. No file is opened."""
     stamps: list[tuple[str, int, int]] = []
     try:
         for above, _, names in os.walk(folder):
@@ -157,7 +151,7 @@ def hash_content(folder: Path) -> str:
 
 
 def why_no_longer_servable(checkpoint: Checkpoint, *, merged: bool = False) -> str:
-    """Explain why a submitted checkpoint must not be served any more; empty if it may. One that is to be
+    """Explain why a submitted checkpoint must not be served any more; else empty. One that is to be
     ``merged`` need not be whole."""
     if not checkpoint.content:
         return ""
@@ -198,10 +192,10 @@ class Submission(msgspec.Struct, frozen=True, kw_only=True):
     at: int
 
 
-def read_submissions(queue: Path) -> Mapping[int, Submission]:
-    """Read a queue, in order of steps; skip a damaged file with a warning."""
+def read_submissions(queue: Path | None) -> Mapping[int, Submission]:
+    """Read a queue, in order of steps; skip a damaged file with a warning. No queue is an empty one."""
     by_step: dict[int, Submission] = {}
-    for file in queue.glob("step_*.json"):
+    for file in () if queue is None else queue.glob("step_*.json"):
         try:
             submission = read_json(file, Submission)
             by_step[submission.checkpoint.step] = submission
@@ -236,21 +230,16 @@ class CheckpointPlaces:
     queue: Path | None = None
     merged: bool = False
 
-    def read_submitted(self) -> Mapping[int, Submission]:
-        return {} if self.queue is None else read_submissions(self.queue)
-
     def find_all(self) -> list[Checkpoint]:
-        """Find all whole checkpoints, in order of their steps. Raises UsageError: a requested step is absent,
-        or the pattern is invalid; StoreError: the folder cannot be read."""
-        submitted = self.read_submitted()
+        """Find all whole checkpoints, in order of their steps. Raises as `find_checkpoints`."""
+        submitted = read_submissions(self.queue)
         checkpoints = self._find_unqueued(submitted)
         steps = {checkpoint.step for checkpoint in checkpoints}
         checkpoints += [queued.checkpoint for step, queued in submitted.items() if step not in steps]
         return sorted(checkpoints, key=lambda checkpoint: checkpoint.step)
 
     def _find_unqueued(self, submitted: Mapping[int, Submission]) -> list[Checkpoint]:
-        """Find listed checkpoints and those in the folder, except queued ones, whose submission knows their
-        content."""
+        """Find listed checkpoints and those in the folder, except queued ones."""
         checkpoints = list(self.listed)
         if self.folder is not None:
             pattern = self._choose_pattern(self.folder)
@@ -264,9 +253,9 @@ class CheckpointPlaces:
         return next((pattern for pattern in patterns if find_step_folders(folder, pattern)), patterns[-1])
 
     def explain_skipped(self) -> dict[str, str]:
-        """Return the paths that `find_all` leaves out, each with the reason: what it lacks, or another path
-        of its step. Raises StoreError: the folder cannot be read."""
-        submitted = self.read_submitted()
+        """Return the paths that `find_all` leaves out, with what each lacks, or which path has its step.
+        Raises StoreError: the folder cannot be read."""
+        submitted = read_submissions(self.queue)
         path_by_step = {checkpoint.step: checkpoint.path for checkpoint in self._find_unqueued(submitted)}
         queued = {submission.checkpoint.path: step for step, submission in submitted.items()}
         skipped = {
@@ -275,9 +264,8 @@ class CheckpointPlaces:
             if step in path_by_step
         }
         if self.folder is not None and not self.steps:
-            for _, folder in sorted(
-                find_step_folders(self.folder, self._choose_pattern(self.folder)).items()
-            ):
+            by_step = find_step_folders(self.folder, self._choose_pattern(self.folder))
+            for _, folder in sorted(by_step.items()):
                 if str(folder) not in queued and (why := why_incomplete(folder)) is not None:
                     skipped[str(folder)] = why
         return skipped
@@ -301,7 +289,7 @@ class CheckpointWatch:
     def find_ready(self) -> list[Checkpoint]:
         """Return the checkpoints that have become ready since the last call. Raises StoreError: the folder
         cannot be read."""
-        submitted = self.places.read_submitted()
+        submitted = read_submissions(self.places.queue)
         ready = [queued.checkpoint for step, queued in submitted.items() if self._taken.get(step) != queued]
         self._taken.update(submitted)
         try:
@@ -314,10 +302,10 @@ class CheckpointWatch:
             if checkpoint.step in self._known or checkpoint.step in submitted:
                 continue
             folder = Path(checkpoint.path)
-            content = hash_content(folder) if self.places.merged or is_whole(folder) else ""
-            if checkpoint in self.places.listed and not folder.is_dir():
-                ready.append(checkpoint)  # a name at a hub: nobody is writing it
-            elif content and self._last.get(checkpoint.step) == content:
+            whole = self.places.merged or why_incomplete(folder) is None
+            content = hash_content(folder) if whole else ""
+            at_hub = checkpoint in self.places.listed and not folder.is_dir()  # so nobody is writing it
+            if at_hub or (content and self._last.get(checkpoint.step) == content):
                 ready.append(checkpoint)
             self._last[checkpoint.step] = content
         for checkpoint in ready:

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import Any
 
 import msgspec
 
@@ -28,10 +28,8 @@ from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_result, write_worker
 
-# --- Slots and engines
-#
-# ``local`` starts processes on this machine; ``ray`` and ``slurm`` have a cluster start them. Results lie on
-# a file system that all of them share, so an engine hands over nothing but the worker's end.
+# --- Slots and engines. Results lie on a file system that all of them share, so an engine hands over nothing
+# but the worker's end.
 
 _MODULE = "coeval.cli.eval_framework.worker_process"
 
@@ -58,13 +56,9 @@ class SweepEngine(ABC):
 
     @abstractmethod
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
-        """Run a worker to its end; one whose process dies without a result has ``failed``.
-
-        Cancelled, it has the worker interrupt its requests and end its server, waits for that, and raises
-        CancelledError; cancelled a second time it kills the worker.
-
-        Raises StoreError: the worker's folder cannot be written.
-        """
+        """Run a worker to its end; one whose process dies without a result has ``failed``. Cancelled, have it
+        interrupt its requests and end its server, wait for that, and raise CancelledError; cancelled
+        again, kill it. Raises StoreError: the worker's folder cannot be written."""
 
     async def wait_until_lost(self) -> str:
         """Wait until no worker can run here any more, as when a cluster dies, and return why."""
@@ -84,13 +78,6 @@ def worker_command(folder: Path | None) -> tuple[str, ...]:
     return (sys.executable, "-m", _MODULE, *([] if folder is None else [str(folder)]))
 
 
-def make_silent_failure(worker: Worker, how: str) -> WorkerResult:
-    """Make the result of a worker whose process reported none: ``how`` it ended, as in "was ended by
-    SIGKILL"."""
-    problem = f"the worker's process {how} before it reported its result; see {worker.folder / 'worker.log'}"
-    return WorkerResult(end="failed", problem=problem)
-
-
 # --- End of a worker on a cluster
 
 # A worker whose starter was killed interrupts its asking and ends its server; then it tells its result.
@@ -102,12 +89,14 @@ _SOON_S = 5.0
 
 
 async def wait_for_result(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
-    """Wait ``within_s`` for a worker's result file; without one, report ``how`` its process ended."""
+    """Wait ``within_s`` for a worker's result file; without one, report ``how`` its process ended, as in "was
+    ended by SIGKILL"."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while (result := read_result(worker)) is None and loop.time() < until:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
-    return result or make_silent_failure(worker, how)
+    problem = f"the worker's process {how} before it reported its result; see {worker.folder / WORKER_LOG}"
+    return result or WorkerResult(end="failed", problem=problem)
 
 
 # --- Worker process on a cluster node
@@ -132,17 +121,13 @@ def worker_call_arguments(
     """Return the arguments of `wait_for_worker`; ``key`` is the variable of the tested model's key."""
     passed = {name: environment[name] for name in (*PASSED_ON, key) if name in environment}
     folder = worker.folder.resolve()
-    return worker_command(folder), str(folder / "worker.log"), str(Path.cwd()), passed
+    return worker_command(folder), str(folder / WORKER_LOG), str(Path.cwd()), passed
 
 
 def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: Mapping[str, str]) -> int:
     """Run a worker's command in ``folder`` with this ``environment`` over the cluster's; return its exit
-    code.
-
-    The worker's standard input is held open: should this process be killed, the worker ends its server and
-    itself. If this process is interrupted (Ray cancels a task so, and Slurm a job), the worker ends before
-    it.
-    """
+    code. Its standard input is held open: if this process is killed, the worker ends its server and
+    itself; if it is interrupted, as Ray cancels a task and Slurm a job, the worker ends first."""
     with Path(log).open("ab") as log_file:
         process = subprocess.Popen(  # noqa: S603  our own command
             command,
@@ -182,23 +167,38 @@ def make_slots(gpus: Sequence[str], per_slot: int, count: int | None = None) -> 
     return [WorkerSlot(number, group) for number, group in enumerate(groups[:count])]
 
 
-def open_log(path: Path) -> BinaryIO:
-    """Open a log to append to; raise StoreError if it cannot be written."""
+async def start_process(
+    command: Sequence[str],
+    log: Path,
+    environment: Mapping[str, str],
+    *,
+    stdout: int = PIPE,
+    longest_line: int = 1 << 16,
+) -> Process:
+    """Start a process with a pipe to its standard input, in a session of its own, so that Ctrl-C in a
+    terminal reaches the sweep alone. ``log`` takes its standard error. Raises StoreError: that cannot be
+    written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
+        log.parent.mkdir(parents=True, exist_ok=True)
+        log_file = log.open("ab")
     except OSError as error:
-        raise store_error("write", path, error) from error
+        raise store_error("write", log, error) from error
+    with log_file:
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=PIPE,
+            stdout=stdout,
+            stderr=log_file,
+            env=environment,
+            limit=longest_line,
+            start_new_session=True,
+        )
 
 
 class LocalEngine(SweepEngine):
-    """Runs each worker as a process in a session of its own, so that Ctrl-C in a terminal reaches the sweep
-    alone.
-
-    Workers have the sweep's environment. A worker ends with the pipe to its standard input, and so with
-    this process, however that ends. With ``keeps``, a slot's process runs one worker after another, and
-    its server may stay.
-    """
+    """Runs each worker as a process with the sweep's environment. It ends with the pipe to its standard
+    input, and so with this process, however that ends. With ``keeps``, a slot's process runs one worker
+    after another, and its server may stay."""
 
     def __init__(
         self, slots: Sequence[WorkerSlot], environment: Mapping[str, str], *, keeps: bool = False
@@ -212,28 +212,20 @@ class LocalEngine(SweepEngine):
         write_worker(worker)
         process = self._kept.pop(slot.number, None)
         if process is None or process.returncode is not None:
-            process = await self._start(worker.folder)
+            command = worker_command(None if self._keeps else worker.folder)
+            log = worker.folder / WORKER_LOG  # of what is written before the worker has opened it
+            stdout = PIPE if self._keeps else DEVNULL
+            process = await start_process(command, log, self._environment, stdout=stdout)
         try:
             if self._keeps and await _run_in_process(process, worker.folder):
                 self._kept[slot.number] = process
-                return read_result(worker) or make_silent_failure(worker, "ended the worker")
+                return await wait_for_result(worker, "ended the worker", 0.0)
             code = await process.wait()
         except asyncio.CancelledError:
             await _interrupt_process(process)
             raise
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        return read_result(worker) or make_silent_failure(worker, how)
-
-    async def _start(self, folder: Path) -> Process:
-        with open_log(folder / WORKER_LOG) as log_file:  # what is written before the worker has opened it
-            return await asyncio.create_subprocess_exec(
-                *worker_command(None if self._keeps else folder),
-                stdin=PIPE,
-                stdout=PIPE if self._keeps else DEVNULL,
-                stderr=log_file,
-                env=self._environment,
-                start_new_session=True,
-            )
+        return await wait_for_result(worker, how, 0.0)
 
     async def free_slot(self, slot: WorkerSlot) -> None:
         if (process := self._kept.pop(slot.number, None)) is not None:
@@ -279,14 +271,10 @@ _LOOKS = 20
 
 
 def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -> RayEngine:
-    """Join the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else start one here.
-
-    A slot is ``per_slot`` GPUs of the cluster, as many as there are, at most ``count``; where there are none,
-    or a slot needs none, there are ``count`` slots, or one.
-
-    Raises UsageError: Ray is not installed, the cluster cannot be reached, or it has too few GPUs for one
-    slot.
-    """
+    """Join the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else start one here. A slot
+    is ``per_slot`` of its GPUs; there are at most ``count`` slots, and ``count`` or one where no GPU is
+    needed or there. Raises UsageError: Ray is not installed, the cluster cannot be reached, or it has too
+    few GPUs for one slot."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray
@@ -358,10 +346,12 @@ class RayEngine(SweepEngine):
             raise
 
     async def wait_until_lost(self) -> str:
-        """Wait until an address of the cluster has been closed for `_LOOKS` looks in a row."""
-        addresses = [
-            address for address in cluster_addresses(self._ray) if await _accepts_connections(address)
-        ]
+        """Wait until the cluster's head, or Ray's process on this machine, has refused `_LOOKS` looks in a
+        row."""
+        context, nodes = self._ray.get_runtime_context(), self._ray.nodes()
+        own = [node for node in nodes if node["NodeID"] == context.get_node_id()]
+        there = [f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own]
+        addresses = [at for at in (context.gcs_address, *there) if await _accepts_connections(at)]
         looks = 0
         while not self._lost:
             await asyncio.sleep(_LOOK_S)
@@ -378,14 +368,6 @@ class RayEngine(SweepEngine):
             await asyncio.to_thread(self._ray.shutdown)
 
 
-def cluster_addresses(ray: Any) -> list[str]:
-    """Return the addresses of the cluster's head and of Ray's process on this machine, which takes the
-    tasks."""
-    context = ray.get_runtime_context()
-    own = [node for node in ray.nodes() if node["NodeID"] == context.get_node_id()]
-    return [context.gcs_address, *(f"{node['NodeManagerAddress']}:{node['NodeManagerPort']}" for node in own)]
-
-
 async def _accepts_connections(address: str) -> bool:
     host, _, port = address.rpartition(":")
     with suppress(OSError):  # a time-out is one
@@ -397,7 +379,7 @@ async def _accepts_connections(address: str) -> bool:
 
 # --- Slurm
 
-USUAL: Mapping[str, Any] = {"timeout_min": 24 * 60, "cpus_per_task": 8}
+USUAL: Mapping[str, object] = {"timeout_min": 24 * 60, "cpus_per_task": 8}
 # A start where nobody says how many: jobs queue at the cluster anyway.
 _SLOTS = 4
 
@@ -407,16 +389,12 @@ def open_slurm(
     count: int | None,
     environment: Mapping[str, str],
     folder: Path,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, object],
 ) -> SlurmEngine:
-    """Open an engine of jobs with ``per_slot`` GPUs each, at most ``count`` (or four) at a time; submitit's
-    files go to ``folder``.
-
-    ``settings`` are submitit's (``slurm_partition``, ``timeout_min``, ``slurm_account``); ``cluster:
-    local`` among them runs the jobs as processes of this machine.
-
-    Raises UsageError: submitit is not installed, there is no Slurm here, or it refuses a setting.
-    """
+    """Open an engine of jobs with ``per_slot`` GPUs each, at most ``count`` (or four) at a time. ``settings``
+    are submitit's, whose files go to ``folder``; ``cluster: local`` among them runs the jobs as processes
+    of this machine. Raises UsageError: submitit is not installed, there is no Slurm here, or it refuses a
+    setting."""
     try:
         import submitit
     except ImportError as error:
@@ -446,8 +424,8 @@ def cancel_leftover_jobs(folder: Path) -> None:
 
 
 class SlurmEngine(SweepEngine):
-    """Runs each worker beside a Slurm job; one in the queue has no progress yet. The tested model's key
-    reaches it since Slurm passes on the environment of the submitter."""
+    """Runs each worker beside a Slurm job; one in the queue has no progress yet. Slurm passes the tested
+    model's key on with the submitter's environment."""
 
     def __init__(self, executor: Any, slots: int, environment: Mapping[str, str]) -> None:
         super().__init__(make_slots((), 1, slots), environment)

@@ -53,17 +53,12 @@ def list_processes() -> list[int]:
 
 def list_group_members(group: int) -> list[int]:
     """List the living processes of a group; its leader may have ended before."""
-    if not (_PROC / "self" / "stat").exists():
-        return [group] if _group_exists(group) else []
-    return [pid for pid in list_processes() if _read_group(pid) == group]
-
-
-def _group_exists(group: int) -> bool:
-    try:
+    if (_PROC / "self" / "stat").exists():
+        return [pid for pid in list_processes() if _read_group(pid) == group]
+    with suppress(OSError):  # there is none
         os.killpg(group, 0)
-    except OSError:
-        return False
-    return True
+        return [group]
+    return []
 
 
 def _read_group(pid: int) -> int | None:
@@ -103,8 +98,8 @@ def find_marked_processes(mark: str, output: str) -> list[int]:
 
 def end_group(group: int, list_remaining: Callable[[], list[int]], grace_s: float) -> Iterator[float]:
     """End the remaining processes of a group, and those that have left it: TERM, and KILL after ``grace_s``.
-    Yields the seconds to wait before the next step, so that callers wait in their own way. It ends when
-    nothing remains, or half a minute after the KILL: what a driver holds ends late, even so."""
+    Yield the seconds to wait before the next step, so that callers wait in their own way, until nothing
+    remains, or half a minute after the KILL: what a driver holds ends late, even so."""
     for number, within_s in ((signal.SIGTERM, grace_s), (signal.SIGKILL, _KILLED_WITHIN_S)):
         until = time.monotonic() + within_s
         pids = list_remaining()
@@ -206,14 +201,9 @@ class Guard:
         self._selector.register(self._output, selectors.EVENT_READ)
         self._selector.register(LIFELINE, selectors.EVENT_READ)
 
-    @property
-    def started(self) -> str:
-        return f"started {self._server.pid} {self._pipe}"
-
-    @property
-    def _pipe(self) -> str:
-        """Return the server's output pipe, as ``/proc`` names it; empty without ``/proc``."""
-        return read_descriptor_target(os.getpid(), self._output)
+        # The output pipe, as ``/proc`` names it; empty without ``/proc``.
+        self._pipe = read_descriptor_target(os.getpid(), self._output)
+        self.started = f"started {self._server.pid} {self._pipe}"
 
     def request_end(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True

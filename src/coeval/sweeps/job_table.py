@@ -61,27 +61,19 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     problem: str = ""
     at: str = ""
 
-    @property
-    def job(self) -> Job:
-        return Job(self.step, self.label, self.run)
 
-
-def stamp_files(out: Path, files: Iterator[str] | list[str]) -> Stamps:
+def _stamp_files(out: Path, files: Iterable[str]) -> Stamps:
     """Stamp those of these files that exist with size and time."""
-    return {file: stamp for file in files if (stamp := _stat_file(f"{out}/{file}")) is not None}
+    stamps = {}
+    for file in files:
+        with suppress(OSError):
+            stat = os.stat(f"{out}/{file}")  # noqa: PTH116  a tenth of a Path's time, and there may be 100,000
+            stamps[file] = (stat.st_size, stat.st_mtime_ns)
+    return stamps
 
 
-def matches_files(out: Path, line: JobLine) -> bool:
-    """Check whether a line's files still have its stamps."""
-    return bool(line.files) and all(_stat_file(f"{out}/{file}") == was for file, was in line.files.items())
-
-
-def _stat_file(file: str) -> tuple[int, int] | None:
-    try:
-        stat = os.stat(file)  # noqa: PTH116  a tenth of a Path's time, and there may be 100,000
-    except OSError:
-        return None
-    return (stat.st_size, stat.st_mtime_ns)
+def _has_files_of_line(out: Path, line: JobLine) -> bool:
+    return bool(line.files) and _stamp_files(out, line.files) == line.files
 
 
 # --- Finished and missing jobs
@@ -99,10 +91,6 @@ class OwedJobs(NamedTuple):
 
     answers: dict[int, dict[str, tuple[int, ...]]]
     conclusions: dict[str, tuple[int, ...]]
-
-    @property
-    def nothing(self) -> bool:
-        return not self.answers and not self.conclusions
 
 
 class TaskStatus(NamedTuple):
@@ -136,14 +124,14 @@ class JobTable:
                 self._apply_line(read(line))
 
     def include(self, checkpoints: Iterable[Checkpoint]) -> None:
-        """Record that these checkpoints are swept too, in place of others of the same steps. Raises
+        """Sweep these checkpoints too, in place of others of the same steps, and record it. Raises
         StoreError: it cannot be written."""
         by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
         self.plan = replace(self.plan, checkpoints=tuple(by_step[step] for step in sorted(by_step)))
         self.plan.write(sweep_folder(self._out))
 
     def _apply_line(self, line: JobLine) -> None:
-        job = line.job
+        job = Job(line.step, line.label, line.run)
         if line.state == "failed":
             self._failed[job] = line
             return
@@ -172,9 +160,6 @@ class JobTable:
             settings = self.plan.hash_settings(checkpoint, task)
             for run in range(task.samples):
                 yield task, Job(checkpoint.step, task.label, run), settings
-
-    def count_jobs(self, checkpoint: Checkpoint) -> int:
-        return sum(1 for _ in self._list_jobs(checkpoint))
 
     def count_done_with_other_settings(self, checkpoints: Iterable[Checkpoint]) -> int:
         """Count jobs that were done with other settings than the plan's, and so are owed."""
@@ -206,7 +191,7 @@ class JobTable:
             line is not None
             and (line.settings, line.judging) == (settings, task.judged_with)
             and not (line.unanswered or line.unscored)
-            and matches_files(self._out, line)
+            and _has_files_of_line(self._out, line)
         )
 
     def _find_owed_shards(self, job: Job, settings: str) -> Collection[int]:
@@ -214,19 +199,17 @@ class JobTable:
         concluded = self._concluded.get(job)
         if concluded is not None and concluded.settings == settings and not concluded.unanswered:
             answers = f"{job.folder}/{RESPONSES}"
-            held = stamp_files(self._out, [answers])
-            if held and held.get(answers) == concluded.files.get(answers):
+            held = _stamp_files(self._out, [answers])
+            if held and held[answers] == concluded.files.get(answers):
                 return ()
-        lines = self._answered.get(job)
-        if not lines:
-            return range(self.plan.shards)
+        lines = self._answered.get(job, {})
         return [
             number
             for number in range(self.plan.shards)
             if (line := lines.get(shard_name(number, self.plan.shards))) is None
             or line.settings != settings
             or line.unanswered
-            or not matches_files(self._out, line)
+            or not _has_files_of_line(self._out, line)
         ]
 
     def summarise_task(self, checkpoint: Checkpoint, task: TaskJobs) -> TaskStatus:
@@ -248,8 +231,8 @@ class JobTable:
         return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
 
     def has_ended(self, checkpoint: Checkpoint, since: float) -> bool:
-        """Check whether every job of a checkpoint is whole, or has ended since then (seconds since 1970): it
-        failed, or has gaps."""
+        """Check whether every job of a checkpoint is whole, or has failed or ended with gaps ``since``
+        (seconds since 1970)."""
         for task, job, settings in self._list_jobs(checkpoint):
             answers_only = task.judged and not self.plan.judges
             lines = [self._failed.get(job), self._concluded.get(job)]
@@ -286,9 +269,9 @@ class JobTable:
         """Record that all prompts of a shard were requested; ``unanswered`` of them have no good answer."""
         name = shard_name(shard, self.plan.shards)
         folder = Job(checkpoint.step, task.label, run).folder
-        files = stamp_files(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
+        files = _stamp_files(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
         # One without a name, or an earlier one, is in the whole.
-        files = files or stamp_files(self._out, [f"{folder}/{RESPONSES}"])
+        files = files or _stamp_files(self._out, [f"{folder}/{RESPONSES}"])
         self._append_line(checkpoint, task, run, "answered", shard=name, unanswered=unanswered, files=files)
 
     def note_concluded(
@@ -298,11 +281,9 @@ class JobTable:
         folder = Job(checkpoint.step, task.label, run).folder
         judged = (path.name for path in (self._out / folder).glob(JUDGMENTS))
         names = (RESPONSES, SUMMARY, SCORES, *sorted(judged))
-        files = stamp_files(self._out, [f"{folder}/{name}" for name in names])
-        missing = {"unanswered": unanswered, "unscored": unscored}
-        self._append_line(
-            checkpoint, task, run, "concluded", judging=task.judged_with, files=files, **missing
-        )
+        files = _stamp_files(self._out, [f"{folder}/{name}" for name in names])
+        more = {"judging": task.judged_with, "unanswered": unanswered, "unscored": unscored, "files": files}
+        self._append_line(checkpoint, task, run, "concluded", **more)
 
     def note_failed(self, checkpoint: Checkpoint, task: TaskJobs, run: int, problem: str) -> None:
         self._append_line(checkpoint, task, run, "failed", problem=problem)
@@ -312,15 +293,8 @@ class JobTable:
     ) -> None:
         """Append a line to the journal; raise StoreError if the disk refuses."""
         settings = self.plan.hash_settings(checkpoint, task)
-        line = JobLine(
-            step=checkpoint.step,
-            label=task.label,
-            run=run,
-            state=state,
-            settings=settings,
-            at=utc_now(),
-            **more,
-        )
+        job = Job(checkpoint.step, task.label, run)._asdict()
+        line = JobLine(**job, state=state, settings=settings, at=utc_now(), **more)
         if self._appender is None:
             if read_torn_tail(self._path):
                 cut_torn_tail(self._path)
@@ -335,9 +309,9 @@ class JobTable:
 
 
 def refuse_other_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
-    """Refuse a step whose folder has answers of another checkpoint: nothing is ever relabelled. Set aside
-    those of the same path with other content, from before it was overwritten. Raises UsageError: there are
-    some, or the step was submitted with another path; StoreError: they cannot be set aside."""
+    """Raise UsageError if a step's folder has answers of another checkpoint, or the step was submitted with
+    another path: nothing is relabelled. Answers of the same path with other content, from before it was
+    overwritten, are set aside. Raises StoreError: they cannot be."""
     output = sweep.out / checkpoint.name
     for other in plan.checkpoints if checkpoint.content else ():
         if other.step == checkpoint.step and other.path != checkpoint.path:

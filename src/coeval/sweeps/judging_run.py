@@ -1,7 +1,7 @@
 """The judging of a sweep: several evaluations at a time in one process, with one way to the judge.
 
-Each order is a task of a checkpoint, all its samples together. Preparing and scoring hold the processor and
-may not hold up the loop, so they go to a thread, one at a time: verifiers are not made to run side by side.
+Each order is a task of a checkpoint, all its samples together. Preparing and scoring would hold up the
+loop, so they go to a thread, one at a time: verifiers are not made to run side by side.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import Process
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
@@ -38,7 +37,7 @@ from coeval.engine.progress import Board
 from coeval.models.keys import Keys
 from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import SharedHosts
-from coeval.sweeps.engine import open_log
+from coeval.sweeps.engine import start_process
 
 # --- Messages between a sweep and its judge worker
 
@@ -111,18 +110,14 @@ async def conclude_orders(
     throttle: Throttle | None = None,
 ) -> None:
     """Conclude every order as it comes, side by side; ``tell`` takes their progress and ends. ``throttle`` is
-    the pace that their requests share with those of other processes. Returns when there are no more orders
-    and all are reported; setting ``interrupt`` ends those under way soon, and later ones at once."""
+    the pace shared with other processes. Return when there are no more orders and all are reported;
+    setting ``interrupt`` ends those under way soon, and later ones at once."""
     async with SharedHosts(throttle=throttle) as hosts, asyncio.TaskGroup() as group:
         judging = _Judging(keys, interrupt, hosts)
         telling = group.create_task(judging.report_progress(tell))
-        tasks: set[asyncio.Task[None]] = set()
-        async for order in orders:
-            task = group.create_task(judging.conclude(order, tell))
-            tasks.add(task)
-            task.add_done_callback(tasks.discard)
-        if tasks:
-            await asyncio.wait(tasks)
+        async with asyncio.TaskGroup() as concluding:
+            async for order in orders:
+                concluding.create_task(judging.conclude(order, tell))
         telling.cancel()
 
 
@@ -143,8 +138,7 @@ class _Judging:
             concluded = await self._conclude_order(order, onlooker)
         except CoevalError as error:
             log.warning("%s: %s", order.name, error)
-            interrupted = self._interrupt.is_set()
-            refused = isinstance(error, WindowExceeded)
+            interrupted, refused = self._interrupt.is_set(), isinstance(error, WindowExceeded)
             concluded = Concluded(
                 name=order.name, problem=str(error), interrupted=interrupted, refused=refused
             )
@@ -196,14 +190,8 @@ def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome)
         counts = task_run.count_records()
         unanswered = counts.prompts - counts.answers
         missing = sum(task.summary.missing.values()) if task.summary is not None else 0
-        samples.append(
-            SampleConcluded(
-                run=task_run.run or 0,
-                unanswered=unanswered,
-                unscored=max(0, missing - unanswered),
-                problem=task.problem or "",
-            )
-        )
+        lacks = {"unanswered": unanswered, "unscored": max(0, missing - unanswered)}
+        samples.append(SampleConcluded(run=task_run.run or 0, problem=task.problem or "", **lacks))
     problems = list(outcome.stopped.values())
     if away:
         kinds = ", ".join(f"{kind}: {number:,}" for kind, number in away.items())
@@ -247,16 +235,16 @@ class _Onlooker:
 
 # --- The judging process, as the sweep sees it: fed order by order, begun again where it dies
 
-_MODULE = "coeval.cli.eval_framework.judging_process"
+JUDGING_MODULE = "coeval.cli.eval_framework.judging_process"
+"""What it runs; its arguments are its log and, if there is one, the user's file of credentials."""
 # Bytes: a task's whole summary is one line of the conversation.
 _LONGEST_LINE = 1 << 24
-_DIED = "the judging process ended before it had concluded this; see {log}"
 
 
 class JudgingProcess:
     """Has tasks of checkpoints judged and scored. ``command`` starts it, with its log in ``log``, when the
-    first order comes, in a session of its own; it ends with the pipe to its standard input. What was under
-    way when it died goes one by one then."""
+    first order comes. What was under way when it died goes one by one then. ``progress`` is how far the
+    orders under way are, by name."""
 
     def __init__(self, command: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
         self._command = command
@@ -265,7 +253,7 @@ class JudgingProcess:
         self._process: Process | None = None
         self._reading: asyncio.Task[None] | None = None
         self._waiting: dict[str, asyncio.Future[Concluded]] = {}
-        self._progress: dict[str, ConcludeProgress] = {}
+        self.progress: dict[str, ConcludeProgress] = {}
         self._suspects: set[str] = set()
         self._starting, self._turn = asyncio.Lock(), asyncio.Lock()
         self._closing = False
@@ -292,7 +280,7 @@ class JudgingProcess:
             return await waiting
         finally:
             self._waiting.pop(name, None)
-            self._progress.pop(name, None)
+            self.progress.pop(name, None)
 
     async def _ensure_started(self) -> Process | None:
         """Return the process, started if none lives; None while it is being closed."""
@@ -301,16 +289,9 @@ class JudgingProcess:
                 return None
             if self._process is not None and self._reading is not None and not self._reading.done():
                 return self._process
-            with open_log(self._log) as log:
-                self._process = await asyncio.create_subprocess_exec(
-                    *self._command,
-                    stdin=PIPE,
-                    stdout=PIPE,
-                    stderr=log,
-                    env=self._environment,
-                    limit=_LONGEST_LINE,
-                    start_new_session=True,
-                )
+            self._process = await start_process(
+                self._command, self._log, self._environment, longest_line=_LONGEST_LINE
+            )
             self._reading = asyncio.create_task(self._read_messages(self._process))
             return self._process
 
@@ -322,7 +303,7 @@ class JudgingProcess:
             except Undecodable:
                 continue
             if isinstance(message, ConcludeProgress):
-                self._progress[message.name] = message
+                self.progress[message.name] = message
                 continue
             waiting = self._waiting.get(message.name)
             self._suspects.discard(message.name)
@@ -332,12 +313,8 @@ class JudgingProcess:
         for name, waiting in self._waiting.items():
             if not waiting.done():
                 self._suspects.add(name)
-                problem = _DIED.format(log=self._log)
+                problem = f"the judging process ended before it had concluded this; see {self._log}"
                 waiting.set_result(Concluded(name=name, problem=problem, interrupted=self._closing))
-
-    def progress(self) -> Mapping[str, ConcludeProgress]:
-        """Return how far the orders under way are, by name."""
-        return self._progress
 
     async def aclose(self) -> None:
         """End the orders under way soon, and wait for that; cancelled, end them at once."""
@@ -355,9 +332,3 @@ class JudgingProcess:
                 process.kill()
             await reading
             raise
-
-
-def judging_command(log: Path, keys: Path | None) -> tuple[str, ...]:
-    """Return the command of the judging process, by this interpreter; ``keys`` is the user's file of
-    credentials."""
-    return (sys.executable, "-m", _MODULE, str(log), *(() if keys is None else (str(keys),)))

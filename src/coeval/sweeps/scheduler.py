@@ -1,8 +1,8 @@
 """A sweep under way: workers into slots, their answers to the judging process, every end into the journal.
 
-There is no barrier: a slot takes the next checkpoint as soon as it is free, and what is answered is judged
-while others are served. A worker or an order that ends short is tried again after a wait that grows, a
-bounded number of times without progress; then its jobs are told as failed, and the others go on.
+A slot takes the next checkpoint as soon as it is free, and what is answered is judged while others are
+served. A worker or an order that ends short is tried again after a wait that grows, a bounded number of
+times without progress; then its jobs are reported as failed, and the others go on.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import aclosing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -58,7 +58,9 @@ class SweepBoard:
     """Counts of a sweep, and what runs now. ``workers`` and ``jobs`` are those owed at the start (and since),
     of so many ``checkpoints``; ``jobs_before`` were done then."""
 
-    def __init__(self, slots: Sequence[WorkerSlot]) -> None:
+    def __init__(
+        self, slots: Sequence[WorkerSlot], judging_progress: Mapping[str, ConcludeProgress] = {}
+    ) -> None:
         self.began = time.monotonic()
         self.checkpoints = self.jobs_before = 0
         self.workers = self.workers_ended = self.left = 0
@@ -67,9 +69,10 @@ class SweepBoard:
         self.interrupted = self.unavailable = False
         self.problems: list[SweepProblem] = []
         self._slots = tuple(slots)
-        self._running: dict[int, tuple[str, Path]] = {}
-        self._judging: dict[str, JudgingProcess] = {}
-        self._costs: dict[str, float] = {}
+        self.running: dict[int, Worker] = {}
+        self.judging: list[str] = []
+        self._judging_progress = judging_progress
+        self.costs: dict[str, float] = {}
 
     def expect_work(self, jobs: int, workers: int, before: int = 0) -> None:
         """Count a checkpoint's owed work, and what was done before."""
@@ -78,33 +81,20 @@ class SweepBoard:
         self.workers += workers
         self.jobs += jobs
 
-    def begin_worker(self, slot: WorkerSlot, worker: Worker) -> None:
-        self._running[slot.number] = (worker.name, worker.folder)
-
-    def end_worker(self, slot: WorkerSlot) -> None:
-        self._running.pop(slot.number, None)
-
     @property
     def waiting(self) -> int:
-        return max(0, self.workers - self.workers_ended - self.left - len(self._running))
+        return max(0, self.workers - self.workers_ended - self.left - len(self.running))
 
     def list_slots(self) -> Iterator[WorkerShown]:
-        running = dict(self._running)
+        running = dict(self.running)
         for slot in self._slots:
-            name, folder = running.get(slot.number, (None, None))
-            yield WorkerShown(slot, name, None if folder is None else read_progress(folder))
-
-    @contextmanager
-    def concluding(self, name: str, judge_worker: JudgingProcess) -> Iterator[None]:
-        self._judging[name] = judge_worker
-        try:
-            yield
-        finally:
-            del self._judging[name]
+            worker = running.get(slot.number)
+            name, progress = (None, None) if worker is None else (worker.name, read_progress(worker.folder))
+            yield WorkerShown(slot, name, progress)
 
     def list_judging(self) -> Iterator[tuple[str, ConcludeProgress | None]]:
-        for name, judge_worker in list(self._judging.items()):
-            yield name, judge_worker.progress().get(name)
+        for name in list(self.judging):
+            yield name, self._judging_progress.get(name)
 
     def count_concluded(self, sample: SampleConcluded, *, judged: bool) -> None:
         self.concluded += 1
@@ -113,14 +103,10 @@ class SweepBoard:
         self.unscored += sample.unscored
         self.incomplete += bool(sample.unanswered or sample.unscored)
 
-    def count_cost(self, name: str, cost_usd: float | None) -> None:
-        if cost_usd is not None:
-            self._costs[name] = cost_usd
-
     @property
     def cost_usd(self) -> float | None:
         """Sum what the judging of these tasks has cost; None without any price."""
-        return sum(self._costs.values()) if self._costs else None
+        return sum(self.costs.values()) if self.costs else None
 
     @property
     def exit_code(self) -> int:
@@ -138,9 +124,7 @@ class SweepBoard:
         for problem in self.problems:
             if problem.given_up:
                 alike.setdefault(problem.why, []).append(problem.what)
-        gaps = [
-            f"{join_names(names, 4)}: {why}" for why, names in alike.items()
-        ]  # told once, of whatever number
+        gaps = [f"{join_names(names, 4)}: {why}" for why, names in alike.items()]
         if self.unanswered or self.unscored:
             answers, judgments = pluralize(self.unanswered, "answer"), pluralize(self.unscored, "judgment")
             gaps.append(f"missing: {answers}, {judgments}; the same command again asks for them")
@@ -149,12 +133,9 @@ class SweepBoard:
         return tuple(gaps)
 
     def describe_counts(self) -> str:
-        parts = [f"{self.concluded:,} of {pluralize(self.jobs, 'job')} done"]
-        if self.failed:
-            parts.append(f"{self.failed:,} failed")
-        if self.waiting:
-            parts.append(f"{self.waiting:,} waiting for a slot")
-        return ", ".join(parts)
+        done = f"{self.concluded:,} of {pluralize(self.jobs, 'job')} done"
+        failed = f", {self.failed:,} failed" if self.failed else ""
+        return done + failed + (f", {self.waiting:,} waiting for a slot" if self.waiting else "")
 
     def add_problem(self, what: str, why: str, *, given_up: bool) -> None:
         self.problems.append(SweepProblem(what, why, given_up))
@@ -172,7 +153,7 @@ class Scheduler:
     def __init__(
         self, request: SweepRequest, table: JobTable, engine: SweepEngine, judge_worker: JudgingProcess
     ) -> None:
-        self.board = SweepBoard(engine.slots)
+        self.board = SweepBoard(engine.slots, judge_worker.progress)
         self._sweep = sweep = request.sweep
         self._table = table
         self._engine = engine
@@ -205,16 +186,17 @@ class Scheduler:
             self._workers.append(WorkerDue(checkpoint, number, samples))
         self._open_workers[checkpoint.step] = len(workers)
         due = self._list_conclusions(checkpoint, owed)
-        before = self._table.count_jobs(checkpoint) - sum(map(len, owed.conclusions.values()))
+        before = sum(task.samples for task in self._table.plan.tasks)
+        before -= sum(map(len, owed.conclusions.values()))
         self.board.expect_work(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
         if not workers:
             self._queue_conclusions(checkpoint)
         self._notify()
 
     async def run(self, interrupt: asyncio.Event, source: CheckpointWatch | None = None) -> None:
-        """Do all owed work, and what ``source`` adds. Setting ``interrupt`` ends everything that runs soon;
-        cancelling ends it at once. What is finished stays in either case. Raises WindowExceeded: the settings
-        fit no server; StoreError: the journal cannot be written, or a worker's folder."""
+        """Do all owed work, and what ``source`` adds. Setting ``interrupt`` ends it soon, cancelling at once;
+        what is finished stays. Raises WindowExceeded: the settings fit no server; StoreError: the journal
+        cannot be written, or a worker's folder."""
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._run_slot(slot)) for slot in self._engine.slots]
@@ -315,7 +297,7 @@ class Scheduler:
             self._give_up(due, due.checkpoint.name, str(error))
             return
         worker = self._sweep.make_worker(due.checkpoint, due.number, due.samples, slot, merged)
-        self.board.begin_worker(slot, worker)
+        self.board.running[slot.number] = worker
         result: WorkerResult | None = None
         try:
             result = await self._engine.run(worker, slot)
@@ -323,7 +305,7 @@ class Scheduler:
             result = read_result(worker)
             raise
         finally:
-            self.board.end_worker(slot)
+            del self.board.running[slot.number]
             self._record_answered(due, result)
         if result.end == "done":
             self._answered += 1
@@ -334,7 +316,7 @@ class Scheduler:
             self._retry_or_give_up(due, worker, result)
 
     async def _prepare_checkpoint(self, checkpoint: Checkpoint) -> Path | None:
-        """Merge a checkpoint if the sweep does, and return the merged folder. Raises CoevalError: it is not
+        """Return the folder of a checkpoint that the sweep merges, else None. Raises CoevalError: it is not
         as it was submitted, cannot be merged, or no server of ours loads it."""
         sharded = self._merging is not None
         if checkpoint.content and (
@@ -437,13 +419,14 @@ class Scheduler:
     async def _run_judging(self) -> None:
         while (due := await self._wait_for_due(self._conclusions, self._no_conclusion_to_come)) is not None:
             self._judged_now.append(due.checkpoint.step)
+            self.board.judging.append(due.name)
             try:
                 evaluation = self._sweep.make_conclusion(due.checkpoint, due.task.task, due.runs)
-                with self.board.concluding(due.name, self._judge_worker):
-                    concluded = await self._judge_worker.conclude(due.name, evaluation)
+                concluded = await self._judge_worker.conclude(due.name, evaluation)
                 self._record_concluded(due, concluded)
             finally:
                 self._judged_now.remove(due.checkpoint.step)
+                self.board.judging.remove(due.name)
                 self._notify()
 
     def _no_conclusion_to_come(self) -> bool:
@@ -451,7 +434,8 @@ class Scheduler:
 
     def _record_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
         """Record the samples that an order concluded, and retry or give up the others."""
-        self.board.count_cost(due.name, concluded.cost_usd)
+        if concluded.cost_usd is not None:
+            self.board.costs[due.name] = concluded.cost_usd
         ended = set[int]()
         for sample in concluded.samples:
             ended.add(sample.run)

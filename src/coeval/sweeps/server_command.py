@@ -36,7 +36,6 @@ PRESETS: Mapping[str, str] = {
     ),
 }
 """Short name → template."""
-DEFAULT = PRESETS["vllm"]
 # 64: the rank of nearly all adapters is below it, and both servers set memory aside for the largest.
 _ADAPTERS = " --enable-lora --max-lora-rank 64"
 FOR_ADAPTERS: Mapping[str, str] = {
@@ -69,14 +68,9 @@ _SERVERS_OWN = "VLLM_API_KEY"
 
 
 class ServerCommand:
-    """A template, or the short name of one.
-
-    It is split into words as a POSIX shell does it, before anything is filled in: a path with blanks stays
-    one word, and nothing of a value is expanded.
-
-    Raises UsageError: it has no words, an open quote or a credential, names what is no placeholder, or lacks
-    ``{port}``.
-    """
+    """A template, or the short name of one, split into words as a POSIX shell does it before anything is
+    filled in: a path with blanks stays one word, and nothing of a value is expanded. Raises UsageError: it
+    has no words, an open quote or a credential, names what is no placeholder, or lacks ``{port}``."""
 
     flag = _FLAG
     presets = PRESETS
@@ -92,17 +86,14 @@ class ServerCommand:
         if not self.words:
             presets = f", or one of {', '.join(self.presets)}" if self.presets else ""
             raise UsageError(f"{self.flag} is empty; give a command{presets}")
-        self._refuse_credentials()
-        self._named = self._find_placeholders()
-
-    def _refuse_credentials(self) -> None:
-        """Raise UsageError if the command holds a credential: workers' files and the process list show it."""
+        # Workers' files and the process list show the command.
         if (credential := _find_credential(self.text)) is not None:
             raise UsageError(
                 f"{self.flag} holds a credential ({credential}), and commands are kept in files; set it as a "
                 "variable of your environment that the server reads, and pass that on by its name: "
                 "--server-env NAME"
             )
+        self._named = self._find_placeholders()
 
     def _find_placeholders(self) -> frozenset[str]:
         """Find the placeholders; raise UsageError if one is unknown, or a needed one absent."""
@@ -131,27 +122,17 @@ class ServerCommand:
         """Check whether it loads whatever model a request names, and lists others."""
         return (_program_name(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 
-    @property
-    def adapter_template(self) -> str:
-        return self.text + FOR_ADAPTERS.get(self.text, "")
-
     def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
-        """Filter an ``environment`` for the server: no credentials but those ``passed`` by name, or named in
-        the command."""
+        """Return the ``environment`` without credentials, except those ``passed`` by name or named in the
+        command."""
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
 
     def fill_for_server(self, server: Server, port: int) -> tuple[str, ...]:
-        """Fill the command for a server that is to listen on ``port``; return its words. Raises UsageError:
-        as `fill_placeholders`."""
-        values = {
-            "checkpoint": server.checkpoint,
-            "name": server.name,
-            "host": HOST,
-            "port": str(port),
-            "tp_size": str(server.tp_size),
-            "gpus": ",".join(server.gpus),
-        }
-        return self.fill_placeholders(values)
+        """Fill the command for a server that is to listen on ``port``; return its words. Raises as
+        `fill_placeholders`."""
+        sizes = {"port": str(port), "tp_size": str(server.tp_size), "gpus": ",".join(server.gpus)}
+        names = {"checkpoint": server.checkpoint, "name": server.name, "host": HOST}
+        return self.fill_placeholders(names | sizes)
 
     def fill_placeholders(self, values: Mapping[str, str]) -> tuple[str, ...]:
         """Fill the placeholders with these values; return the command's words. Raises UsageError: a value
@@ -210,8 +191,7 @@ def _find_credential(text: str) -> str | None:
 
 
 class MergeCommand(ServerCommand):
-    """A command with ``{path}`` and ``{merged}``, as strict as that of a server. Raises UsageError: as
-    `ServerCommand`."""
+    """A command with ``{path}`` and ``{merged}``. Raises as `ServerCommand`."""
 
     flag = "--merge-command"
     presets: Mapping[str, str] = {}
@@ -230,9 +210,6 @@ class Merging:
         self._locks: dict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._failed: dict[str, str] = {}
 
-    def _folder(self, checkpoint: Checkpoint) -> Path:
-        return self._workers / f"{checkpoint.name}.merge"
-
     async def merge(self, checkpoint: Checkpoint) -> Path:
         """Return a checkpoint's merged folder, made now unless an earlier start has. Raises CoevalError: it
         cannot be merged; with the last lines of the command's log."""
@@ -247,7 +224,7 @@ class Merging:
 
     async def _run_merge(self, checkpoint: Checkpoint) -> Path:
         """Run the merge command into a temporary folder, and rename that once it holds a checkpoint."""
-        folder = self._folder(checkpoint)
+        folder = self._workers / f"{checkpoint.name}.merge"
         merged = folder / f"merged-{digest(self._command.text + checkpoint.identity)[:12]}"
         if merged.is_dir():
             return merged
@@ -276,5 +253,5 @@ class Merging:
     def remove_merged(self, checkpoint: Checkpoint) -> None:
         """Remove what was merged, whole or half: it takes the space of a model."""
         self._failed.pop(checkpoint.identity, None)
-        for made in self._folder(checkpoint).glob("merged-*"):
-            shutil.rmtree(made, ignore_errors=True)
+        for merged in self._workers.glob(f"{checkpoint.name}.merge/merged-*"):
+            shutil.rmtree(merged, ignore_errors=True)

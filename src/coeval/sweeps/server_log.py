@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from textwrap import indent
 
-from coeval.core.plain import cut_middle, escape_line
+from coeval.core.plain import cut_middle, escape_line, escape_lines
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import is_credential_name
 from coeval.sweeps.guard import rotated_log
@@ -108,7 +108,8 @@ class ServerLog:
         return f"{hint}Its last lines ({self.path}):\n{indent(text, '  ')}"
 
     def redact(self, text: str) -> str:
-        return self._redactor.redact_message(text)
+        """Redact others' text and escape its control characters."""
+        return escape_lines(self._redactor.redact_message(text))
 
     def _clean_lines(self, text: str) -> Iterator[str]:
         for line in self._redactor.redact_message(_ESCAPES.sub("", text)).split("\n"):

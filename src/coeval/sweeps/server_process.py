@@ -13,9 +13,8 @@ import sys
 import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 from yarl import URL
@@ -50,12 +49,9 @@ RECORD = "server.json"
 
 
 class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A server, before it is started and while it runs.
-
-    ``group`` is its process group (0 until it is known) and ``started`` when the leader did, ``output`` the
-    pipe that it writes to, ``mark`` what stands in its environment. ``worker`` and ``worker_started`` are the
-    process that started it. Numbers mean what they say on ``host`` since ``boot`` alone.
-    """
+    """A server, before it is started and while it runs: its process ``group`` (0 until it is known), when the
+    leader ``started``, the ``output`` pipe that it writes to, the ``mark`` in its environment, and the
+    ``worker`` that started it. Numbers mean what they say on ``host`` since ``boot`` alone."""
 
     mark: str
     port: int
@@ -66,19 +62,6 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
     worker_started: str = ""
     host: str = ""
     boot: str = ""
-
-    @classmethod
-    def for_new_server(cls, mark: str, port: int) -> ServerRecord:
-        """Make the record of a server that this process is about to start."""
-        me = os.getpid()
-        return cls(
-            mark=mark,
-            port=port,
-            worker=me,
-            worker_started=running_process_start_time(me) or "",
-            host=socket.gethostname(),
-            boot=read_boot_id(),
-        )
 
     def write(self, folder: Path) -> None:
         write_json_atomic(folder / RECORD, self)
@@ -115,9 +98,6 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         """End what remains of it, as `end_group` does."""
         return end_group(self.group, self.living_processes, grace_s)
 
-    def kill(self) -> None:
-        signal_group(self.group, self.living_processes(), signal.SIGKILL)
-
 
 def read_server_record(folder: Path) -> ServerRecord | None:
     """Read the record in a worker's folder; None if absent or damaged."""
@@ -134,7 +114,7 @@ _GUARD_S = 60.0
 
 class ServerProcess:
     """A server that was started. ``down`` is set as soon as it has ended or is being ended, ``gone`` once
-    nothing of it is left; then ``code`` is its exit code, where somebody could tell."""
+    nothing of it is left; then ``code`` is its exit code, if known."""
 
     def __init__(self, folder: Path, record: ServerRecord, guard: Process) -> None:
         self.record = record
@@ -156,7 +136,15 @@ class ServerProcess:
     ) -> ServerProcess:
         """Start a server whose log and record lie in ``folder``; its ``environment`` goes over ``inherited``,
         which its guard has too. Raises ServerDown: there is no such command."""
-        record = ServerRecord.for_new_server(secrets.token_hex(16), port)
+        worker = os.getpid()
+        record = ServerRecord(
+            mark=secrets.token_hex(16),
+            port=port,
+            worker=worker,
+            worker_started=running_process_start_time(worker) or "",
+            host=socket.gethostname(),
+            boot=read_boot_id(),
+        )
         record.write(folder)  # before there is anything to find
         launch = Launch(
             command=command,
@@ -252,7 +240,7 @@ class ServerProcess:
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self._guard.kill()
-        self.record.kill()
+        signal_group(self.record.group, self.record.living_processes(), signal.SIGKILL)
         with suppress(OSError):
             (self._folder / RECORD).unlink(missing_ok=True)
 
@@ -263,20 +251,20 @@ WINDING_DOWN_S = 60.0
 
 def end_leftovers(workers: Path) -> list[str]:
     """End the servers of all workers below a folder in which nobody else works; return a sentence on each. A
-    worker that still lives is waited for, since it is ending its server; one that does not end is killed.
-    Servers of other machines are left to these."""
+    worker that still lives may end its server first; one that does not end is killed. Servers of other
+    machines are left to these."""
     until = time.monotonic() + WINDING_DOWN_S
     folders = sorted(path.parent for path in workers.glob(f"*/{RECORD}"))
-    reported = (end_leftover(folder, until - time.monotonic()) for folder in folders)
+    reported = (end_leftover_worker_and_server(folder, until - time.monotonic()) for folder in folders)
     return [sentence for sentence in reported if sentence is not None]
 
 
-def end_leftover(folder: Path, patience_s: float = WINDING_DOWN_S) -> str | None:
+def end_leftover_worker_and_server(folder: Path, worker_patience_s: float = WINDING_DOWN_S) -> str | None:
     """End the server of one worker's folder, as `end_leftovers` does."""
     record = read_server_record(folder)
     if record is None or not record.is_of_this_host:
         return None
-    until = time.monotonic() + patience_s
+    until = time.monotonic() + worker_patience_s
     while record.worker_lives and record.worker != os.getpid() and time.monotonic() < until:
         time.sleep(LOOK_S)
     if record.worker_lives and record.worker != os.getpid():
@@ -302,14 +290,6 @@ _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _LISTENS = "0A"
 
 
-class Listening(NamedTuple):
-    """Who takes connections on a port: ``ours``, and ``stranger``, the id of another process, 0 for one that
-    cannot be inspected."""
-
-    ours: bool
-    stranger: int | None
-
-
 def find_free_port(host: str) -> int:
     """Find a port on which nobody listens, below those that the system gives to outgoing connections: minutes
     may pass until the server takes it. Raises UsageError: there is none."""
@@ -331,7 +311,7 @@ def _lowest_outgoing_port() -> int:
 
 
 def is_port_free(host: str, port: int) -> bool:
-    if any(True for _ in _listening_sockets(port)):
+    if any(_listening_sockets(port)):
         return False
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     with socket.socket(family) as tried:
@@ -343,18 +323,18 @@ def is_port_free(host: str, port: int) -> bool:
     return True
 
 
-def find_listeners(port: int, pids: Collection[int]) -> Listening:
-    """Find whether these processes take connections on a port, and whether any other does: servers of one
-    user may share a port (``SO_REUSEPORT``), and then answer for each other."""
+def find_listeners(port: int, pids: Collection[int]) -> tuple[bool, int | None]:
+    """Return whether these processes take connections on a port, and the id of another that does (0:
+    unknown). Servers of one user may share a port (``SO_REUSEPORT``), and answer for each other."""
     if not any(table.exists() for table in _TABLES):  # then a server is taken at its word
-        return Listening(ours=True, stranger=None)
+        return True, None
     sockets = set(_listening_sockets(port))
     own = sockets & _list_process_sockets(pids)
     others = sockets - own
     if not others:
-        return Listening(bool(own), stranger=None)
+        return bool(own), None
     owner = next((pid for pid in list_processes() if others.intersection(_list_process_sockets([pid]))), 0)
-    return Listening(bool(own), stranger=owner)
+    return bool(own), owner
 
 
 def _listening_sockets(port: int) -> Iterator[str]:
@@ -392,11 +372,10 @@ _LONGEST_NAME = 120
 
 async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: str | None = None) -> None:
     """Wait until /health, or ``url``/models if that is absent, answers 200, and it is this server that
-    listens there. Raises ServerDown: the server has ended, is not up in time, or another process listens on
-    its port."""
+    listens there. Raises ServerDown: it has ended, is not up in time, or another process listens on its
+    port."""
     began, look_s = time.monotonic(), _LOOK_S[0]
-    wire = Wire()
-    try:
+    async with aclosing(Wire()) as wire:
         while not server.down.is_set():
             if time.monotonic() - began > within_s:
                 raise ServerDown(
@@ -410,26 +389,22 @@ async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: s
                 async with asyncio.timeout(look_s):
                     await server.down.wait()
             look_s = min(look_s * 1.5, _LOOK_S[1])
-    finally:
-        await wire.aclose()
     raise ServerDown("the server ended before it was up")
 
 
 def _listens_on_port(server: ServerProcess) -> bool:
     """Check whether the server takes connections on its port; raise ServerDown if another process does."""
     port = server.record.port
-    listening = find_listeners(port, server.record.living_processes())
-    if listening.stranger:
-        if (
-            server.down.is_set() or listening.stranger in server.record.living_processes()
-        ):  # it has just ended, or begun
+    listens, stranger = find_listeners(port, server.record.living_processes())
+    if stranger:
+        if server.down.is_set() or stranger in server.record.living_processes():  # has just ended, or begun
             return False
         raise ServerDown(
-            f"process {listening.stranger} listens on port {port}, which is the server's, and is not of the "
-            "server's process group: no request was sent there. End it, or let the sweep choose the ports"
+            f"process {stranger} listens on port {port}, which is the server's, and is not of the server's "
+            "process group: no request was sent there. End it, or let the sweep choose the ports"
         )
     # It was free when the server was started: what listens there now and cannot be seen into came with it.
-    return listening.ours or listening.stranger == 0
+    return listens or stranger == 0
 
 
 async def _is_healthy(wire: Wire, url: str, key: str | None) -> bool:
@@ -452,11 +427,8 @@ async def _get(wire: Wire, url: str, key: str | None) -> HttpReply | None:
 
 async def fetch_served_names(url: str, key: str | None = None) -> list[str]:
     """Fetch the models that a server lists; none if it lists none."""
-    wire = Wire()
-    try:
+    async with aclosing(Wire()) as wire:
         reply = await _get(wire, f"{url}/models", key)
-    finally:
-        await wire.aclose()
     try:
         listing = decode(reply.body) if reply is not None and reply.status == 200 else None
     except Undecodable:

@@ -32,12 +32,9 @@ def submit_checkpoint(
     out: str | Path, step: int, path: str | Path, wait: bool = False, say: Callable[[str], None] = log.info
 ) -> int:
     """Put a snapshot into the queue of the sweep in ``out``. Return 0 at once; with ``wait``, once it is
-    scored (0; answered, if the sweep does not judge) or has failed (3). Only names, sizes and times of its
-    files are read.
-
-    Raises UsageError: there is no such folder, the step is that of another path, or ``out`` is not a
-    sweep's; StoreError: the queue cannot be written.
-    """
+    scored (answered, if the sweep does not judge), or 3 if it has failed. Reads only names, sizes and
+    times of its files. Raises UsageError: there is no such folder, the step is that of another path, or
+    ``out`` is not a sweep's; StoreError: the queue cannot be written."""
     out, folder = Path(out), Path(path).absolute()
     if step < 0:
         raise UsageError(f"step {step!r}: give a whole number, 0 or more")

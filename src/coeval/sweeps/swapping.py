@@ -65,12 +65,10 @@ class _AdapterConfig(msgspec.Struct):
 
 
 class ServedAdapter:
-    """The adapter of a running server, and how to load the next one.
-
-    ``server`` names the checkpoint that it holds: an adapter, or the base model itself. After
-    `load_first`, ``name`` is the model's name in requests, and ``answers`` those to the canaries; None if
-    it gives none. ``loads`` counts adapters; ``is_proven``: a swap gave the answers of a cold start.
-    """
+    """The adapter of a running server, and how to load the next one. ``server`` names the checkpoint it
+    holds: an adapter, or the base model. After `load_first`, ``name`` is the model's name in requests, and
+    ``answers`` those to the canaries, None if it gives none. ``loads`` counts adapters; ``is_proven``: a
+    swap gave the answers of a cold start."""
 
     def __init__(self, url: str, server: Server, key: str | None) -> None:
         self.name = KEPT_NAME
@@ -79,10 +77,8 @@ class ServedAdapter:
         self.loads = 0
         self.is_proven = False
         self._root = url.removesuffix("/v1")
-        self._headers = {
-            "Content-Type": "application/json",
-            **({"Authorization": f"Bearer {key}"} if key else {}),
-        }
+        authorization = {"Authorization": f"Bearer {key}"} if key else {}
+        self._headers = {"Content-Type": "application/json", **authorization}
         self._adapter = ""
         self._is_sglang = False
 

@@ -28,6 +28,7 @@ from coeval.sweeps.worker_files import Server, Worker
 
 PATH = "{path}"
 WORKERS, ACCOUNTS = "workers", "accounts"
+_PLAN = "sweep.json"
 
 Samples = Mapping[str, Sequence[int]]
 """Task as it is asked for → samples by their number."""
@@ -36,13 +37,10 @@ Samples = Mapping[str, Sequence[int]]
 class Sweep(msgspec.Struct, frozen=True, kw_only=True):
     """``evaluation`` is what every checkpoint is asked: its ``output`` is the sweep's, its ``tested`` model
     is called by the template ``served_name``, and its tasks' ``runs`` are all samples, numbered.
-
-    Each checkpoint is answered by ``shards`` workers, each with its part of the prompts. ``server`` is how
-    they are served, but for checkpoint, name and GPUs; without one ``external`` are the base URLs of the
-    servers that the user runs, by step, or by None for any. ``key_variable`` holds the tested model's key,
-    ``logs`` is a folder for all logs. ``vouched``: that a server which lists other models serves the
-    checkpoint is the user's word.
-    """
+    ``shards`` workers answer for each checkpoint, each a part of the prompts. ``server`` is how they are
+    served, but for checkpoint, name and GPUs; without one ``external`` are the URLs of the user's servers,
+    by step, or by None for any. ``key_variable`` holds the tested model's key, ``logs`` is a folder for
+    all logs. ``vouched``: the user says that a server which lists other models serves the checkpoint."""
 
     evaluation: EvalSpec
     served_name: str
@@ -73,21 +71,24 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         instead."""
         name = ".".join(filter(None, (checkpoint.name, shard_name(number, self.shards))))
         folder = self.own_folder / WORKERS / name
-        shaped = self._make_evaluation(checkpoint, samples)
         loaded = checkpoint if merged is None else Checkpoint(step=checkpoint.step, path=str(merged))
-        if shaped.tested is not None:
-            shaped = msgspec.structs.replace(shaped, tested=self._name_model(shaped.tested, loaded))
+        called = fill_checkpoint(self.served_name, loaded)
+        tested = self._name_model(called, checkpoint)
+        if tested is not None and self.server is None:  # else the worker adds that of the server it starts
+            urls, at = self.external.get(checkpoint.step), number
+            if urls is None:
+                urls, at = self.external[None], slot.number
+            tested = msgspec.structs.replace(tested, base_url=urls[at % len(urls)])
         requested = msgspec.structs.replace(
-            shaped,
+            self._make_evaluation(checkpoint, samples),
             mode="inference",
             judge=None,
-            tested=self._with_server_url(shaped.tested, checkpoint, number, slot),
+            tested=tested,
             shard=Shard(number, self.shards) if self.shards > 1 else None,
             account=folder / "account",
         )
         server = None
         if self.server is not None:
-            called = fill_checkpoint(self.served_name, loaded)
             server = msgspec.structs.replace(
                 self.server,
                 checkpoint=loaded.path,
@@ -117,19 +118,6 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         account = self.own_folder / ACCOUNTS / checkpoint.name / task.replace("/", "_")
         return msgspec.structs.replace(shaped, mode="conclude", account=account)
 
-    def _with_server_url(
-        self, tested: ModelSpec | None, checkpoint: Checkpoint, number: int, slot: WorkerSlot
-    ) -> ModelSpec | None:
-        """Add the URL of the user's server; the worker adds that of a server that it starts."""
-        if tested is None or self.server is not None:
-            return tested
-        if (urls := self.external.get(checkpoint.step)) is not None:
-            url = urls[number % len(urls)]
-        else:
-            urls = self.external[None]
-            url = urls[slot.number % len(urls)]
-        return msgspec.structs.replace(tested, base_url=url)
-
     def _make_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
         """Make a checkpoint's evaluation from the sweep's, with these samples only."""
         pattern = self.evaluation
@@ -138,7 +126,6 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             for request in pattern.tasks
             if samples.get(request.name)
         )
-        tested = None if pattern.tested is None else self._name_model(pattern.tested, checkpoint)
         judge = pattern.judge
         if judge is not None and judge.name == checkpoint.name:  # models are known by their names
             judge = msgspec.structs.replace(judge, name=judge_name(judge.name))
@@ -146,13 +133,15 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             pattern,
             output=self.out / checkpoint.name,
             tasks=tasks,
-            tested=tested,
+            tested=self._name_model(fill_checkpoint(self.served_name, checkpoint), checkpoint),
             judge=judge,
             checkpoint=checkpoint.identity,
         )
 
-    def _name_model(self, tested: ModelSpec, checkpoint: Checkpoint) -> ModelSpec:
-        model = fill_checkpoint(self.served_name, checkpoint)
+    def _name_model(self, model: str, checkpoint: Checkpoint) -> ModelSpec | None:
+        tested = self.evaluation.tested
+        if tested is None:
+            return None
         return msgspec.structs.replace(tested, name=checkpoint.name, model=model, access_key=None)
 
 
@@ -217,7 +206,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     def write(self, own_folder: Path) -> None:
         """Write ``sweep.json``; raise StoreError if it cannot be written."""
-        write_json_atomic(plan_file(own_folder), self)
+        write_json_atomic(own_folder / _PLAN, self)
 
     def with_earlier_checkpoints(self, own_folder: Path) -> JobPlan:
         """Copy it with the checkpoints that were swept into the folder before."""
@@ -229,11 +218,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def read(cls, own_folder: Path) -> JobPlan:
         """Read ``sweep.json``. Raises FileNotFoundError: there is no sweep; StoreError: it is damaged."""
-        return read_json(plan_file(own_folder), cls)
-
-
-def plan_file(own_folder: Path) -> Path:
-    return own_folder / "sweep.json"
+        return read_json(own_folder / _PLAN, cls)
 
 
 def make_job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
@@ -268,16 +253,18 @@ def _make_task_jobs(evaluation: EvalSpec, request: TaskRequest) -> TaskJobs:
         "options": {name: str(value) for name, value in request.options.items()},
         "files": _stamp_own_files(request),
     }
-    judging = {"model": _output_fields(evaluation.judge), "name": evaluation.judge and evaluation.judge.model}
+    judging = {
+        "model": _output_fields(evaluation.judge),
+        "name": evaluation.judge and evaluation.judge.model,
+        "sampling": evaluation.judge_sampling.to_dict(),
+    }
     return TaskJobs(
         task=request.name,
         label=label,
         samples=len(request.runs),
         judged=judged,
         requested_with=digest(canonical_json(requested))[:12],
-        judged_with=digest(canonical_json({**judging, "sampling": evaluation.judge_sampling.to_dict()}))[:12]
-        if judged
-        else "",
+        judged_with=digest(canonical_json(judging))[:12] if judged else "",
     )
 
 
@@ -289,10 +276,8 @@ def _output_fields(spec: ModelSpec | None) -> Mapping[str, Any] | None:
 
 
 def _stamp_own_files(request: TaskRequest) -> list[tuple[str, int, int]]:
-    paths = [
-        *request.given.values(),
-        *(value for value in request.options.values() if isinstance(value, Path)),
-    ]
+    options = [value for value in request.options.values() if isinstance(value, Path)]
+    paths = [*request.given.values(), *options]
     if request.name.startswith(PREFIX):
         paths.append(Path(request.name.removeprefix(PREFIX)))
     files = [file for path in paths for file in (sorted(path.rglob("*")) if path.is_dir() else [path])]
@@ -360,14 +345,11 @@ class ConclusionDue:
 def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
     """Merge answers made in another number of shards, so that nobody requests them again. Raises StoreError:
     a file cannot be read or written."""
-    output = sweep.out / checkpoint.name
-    if not output.is_dir():
-        return
-    ours = f"_of_{sweep.shards}"
     for label, task in labels.items():
         for run in range(task.samples):
-            shards = output / f"run_{run}" / label / SHARDS
-            if shards.is_dir() and any(not part.name.endswith(ours) for part in shards.iterdir()):
-                folder = TaskFolder(shards.parent)
-                with folder.hold_lock():
-                    folder.merge_shards()
+            folder = sweep.out / checkpoint.name / f"run_{run}" / label
+            shards = [path.name for path in folder.glob(f"{SHARDS}/*")]
+            if any(not name.endswith(f"_of_{sweep.shards}") for name in shards):
+                task_folder = TaskFolder(folder)
+                with task_folder.hold_lock():
+                    task_folder.merge_shards()

@@ -33,7 +33,7 @@ from coeval.sweeps.checkpoints import (
     refuse_duplicate_steps,
 )
 from coeval.sweeps.engine import LocalEngine, SweepEngine, make_slots, open_ray, open_slurm
-from coeval.sweeps.server_command import MergeCommand, ServerCommand
+from coeval.sweeps.server_command import FOR_ADAPTERS, MergeCommand, ServerCommand
 from coeval.sweeps.sweep import PATH, JobPlan, Sweep, make_job_plan, queue_folder
 from coeval.sweeps.sweep_settings import SweepSettings, parse_counts, parse_steps
 from coeval.sweeps.worker_files import Server
@@ -86,27 +86,26 @@ def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched
     if not sweep.external:
         return
     open_steps = [checkpoint.step for checkpoint in checkpoints if checkpoint.step not in sweep.external]
-    for_any = None in sweep.external
     external, served_name, watch = map(spell, ("external", "served_name", "watch"))
-    if open_steps and not for_any:
-        step = open_steps[0]
-        raise UsageError(f"{external}: no server has step {step}; add {external} {step}=URL")
-    if watched and not for_any:
-        raise UsageError(
-            f"{external}: no server has the steps to come; add {external} URL, or leave out {watch}"
-        )
+    if None not in sweep.external:
+        for step in open_steps:
+            raise UsageError(f"{external}: no server has step {step}; add {external} {step}=URL")
+        if watched:
+            raise UsageError(
+                f"{external}: no server has the steps to come; add {external} URL, or leave out {watch}"
+            )
+    one_name = f"would be served under one name, {sweep.served_name}"
     if STEP in sweep.served_name or PATH in sweep.served_name:
         return
     if watched:
         raise UsageError(
-            f"{external}: all checkpoints to come would be served under one name, {sweep.served_name}; "
-            f"give {served_name} with {STEP}, or leave out {watch}"
+            f"{external}: all checkpoints to come {one_name}; give {served_name} with {STEP}, or leave out "
+            f"{watch}"
         )
     if len(open_steps) > 1:
         raise UsageError(
-            f"{external}: {len(open_steps)} checkpoints would be served under one name, "
-            f"{sweep.served_name}; say which server has which ({external} {open_steps[0]}=URL), or give "
-            f"{served_name} with {STEP}"
+            f"{external}: {len(open_steps)} checkpoints {one_name}; say which server has which ({external} "
+            f"{open_steps[0]}=URL), or give {served_name} with {STEP}"
         )
 
 
@@ -127,8 +126,8 @@ _SERVED_NAME = f"step_{STEP}"
 
 
 class SweepRequest(NamedTuple):
-    """What a start of a sweep is to do, derived once from its ``settings``: the ``sweep`` with the ``plan``
-    of its jobs, and where its checkpoints are; ``watch``: new ones too."""
+    """What a start of a sweep is to do, derived from its ``settings``: the ``sweep`` with the ``plan`` of its
+    jobs, and where its checkpoints are; ``watch``: new ones too."""
 
     settings: SweepSettings
     keys: Keys
@@ -144,15 +143,12 @@ def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         out = spell("out")
         raise UsageError(f"{out} is missing: the folder that takes the results, such as {out} outputs/run_a")
     external = _parse_server_urls(settings)
+    served = spell("external")
     if external and settings.swap:
-        raise UsageError(
-            f"{spell('swap')} is for servers that the sweep starts; leave out {spell('external')}"
-        )
+        raise UsageError(f"{spell('swap')} is for servers that the sweep starts; leave out {served}")
     if settings.merge_command and external:
-        merge, served = spell("merge_command"), spell("external")
-        raise UsageError(
-            f"{merge} merges what the sweep serves, and {served} serves by itself; leave one out"
-        )
+        merge = f"{spell('merge_command')} merges what the sweep serves"
+        raise UsageError(f"{merge}, and {served} serves by itself; leave one out")
     if settings.merge_command:
         MergeCommand(settings.merge_command)
     command = ServerCommand(settings.server_command)
@@ -179,7 +175,7 @@ def _make_evaluation(
     samples = count_samples(settings)
     shared = {name: getattr(settings, name) for name in read_settings(SharedSettings)}
     requested = EvalSettings(
-        **{**shared, "api_key": None, "task_options": _read_options(settings)},
+        **{**shared, "api_key": None, "task_options": _read_options_of_tasks(settings)},
         tasks=list(samples),
         model=_SERVED_NAME,
         output_dir=settings.out or "",
@@ -196,19 +192,17 @@ def _make_evaluation(
     return msgspec.structs.replace(evaluation, tasks=tasks)
 
 
-def _read_options(settings: SweepSettings) -> OptionValues:
+def _read_options_of_tasks(settings: SweepSettings) -> OptionValues:
     """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
     values = read_task_options(settings)
-    for row in TASKS.values():
-        if row.responses is not None and values[row.responses.name] is not None:
-            name = row.responses.name
+    for name in (row.responses.name for row in TASKS.values() if row.responses is not None):
+        if values[name] is not None:
             raise UsageError(f"{TASK_OPTION} {name}: a sweep asks its checkpoints; leave it out")
     return values
 
 
 def count_samples(settings: SweepSettings) -> dict[str, int]:
-    """Return the number of samples by task. Raises UsageError: there is no such task, or the number is below
-    1."""
+    """Count the samples by task. Raises UsageError: there is no such task, or a number is below 1."""
     requested = settings.tasks
     numbers = dict(requested) if isinstance(requested, Mapping) else {}
     tasks = check_task_names(SAMPLES if requested is None else split_names(requested))
@@ -239,8 +233,7 @@ def _parse_server_urls(settings: SweepSettings) -> dict[int | None, tuple[str, .
 
 
 def _make_server(settings: SweepSettings, command: ServerCommand) -> Server:
-    """Make the server's settings; raise UsageError if it is to load adapters and cannot, or each checkpoint
-    is a job."""
+    """Make the server's settings; raise UsageError if it is to swap adapters and cannot."""
     serves_adapters = settings.swap is not None
     if serves_adapters and settings.engine != "local":
         swap, engine = spell("swap"), spell("engine")
@@ -251,7 +244,7 @@ def _make_server(settings: SweepSettings, command: ServerCommand) -> Server:
     if serves_adapters and command.loads_any_model:
         raise UsageError(f"{spell('swap')} lora: `transformers serve` cannot do that; vllm and sglang can")
     return Server(
-        template=command.adapter_template if serves_adapters else command.text,
+        template=command.text + (FOR_ADAPTERS.get(command.text, "") if serves_adapters else ""),
         checkpoint="",
         name="",
         tp_size=settings.tp_size,

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import closing, contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -30,7 +30,7 @@ from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
 from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_other_checkpoint
-from coeval.sweeps.judging_run import JudgingProcess, judging_command
+from coeval.sweeps.judging_run import JUDGING_MODULE, JudgingProcess
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, find_own_errors
 from coeval.sweeps.server_process import end_leftovers
 from coeval.sweeps.sweep import ACCOUNTS, WORKERS, JobPlan, Sweep, queue_folder
@@ -64,16 +64,16 @@ def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -
     """Find the whole checkpoints of a sweep; none yet if it watches for them. Raises UsageError: there is
     none, or it is unclear which of the user's servers has which."""
     read_throttle(os.environ)  # wrong variables are told before anything begins
-    watched = request.watch is not None
-    checkpoints = [] if watched else request.places.find_all()
-    for path, why in {} if watched else request.places.explain_skipped().items():
+    if request.watch is not None:
+        refuse_ambiguous(request.sweep, [], watched=True)
+        return []
+    checkpoints, places = request.places.find_all(), request.places
+    for path, why in places.explain_skipped().items():
         warn(f"{path} is passed over: {why}; {spell('watch')} waits for such ones")
-    refuse_ambiguous(request.sweep, checkpoints, watched=watched)
-    if not checkpoints and not watched:
+    refuse_ambiguous(request.sweep, checkpoints)
+    if not checkpoints:
         pattern = spell("name_pattern")
-        raise UsageError(
-            f"{request.places.folder} holds no whole checkpoint; say where they lie below it: {pattern}"
-        )
+        raise UsageError(f"{places.folder} holds no whole checkpoint; say where they lie below it: {pattern}")
     return checkpoints
 
 
@@ -95,8 +95,9 @@ def open_sweep(
         if settings.api_key:
             environment[KEY_VARIABLE] = settings.api_key
         log = sweep.own_folder / "judging.log"
-        keys = None if settings.keys is None else Path(settings.keys)
-        judge_worker = JudgingProcess(judging_command(log, keys), log, environment)
+        keys = [] if settings.keys is None else [str(settings.keys)]
+        command = (sys.executable, "-m", JUDGING_MODULE, str(log), *keys)
+        judge_worker = JudgingProcess(command, log, environment)
         engine = open_engine(request, environment)
         scheduler = Scheduler(request, table, engine, judge_worker)
         board = scheduler.board
@@ -183,7 +184,7 @@ def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iter
         yield (
             f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
             f"count as its own; if it is another checkpoint now, give another {spell('out')}, or remove "
-            f"step_{checkpoint.step} there"
+            f"{checkpoint.name} there"
         )
     if count := table.count_done_with_other_settings(checkpoints):
         jobs = f"{pluralize(count, 'job')} {'was' if count == 1 else 'were'}"
@@ -222,14 +223,13 @@ class SweepEstimate(NamedTuple):
 def estimate_sweep(
     request: SweepRequest, table: JobTable, checkpoints: Sequence[Checkpoint], watcher: Watcher
 ) -> SweepEstimate:
-    """Estimate the requests and the cost of what is owed. Raises UsageError: a task cannot be prepared: an
-    asset is absent, a file has wrong data."""
+    """Estimate the requests and the cost of what is owed. Raises UsageError: a task cannot be prepared."""
     settings, alike = request.settings, Counter[str]()
     first: dict[str, tuple[Checkpoint, OwedJobs]] = {}
     workers = 0
     for checkpoint in checkpoints:
         owed = table.find_owed(checkpoint)
-        if owed.nothing:
+        if not any(owed):
             continue
         workers += len(owed.answers) if settings.inference else 0
         alike[repr(owed)] += 1
@@ -256,8 +256,8 @@ def estimate_sweep(
 def _add_jobs(
     before: TaskEstimate, requested: EstimateLine | None, judging: EstimateLine | None, times: int
 ) -> TaskEstimate:
-    """Add one job at each of ``times`` checkpoints. What is uncertain is the same for all that are alike: the
-    ends of the range grow with their number."""
+    """Add one job at each of ``times`` checkpoints. What is uncertain is the same for all that are alike, so
+    the ends of the range grow with their number."""
     answers = round(requested.calls.central) if requested is not None else 0
     jobs, asks = before.jobs + times, before.answers + answers * times
     if judging is None:

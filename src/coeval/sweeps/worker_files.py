@@ -6,9 +6,9 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -18,31 +18,23 @@ from coeval.core.errors import UsageError
 from coeval.core.plain import cut_middle
 from coeval.core.records import is_good
 from coeval.core.shown_url import find_url_secrets
-from coeval.engine.progress import PACE_S, Board, PhaseCount, seconds_left
+from coeval.engine.progress import PACE_S, Board, seconds_left
 from coeval.store.jsonl import read_json, read_json_if_whole, store_error, write_json_atomic
 from coeval.sweeps.checkpoints import Checkpoint
 
-# --- Worker: one checkpoint on one slot
-#
-# A worker is a process of its own, whoever starts it (the `local`, `ray` and `slurm` engines do): it reads
-# ``worker.json`` from its folder, starts the server, asks for what is owed, and ends the server. In its
-# folder it keeps ``progress.json`` while it goes on, and ``result.json`` at its end. Judging is not a
-# worker's affair.
+# --- Worker: one checkpoint on one slot. It is a process that an engine starts: it reads ``worker.json``,
+# starts the server, asks for what is owed, and ends the server.
 
 WorkerState: TypeAlias = Literal["reading", "starting", "asking", "restarting", "stopping", "ended"]
 WorkerEnd: TypeAlias = Literal["done", "interrupted", "server_failed", "failed", "refused"]
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that a worker starts: ``template`` is its command (see `servers.server_command`), which the
-    worker fills with the other fields.
-
-    ``name`` is what it is to serve the checkpoint as. ``gpus`` are those it may use, all that the worker sees
-    where none is named. Of the worker's credentials the server gets those whose variables are ``passed``, or
-    named in the command. ``starts`` is how often it may be started in all; ``wait_s`` is waited before the
-    second one, and longer before each further one. A server that ``serves_adapters`` goes on to the next
-    worker of its slot, and its files lie in the slot's ``folder``.
-    """
+    """A server that a worker starts: ``template`` is its command (see `server_command`), filled with the
+    other fields. It serves the checkpoint as ``name``, on ``gpus``, or all that the worker sees, and gets
+    those of the worker's credentials whose variables are ``passed`` or named in the command. It may be
+    started ``starts`` times, the second time after ``wait_s``, then after longer waits. One that
+    ``serves_adapters`` goes on to the next worker of its slot, and its files lie in the slot's ``folder``."""
 
     template: str
     checkpoint: str
@@ -58,16 +50,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Worker(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker is told. ``folder`` holds its files; ``server`` is None where the user runs one.
-
-    ``evaluation`` is of mode ``inference``, with the tasks and samples that are owed, the checkpoint's
-    identity, and an ``account`` below ``folder``; the worker puts in the address of the server that it
-    starts. It names no credential: ``key_variable`` is the environment variable that holds the tested
-    model's, if there is one. ``logs`` is a folder where both logs can be found too, under the worker's name.
-    ``start`` is this attempt's own: what a worker of an earlier start tells late in the same folder is not
-    this one's. A server that lists its models and not the tested one is refused, unless its name is
-    ``vouched`` for. ``loaded`` is what its server reads.
-    """
+    """What a worker does. ``folder`` holds its files; ``server`` is None where the user runs one.
+    ``evaluation`` is of mode ``inference``, with the owed tasks and samples, the checkpoint's identity,
+    and an ``account`` below ``folder``; the worker adds the address of the server that it starts. It names
+    no credential: ``key_variable`` is the variable that holds the tested model's. ``logs`` is a folder
+    that gets both logs too. ``start`` tells this attempt's files from those of a late earlier worker. A
+    server that lists its models and not the tested one is refused, unless its name is ``vouched`` for.
+    ``loaded`` is what its server reads."""
 
     name: str
     folder: Path
@@ -102,12 +91,9 @@ class TaskAnswered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
-    """``progress.json``, replaced about once a second.
-
-    ``done`` of ``planned`` answers are recorded. ``output_tokens_per_s`` is the pace of the last minute,
-    ``remaining_s`` the remaining time at that pace; ``tasks`` is done and planned by task and sample.
-    ``restarted`` is why its server was last restarted. ``at`` is seconds since 1970.
-    """
+    """``progress.json``, replaced about once a second: ``done`` of ``planned`` answers are recorded, also by
+    task and sample (``tasks``). ``output_tokens_per_s`` is the pace of the last minute, ``remaining_s``
+    the time left at it, ``restarted`` why the server was last restarted, ``at`` seconds since 1970."""
 
     at: float
     state: WorkerState
@@ -120,12 +106,9 @@ class WorkerProgress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkerResult(msgspec.Struct, frozen=True, kw_only=True):
-    """``result.json``, written once, at the end. ``problem`` says why it is not ``done``, and the way out.
-
-    ``done``: each prompt has been asked, and has an answer or a failure; ``refused``: the settings do not fit
-    its server, and those of no other checkpoint will. ``start`` is the worker's; what it
-    took is in its ``account``. ``again``: another attempt may fare better.
-    """
+    """``result.json``, written once, at the end. ``done``: each prompt was requested, and has an answer or a
+    failure; else ``problem`` says why, and the way out. ``refused``: the settings fit no checkpoint's
+    server. ``start`` is the worker's. ``again``: another attempt may fare better."""
 
     end: WorkerEnd
     start: str = ""
@@ -192,13 +175,6 @@ log = logging.getLogger("coeval")
 _LONGEST_MESSAGE = 300
 
 
-class RequestedLast(NamedTuple):
-    """Good answers, and failed ones by kind, of the last round of requests."""
-
-    done: int
-    failed: Counter[str]
-
-
 class WorkerCount:
     """Counts of a worker, and the watcher of its requests: each round has a board of its own."""
 
@@ -206,13 +182,9 @@ class WorkerCount:
         self.state: WorkerState = "reading"
         self.starts = 0
         self.restarted = ""
-        self._task_runs: Sequence[TaskRun] = ()
+        self.task_runs: Sequence[TaskRun] = ()
         self._boards: list[Board] = []
         self._marks: deque[tuple[float, int, int]] = deque()  # time, answers that ended, output tokens
-
-    def read(self, task_runs: Sequence[TaskRun]) -> None:
-        """Count these tasks from now on."""
-        self._task_runs = task_runs
 
     def note(self, message: str) -> None:
         log.info("%s", message)
@@ -225,26 +197,15 @@ class WorkerCount:
         self._marks.clear()
         self.state = "asking"
 
-    @property
-    def output_tokens(self) -> int:
-        return sum(count.output_tokens for count in self._phase_counts())
-
-    def _phase_counts(self) -> Iterator[PhaseCount]:
-        for board in self._boards:
-            yield from board.phases.values()
-
-    def count_last_round(self) -> RequestedLast:
-        failed: Counter[str] = Counter()
-        done = 0
-        for board in self._boards[-1:]:
-            for count in board.phases.values():
-                done += count.done
-                failed.update(count.failed)
-        return RequestedLast(done, failed)
+    def count_last_round(self) -> tuple[int, Counter[str]]:
+        """Count good answers of the last round of requests, and failed ones by kind."""
+        counts = [count for board in self._boards[-1:] for count in board.phases.values()]
+        failed: Counter[str] = sum((count.failed for count in counts), Counter())
+        return sum(count.done for count in counts), failed
 
     def progress(self) -> WorkerProgress:
         """Return the current progress; to be called about once a second."""
-        tasks = {run.label: self._count_task(run) for run in self._task_runs}
+        tasks = {run.label: self._count_task(run) for run in self.task_runs}
         done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())
         tokens_per_s, remaining_s = self._measure_pace(planned - done)
         return WorkerProgress(
@@ -266,23 +227,20 @@ class WorkerCount:
 
     def _measure_pace(self, left: int) -> tuple[float | None, float | None]:
         """Return output tokens per second and the seconds left, by the last minute; None if unknown."""
-        now = time.monotonic()
-        ended = sum(count.done + count.failed.total() for count in self._phase_counts())
-        self._marks.append((now, ended, self.output_tokens))
+        now, counts = time.monotonic(), [count for board in self._boards for count in board.phases.values()]
+        ended = sum(count.done + count.failed.total() for count in counts)
+        output_tokens = sum(count.output_tokens for count in counts)
+        self._marks.append((now, ended, output_tokens))
         while now - self._marks[0][0] > PACE_S:
             self._marks.popleft()
         since, before, tokens = self._marks[0]
         if self.state != "asking" or now - since < 1.0:
             return None, None
-        return (self.output_tokens - tokens) / (now - since), seconds_left(left, ended - before, now - since)
+        return (output_tokens - tokens) / (now - since), seconds_left(left, ended - before, now - since)
 
     def count_answered(self) -> tuple[TaskAnswered, ...]:
-        return tuple(
-            TaskAnswered(
-                task=run.task,
-                run=run.run or 0,
-                prompts=len(run.items),
-                answers=sum(map(is_good, run.answers.values())),
-            )
-            for run in self._task_runs
-        )
+        answered = []
+        for run in self.task_runs:
+            counts = {"prompts": len(run.items), "answers": sum(map(is_good, run.answers.values()))}
+            answered.append(TaskAnswered(task=run.task, run=run.run or 0, **counts))
+        return tuple(answered)

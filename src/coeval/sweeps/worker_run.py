@@ -1,9 +1,7 @@
-"""A worker's work: prepare, start the server where something is owed, ask, and end the server, whatever
-happens.
+"""A worker's work: prepare, start the server if something is owed, ask, and end the server, whatever happens.
 
-A server that dies, or that answers nothing but failures, is started again after a wait that grows; asking
-then goes on with what is owed. Answers are on disk as they are made, so whatever ends a worker costs those
-that were on their way.
+A server that dies, or answers nothing but failures, is started again after a wait that grows. Answers are
+on disk as they are made, so a worker that ends costs only those in flight.
 """
 
 from __future__ import annotations
@@ -36,7 +34,6 @@ from coeval.core.errors import (
     WindowExceeded,
 )
 from coeval.core.model import ModelSpec
-from coeval.core.plain import escape_lines
 from coeval.core.records import is_good
 from coeval.engine.probing import Probing
 from coeval.engine.session import await_unless_interrupted
@@ -48,7 +45,7 @@ from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import (
     ServerProcess,
-    end_leftover,
+    end_leftover_worker_and_server,
     fetch_served_names,
     find_free_port,
     format_names,
@@ -83,7 +80,7 @@ class WorkerServer:
     @asynccontextmanager
     async def serve(self, interrupt: asyncio.Event) -> AsyncIterator[Up]:
         """Start it once; leaving ends it, and kills it if cancelled. Raises Draining: it was interrupted
-        before it was up; ServerDown: it does not come up; with the last lines that it wrote."""
+        before it was up; ServerDown: it does not come up."""
         server, count = self.server, self.count
         self.folder.mkdir(parents=True, exist_ok=True)
         count.starts += 1
@@ -118,9 +115,8 @@ class WorkerServer:
         except ServerDown as error:
             if process.down.is_set():
                 await process.gone.wait()
-            raise ServerDown(
-                f"{error}{process.exit_note}. {self._log.describe_failure()}", again=error.again
-            ) from error
+            why = f"{error}{process.exit_note}. {self._log.describe_failure()}"
+            raise ServerDown(why, again=error.again) from error
 
 
 class _HeldServer(NamedTuple):
@@ -143,7 +139,7 @@ class KeptServer:
 
     def __init__(self) -> None:
         self._stack = AsyncExitStack()
-        self._lock_folders: _HeldServer | None = None
+        self._held: _HeldServer | None = None
         self._cold: dict[str, _ColdStart] = {}
         self._trusted = True
 
@@ -153,10 +149,10 @@ class KeptServer:
         `WorkerServer.serve`."""
         stays = False
         try:
-            held = self._lock_folders
+            held = self._held
             if held is None or not await self._try_swap(held, server, interrupt):
                 await self.aclose()
-                held = self._lock_folders = await self._start(server, interrupt)
+                held = self._held = await self._start(server, interrupt)
             yield held.up._replace(name=held.adapter.name)
             stays = True
         finally:
@@ -165,11 +161,11 @@ class KeptServer:
 
     async def aclose(self) -> None:
         """End the server; at once if cancelled."""
-        stack, self._stack, self._lock_folders = self._stack, AsyncExitStack(), None
+        stack, self._stack, self._held = self._stack, AsyncExitStack(), None
         await stack.__aexit__(*sys.exc_info())
 
     async def _start(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
-        await asyncio.to_thread(end_leftover, server.folder)
+        await asyncio.to_thread(end_leftover_worker_and_server, server.folder)
         up = await self._stack.enter_async_context(server.serve(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
         try:
@@ -250,7 +246,7 @@ async def run_worker(
             result = msgspec.structs.replace(
                 result,
                 tasks=run.count.count_answered(),
-                problem=run.redact(result.problem),
+                problem=run.server_log.redact(result.problem),
                 starts=run.count.starts,
             )
             write_result(worker, result)
@@ -268,11 +264,7 @@ class _WorkerRun:
         self._interrupt = interrupt
         self._kept = kept
         self._key = worker.read_api_key(os.environ)
-        self._log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
-
-    def redact(self, text: str) -> str:
-        """Redact and plain others' text, for whoever shows it."""
-        return escape_lines(self._log.redact(text))
+        self.server_log = ServerLog(worker.server_folder, os.environ, [self._key] if self._key else [])
 
     @asynccontextmanager
     async def keep_writing_progress(self) -> AsyncIterator[None]:
@@ -303,20 +295,19 @@ class _WorkerRun:
             raise UsageError(f"the worker {worker.name} names no model to ask")
         # Which the worker's file does not hold.
         tested = msgspec.structs.replace(tested, access_key=self._key)
-        await asyncio.to_thread(end_leftover, worker.folder)
+        await asyncio.to_thread(end_leftover_worker_and_server, worker.folder)
         evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
         prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
         async with self._lock_folders(prepared):
             for task_run in prepared.task_runs:
                 task_run.read_answers()
-            self.count.read(prepared.task_runs)
+            self.count.task_runs = prepared.task_runs
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if worker.server is None:
                 return await self._ask_until_done(prepared, tested)
-            return await self._ask_restarting(
-                WorkerServer(worker, worker.server, self.count, self._log), prepared, tested
-            )
+            server = WorkerServer(worker, worker.server, self.count, self.server_log)
+            return await self._ask_restarting(server, prepared, tested)
 
     @asynccontextmanager
     async def _lock_folders(self, prepared: Prepared) -> AsyncIterator[None]:
@@ -341,11 +332,8 @@ class _WorkerRun:
         while True:
             came_up = False
             try:
-                kept = self._kept
-                up_now = (
-                    server.serve(self._interrupt) if kept is None else kept.serve(server, self._interrupt)
-                )
-                async with up_now as up:
+                kept, stop = self._kept, self._interrupt
+                async with server.serve(stop) if kept is None else kept.serve(server, stop) as up:
                     came_up = True
                     if loaded and (why := await asyncio.to_thread(why_no_longer_servable, loaded)):
                         return WorkerResult(end="failed", problem=why)
@@ -357,24 +345,24 @@ class _WorkerRun:
             log.warning("%s", problem)
             if self._interrupt.is_set():
                 return WorkerResult(end="interrupted")
-            words = "" if came_up else self._log.lasting_error()
+            words = "" if came_up else self.server_log.lasting_error()
             problem.again = problem.again and (not words or words != before)
             if not problem.again or self.count.starts >= server.server.starts:
                 raise problem
             before = words
             self.count.state = "restarting"
-            self.count.restarted = self.redact(self._log.error_line() or str(problem).partition(". ")[0])
+            why = self.server_log.error_line() or str(problem).partition(". ")[0]
+            self.count.restarted = self.server_log.redact(why)
             if await _wait_for_event(self._interrupt, wait_s):
                 return WorkerResult(end="interrupted")
             wait_s = min(2 * wait_s, LONGEST_WAIT_S)
 
     async def _ask_own_server(self, prepared: Prepared, tested: ModelSpec, up: Up) -> WorkerResult:
         """Send requests to the worker's own running server: it needs no probe, since they show what is wrong
-        with it. Raises as `_ask`."""
+        with it. Raises as `_ask_until_done`."""
         # It is not waited for: another start mends it sooner.
-        tested = msgspec.structs.replace(
-            tested, base_url=up.url, model=up.name or tested.model, wait_s=OUTAGE_AFTER_S
-        )
+        model = up.name or tested.model
+        tested = msgspec.structs.replace(tested, base_url=up.url, model=model, wait_s=OUTAGE_AFTER_S)
         changed = msgspec.structs.replace(prepared.evaluation, tested=tested, probing=Probing("disable"))
         return await self._ask_until_done(Prepared(changed, prepared.task_runs, prepared.assets), tested, up)
 
@@ -387,7 +375,7 @@ class _WorkerRun:
         if another := await self._explain_other_model(tested):
             return WorkerResult(end="failed", problem=another)
         for _ in range(ROUNDS):
-            stopped = await self._ask_once(prepared, tested, up)
+            stopped = await self._ask_until_stopped(prepared, tested, up)
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
             if self._interrupt.is_set():
@@ -413,9 +401,11 @@ class _WorkerRun:
             return WorkerResult(end="failed", problem=why)
         return WorkerResult(end="done")
 
-    async def _ask_once(self, prepared: Prepared, tested: ModelSpec, up: Up | None) -> Mapping[str, str]:
-        """Request until the worker is interrupted or its server is down; return the models given up, with
-        reasons."""
+    async def _ask_until_stopped(
+        self, prepared: Prepared, tested: ModelSpec, up: Up | None
+    ) -> Mapping[str, str]:
+        """Request until the worker is interrupted or its server is down; return why models were given up, by
+        name."""
         stop = asyncio.Event()
         events = [self._interrupt] if up is None else [self._interrupt, up.process.down]
         waiting = [asyncio.create_task(event.wait()) for event in events]
@@ -431,7 +421,7 @@ class _WorkerRun:
             await asyncio.wait(waiting)
 
     def _server_down_error(self, up: Up, why: str) -> ServerDown:
-        return ServerDown(f"{why}{up.process.exit_note}. {self._log.describe_failure()}")
+        return ServerDown(f"{why}{up.process.exit_note}. {self.server_log.describe_failure()}")
 
     async def _fetch_names(self, tested: ModelSpec) -> list[str]:
         return await fetch_served_names(tested.base_url, self._key) if tested.base_url else []
@@ -442,8 +432,8 @@ class _WorkerRun:
         return f" It serves: {names}{way}." if names else ""
 
     async def _explain_other_model(self, tested: ModelSpec) -> str:
-        """Explain that the server lists models, and not the tested one: many answer whatever they are called,
-        and their answers would be recorded as the checkpoint's. Else return ''."""
+        """Explain that the server lists models, and not the tested one, whose name would stand for another's
+        answers; else return ''."""
         server = self._worker.server
         if self._worker.vouched or (server is not None and ServerCommand(server.template).loads_any_model):
             return ""

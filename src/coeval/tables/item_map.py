@@ -353,10 +353,8 @@ class UnknownColumn(NamedTuple):
         return f"{flag}: there is no column {self.column}" + (f"; did you mean {near[0]}?" if near else "")
 
 
-class ColumnsMissing(UsageError):
+class ColumnsMissing(UsageError, kind="columns_missing"):
     """Columns are missing; worded for a command line, with ``missing`` for other callers."""
-
-    kind = "columns_missing"
 
     def __init__(self, path: Path, missing: list[UnknownColumn]) -> None:
         columns = join_names(missing[0].columns, _MOST_NAMED) or "none"

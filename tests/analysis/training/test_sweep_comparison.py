@@ -11,14 +11,13 @@ import pytest
 from cli.written_training import JUDGE, drawn, write_run, write_training
 
 from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust, paired_difference
-from coeval.analysis.training.shared_scores import TrainedCheckpoint
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
     compare_runs,
     compare_sweeps,
     read_sweeps,
 )
-from coeval.analysis.training.training_curves import TrainingRun, read_training_curves
+from coeval.analysis.training.training_curves import TrainedCheckpoint, TrainingRun, read_training_curves
 from coeval.core.errors import UsageError
 
 pytestmark = pytest.mark.process

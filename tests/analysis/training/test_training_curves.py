@@ -12,8 +12,9 @@ from cli.invoked import Command
 from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
 from coeval import open_run
+from coeval.analysis.training.aggregate import aggregate_checkpoint, find_evaluated_steps
 from coeval.analysis.training.sweep_comparison import compare_runs, compare_sweeps, read_sweeps
-from coeval.analysis.training.training_curves import read_training_curves
+from coeval.analysis.training.training_curves import build_training_run, read_training_curves
 from coeval.core.errors import UsageError
 from coeval.reports.training_report import training_report
 from coeval.reports.view.viewed_folder import read_summary
@@ -111,7 +112,8 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     assert [*curve.first_better.gaps] == [240, 360, 480]
     assert curve.points[-1].judge is not None
     assert curve.points[-1].judge.model == "strict"
-    [run] = read_training_curves({"a": tmp_path}, base=600)
+    steps = [aggregate_checkpoint(step) for step in find_evaluated_steps(tmp_path, base=600)]
+    run = build_training_run("a", tmp_path, steps, base=600)
     assert run.curves["ifeval"].first_better is None
     assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
 
@@ -249,7 +251,7 @@ def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="holds no scores of x yet"):
         read_training_curves({"a": tmp_path / "a"}, ["x"])
     with pytest.raises(UsageError, match=r"--base 7: .* has no results for this step; it has 1, 2"):
-        read_training_curves({"a": tmp_path / "a"}, base=7)
+        find_evaluated_steps(tmp_path / "a", base=7)
 
 
 @pytest.mark.process

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import groupby
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -12,7 +11,7 @@ from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.comparison.paired_difference import Test
 from coeval.analysis.intervals import ALPHA, scale_of_unit
 from coeval.analysis.run_results import SIMULATED
-from coeval.core.figures import NOT_KNOWN, gap_text, metric_difference_text, metric_text
+from coeval.core.figures import MISSING, NOT_KNOWN, gap_text, metric_difference_text, metric_text
 from coeval.core.html_table import Columns, html_lines, html_table, record_columns
 from coeval.core.plain import escape_line
 from coeval.core.text import format_probability, join_names, p_value_text, pluralize
@@ -148,8 +147,7 @@ def scope_phrase(comparison: Comparison) -> str:
 
 
 def format_difference(comparison: PairDifference, unit: str = "share") -> str:
-    """Write a difference with its adjusted interval in points: ``3.1 ± 1.9``, or ``3.1 [0.4, 4.2]`` if
-    lopsided."""
+    """Write a difference with its adjusted interval in points: ``3.1 ± 1.9``; lopsided ``3.1 [0.4, 4.2]``."""
     return metric_difference_text(comparison.difference, *comparison.ci95_adjusted, unit)
 
 
@@ -165,7 +163,6 @@ LEGEND = (
     "where overall is significant, a factor where its task is, a label by itself. least: the true difference "
     "that would be detected four times in five."
 )
-_NONE = "–"
 
 
 class ComparedSide(msgspec.Struct, frozen=True):
@@ -178,7 +175,16 @@ class ComparedSide(msgspec.Struct, frozen=True):
     seconds: float | None
 
 
-class ComparisonReport(msgspec.Struct, frozen=True):
+class PlainReport(msgspec.Struct, frozen=True):
+    """A report that is plain data as well."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return plain data, ready for JSON: what ``--json`` prints."""
+        data: dict[str, Any] = msgspec.to_builtins(self)
+        return data
+
+
+class ComparisonReport(PlainReport, frozen=True):
     """Pairwise comparisons of sides on the same items, as `coeval.compare` returns them.
 
     ``comparisons``: overall first, then by task, by label, by factor and further metric. ``sides``: by
@@ -196,10 +202,10 @@ class ComparisonReport(msgspec.Struct, frozen=True):
     simulated: bool = False
     shared: bool = False
 
-    def mean_headings(self, a: str, b: str, difference: str = "") -> tuple[str, str, str]:
+    def mean_headings(self, a: str, b: str, difference: str = "") -> list[str]:
         """Return the headings of the columns for a's mean, b's mean and their difference."""
         end = ", shared" if self.shared else ""
-        return f"{a}{end}", f"{b}{end}", difference or f"{b} − {a}"
+        return [f"{a}{end}", f"{b}{end}", difference or f"{b} − {a}"]
 
     @property
     def legend(self) -> str:
@@ -210,8 +216,7 @@ class ComparisonReport(msgspec.Struct, frozen=True):
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """State who is better and by how much, overall, by task and by label; by factor and further metric
-        only if there is nothing else."""
+        """State who is better and by how much; by factor and further metric only if there is nothing else."""
         main = [pair.sentence for pair in self.comparisons if pair.family != "part"]
         return tuple(main or (pair.sentence for pair in self.comparisons))
 
@@ -221,11 +226,6 @@ class ComparisonReport(msgspec.Struct, frozen=True):
         return tuple(
             _missing_range_text(pair) for pair in self.comparisons if pair.missing and pair.family == "task"
         )
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: what ``coeval compare --json`` prints."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
     def table(self) -> Columns:
         """Return the comparisons as columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for
@@ -257,14 +257,12 @@ class ComparisonReport(msgspec.Struct, frozen=True):
 
 def group_by_pair(comparisons: Sequence[Comparison]) -> Iterator[tuple[tuple[str, str], list[Comparison]]]:
     """Group comparisons by pair: overall first, then each task with its parts."""
-    order = {sides: n for n, sides in enumerate(dict.fromkeys((pair.a, pair.b) for pair in comparisons))}
-    families = {family: n for n, family in enumerate(FAMILIES)}
-    ordered = sorted(
-        comparisons,
-        key=lambda pair: (order[pair.a, pair.b], pair.task or "", families[pair.family], pair.metric),
-    )
-    for sides, of_pair in groupby(ordered, key=lambda pair: (pair.a, pair.b)):
-        yield sides, list(of_pair)
+    by_pair: dict[tuple[str, str], list[Comparison]] = {}
+    for pair in comparisons:
+        by_pair.setdefault((pair.a, pair.b), []).append(pair)
+    for sides, of_pair in by_pair.items():
+        of_pair.sort(key=lambda pair: (pair.task or "", FAMILIES.index(pair.family), pair.metric))
+        yield sides, of_pair
 
 
 def comparison_cells(pair: Comparison) -> tuple[str, ...]:
@@ -274,9 +272,9 @@ def comparison_cells(pair: Comparison) -> tuple[str, ...]:
         metric_text(pair.mean_a, pair.unit),
         metric_text(pair.mean_b, pair.unit),
         format_difference(pair, pair.unit),
-        _NONE if pair.p_adjusted is None else format_probability(pair.p_adjusted),
+        MISSING if pair.p_adjusted is None else format_probability(pair.p_adjusted),
         f"{pair.n:,}",
-        _NONE if least is None or least >= pair.scale else gap_text(least, pair.unit),
+        MISSING if least is None or least >= pair.scale else gap_text(least, pair.unit),
     )
 
 
@@ -291,7 +289,7 @@ def interval_over_judges_text(comparison: PairDifference, unit: str = "share") -
     wide as the scale, it is called unknown."""
     wide = comparison.ci95_over_judges_adjusted
     if wide is None:
-        return _NONE
+        return MISSING
     if spans_scale(wide, unit):
         return NOT_KNOWN
     return interval_text(comparison.difference, *wide, unit)
@@ -315,8 +313,7 @@ _LONGEST_SENTENCE = 200
 
 
 def sort_best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) -> list[str]:
-    """Sort sides by the sum of their gaps to the others, as a share of each scale, in the first family of
-    comparisons."""
+    """Sort sides by the sum of their gaps to the others, as shares of the scale, in the first family."""
     ahead = dict.fromkeys(labels, 0.0)
     for comparison in comparisons:
         if comparison.family == comparisons[0].family:
@@ -326,8 +323,7 @@ def sort_best_first(comparisons: Sequence[Comparison], labels: Sequence[str]) ->
 
 
 class LeadingSentence(NamedTuple):
-    """``place``: that of the comparison that the sentence states (`Comparison.place`); empty if it sums up
-    several."""
+    """``place``: `Comparison.place` of what the sentence states; empty if it sums up several."""
 
     text: str
     place: str = ""
@@ -337,18 +333,14 @@ def leading_sentences(comparisons: Sequence[Comparison], groups: int) -> Iterato
     """State the leader and the next in the first family of comparisons, in each of a few tasks or over many.
     ``groups``: within each of which pairs are compared."""
     first = [pair for pair in comparisons if pair.family == comparisons[0].family]
-    tasks_metrics = list(dict.fromkeys((pair.task, pair.metric) for pair in first))
-    if groups > 1:
-        with_leader_as_b = first[:_MOST_LEADING]
-    elif len(tasks_metrics) > _MOST_LEADING:
-        yield LeadingSentence(_leads_by_task_sentence(first, tasks_metrics))
+    of_metrics: dict[tuple[str | None, str], list[Comparison]] = {}
+    for pair in first:
+        of_metrics.setdefault((pair.task, pair.metric), []).append(pair)
+    leading = first[:_MOST_LEADING] if groups > 1 else [*map(_leader_comparison, of_metrics.values())]
+    if len(leading) > _MOST_LEADING:
+        yield LeadingSentence(_leads_by_task_sentence(leading))
         return
-    else:
-        with_leader_as_b = [
-            _leader_comparison([same for same in first if (same.task, same.metric) == task_metric])
-            for task_metric in tasks_metrics
-        ]
-    for pair in with_leader_as_b:
+    for pair in leading:
         yield LeadingSentence(_short_sentence(pair), pair.place)
 
 
@@ -369,21 +361,17 @@ def _leader_comparison(comparisons: Sequence[Comparison]) -> Comparison:
     return min(of_leader, key=lambda pair: others.index(pair.a if pair.b == leader else pair.b))
 
 
-def _leads_by_task_sentence(
-    first: Sequence[Comparison], tasks_metrics: Sequence[tuple[str | None, str]]
-) -> str:
-    """State who leads in how many tasks, and in how many of those significantly."""
+def _leads_by_task_sentence(leading: Sequence[Comparison]) -> str:
+    """State who leads in how many tasks, and in how many of those significantly; ``leading``: for each task,
+    the leader's comparison with the next best."""
     leads: dict[str, list[bool]] = {}
-    for task_metric in tasks_metrics:
-        comparison = _leader_comparison([same for same in first if (same.task, same.metric) == task_metric])
-        leads.setdefault(comparison.b if comparison.difference > 0 else comparison.a, []).append(
-            comparison.significant
-        )
+    for pair in leading:
+        leads.setdefault(pair.b if pair.difference > 0 else pair.a, []).append(pair.significant)
     parts = [
         f"{side} in {len(flags)} (significantly ahead of the next in {sum(flags)})"
         for side, flags in sorted(leads.items(), key=lambda counted: -len(counted[1]))
     ]
-    n = len(tasks_metrics)
+    n = len(leading)
     texts = (f"Of {n} tasks, the highest score is that of {join_names(parts, most)}." for most in (3, 2, 1))
     return next((text for text in texts if len(text) <= _LONGEST_SENTENCE), f"See the {n} tasks below.")
 

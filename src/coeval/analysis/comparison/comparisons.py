@@ -63,14 +63,14 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
     """Warn of answers cut off or empty, and of tasks without scores. Pairs within ``groups`` are compared."""
     sides = [side for group in groups for side in group]
     theirs = f"Part of the difference{'s' if len(sides) > 2 else ''} may come from that"
-    if reported := _list_answer_counts(sides, [side.answers.cut for side in sides]):
+    if reported := _answer_counts_text(sides, [side.answers.cut for side in sides]):
         counts = [CutOffAnswers(s.label, s.answers.cut, s.answers.good, s.answers.by_window) for s in sides]
         many = [count for count in counts if count.are_too_many]
         yield f"{cut_off_cause(counts).capitalize()}: {reported}. {theirs}" + (
             f": {cut_off_remedy(many)} before trusting it." if many else "."
         )
     cut = sum(side.answers.empty_cut for side in sides)
-    if reported := _list_answer_counts(sides, [side.answers.empty for side in sides]):
+    if reported := _answer_counts_text(sides, [side.answers.empty for side in sides]):
         of_these = f" (of all these, cut off: {cut:,})" if cut else ""
         yield f"Empty, and counted like all others: {reported}{of_these}. {theirs}."
     lacking = [
@@ -85,7 +85,7 @@ def _answer_caveats(groups: Sequence[Sequence[Side]]) -> Iterator[str]:
         )
 
 
-def _list_answer_counts(sides: Sequence[Side], counts: Sequence[int]) -> str:
+def _answer_counts_text(sides: Sequence[Side], counts: Sequence[int]) -> str:
     """List how many answers of each side are meant, most first; empty if there are none."""
     if not any(counts):
         return ""
@@ -134,7 +134,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
             )
         costs = costs_by_model(reader)
         return [[*read_sides(reader, {name: name for name in chosen}, costs).values()]]
-    groups = _match_models(readers, models, names)
+    groups = _group_models_across_folders(readers, models, names)
     labels = [_label_sides(readers, group, len(groups)) for group in groups]
     sides = [
         read_sides(
@@ -147,7 +147,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
     return [[of_folder[model] for of_folder, model in zip(sides, group, strict=True)] for group in groups]
 
 
-def _match_models(
+def _group_models_across_folders(
     readers: Sequence[Reader], models: Sequence[Sequence[str]], names: Sequence[str]
 ) -> list[list[str]]:
     """Return groups of models to compare, one model for each folder."""
@@ -173,9 +173,8 @@ def _match_models(
 
 def _resolve_student(name: str, reader: Reader, students: Sequence[str]) -> str:
     """Return the student with this full or short name; raise UsageError with the closest name otherwise."""
-    by_short_name = {
-        short: full for full, short in short_names(students).items()
-    }  # as tables and pages call it
+    # as tables and pages call it
+    by_short_name = {short: full for full, short in short_names(students).items()}
     if name in students or name in by_short_name:
         return name if name in students else by_short_name[name]
     close = get_close_matches(name, [*students, *by_short_name], n=1)
@@ -240,10 +239,8 @@ class ComparedPair(NamedTuple):
 
 
 def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -> ComparisonReport:
-    """Compare the pairs of each group: overall scores of all pairs first, then tasks, then parts.
-
-    Raises UsageError if nothing is scored on both sides; the message says what each has.
-    """
+    """Compare the pairs of each group: overall scores of all pairs first, then tasks, then parts. Raises
+    UsageError if nothing is scored on both sides; the message says what each has."""
     pairs, sides = compare_pairs(groups), [side for group in groups for side in group]
     comparisons = [comparison for pair in pairs for comparison in pair.comparisons]
     all_notes = [*notes, *mismatch_notes(pairs, sides)]
@@ -264,42 +261,34 @@ def compare_sides(groups: Sequence[Sequence[Side]], notes: Sequence[str] = ()) -
         tuple(dict.fromkeys(all_notes)),
         tuple(comparison_caveats(pairs, groups)),
         any(side.simulated for side in sides),
-        shared=any(map(_has_shared_means, pairs)),
+        shared=any(map(_means_differ_from_scores, pairs)),
     )
 
 
-def _has_shared_means(pair: ComparedPair) -> bool:
+def _means_differ_from_scores(pair: ComparedPair) -> bool:
     """Check whether the means of a pair differ from the scores of its sides: these have other items or
     judges, or their scores are adjusted for what another student lacks."""
     a, b, pairing, _, comparisons = pair
     if not pairing.has_equal_coverage((pairing.a, pairing.b)) or a.scored_tasks != b.scored_tasks:
         return True
-    if (
-        a.grids is not b.grids
-        or "factor" not in a.grids
-        or pairing.has_equal_coverage(a.grids["factor"].grid.students)
-    ):
+    factors = a.grids.get("factor") if a.grids is b.grids else None
+    if factors is None or pairing.has_equal_coverage(factors.grid.students):
         return False
-    scores = rank_students(a.grids["factor"].grid).scores
-    means = [
-        (side.model, comparison.task, mean)
-        for comparison in comparisons
-        if comparison.metric == SCORE
-        for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b))
-    ]
-    return any(
-        format_points(mean)
-        != format_points(
-            (scores[name].score if task is None else scores[name].score_by_task[task]).value or 0.0
-        )
-        for name, task, mean in means
-    )
+    scores = rank_students(factors.grid).scores
+    for comparison in comparisons:
+        for side, mean in ((a, comparison.mean_a), (b, comparison.mean_b)):
+            if comparison.metric == SCORE:
+                own, task = scores[side.model], comparison.task
+                score = own.score if task is None else own.score_by_task[task]
+                if format_points(mean) != format_points(score.value or 0.0):
+                    return True
+    return False
 
 
 def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
     """Compare the pairs of each group, all rows tested as one family."""
     pairings = [(a, b, pair_sides(a, b)) for group in groups for a, b in combinations(group, 2)]
-    pairs = [ComparedPair(a, b, pairing, [*_list_rows(pairing)], ()) for a, b, pairing in pairings]
+    pairs = [ComparedPair(a, b, pairing, [*_list_compared_rows(pairing)], ()) for a, b, pairing in pairings]
     paired = [(pair.a, pair.b, row) for pair in pairs for row in pair.rows]
     tested = Counter(row.branch for _, _, row in paired if sum(len(part.pairs.a) for part in row.parts) > 1)
     members = [
@@ -339,7 +328,7 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
                 continue
             if related.apart not in by_others:
                 others = pair_sides(*(side.excluding_judges(related.apart) for side in (a, b)))
-                by_others[related.apart] = list(_list_rows(others))
+                by_others[related.apart] = list(_list_compared_rows(others))
             texts = [
                 f"{verdict_phrase(a.label, b.label, _compare_row(a, b, same))} {scope_phrase(comparison)}"
                 for same in by_others[related.apart]
@@ -350,7 +339,7 @@ def _related_judge_caveats(pairs: Sequence[ComparedPair]) -> Iterator[str]:
         yield related_judges_sentence(label, related, join_names(texts, 1) if texts else "")
 
 
-def _list_rows(pairing: Pairing) -> Iterator[ComparedRow]:
+def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
     """Yield the rows of a pair in which any item is paired."""
     scored: dict[str, tuple[ScoredPairs, JudgeValues]] = {}
     rows: list[ComparedRow] = []
@@ -431,8 +420,8 @@ def _pool_row_scatters(
         gaps_by_key.setdefault(key, {})[a.label, b.label] = row.judged
         keys.append(key)
     for number, group in enumerate(groups):
-        for other_pair in _pair_other_students(group):
-            for row in _list_rows(other_pair):
+        for other_pair in _pair_students_not_compared(group):
+            for row in _list_compared_rows(other_pair):
                 if (key := (number, row.family, row.task, row.metric)) in gaps_by_key:
                     gaps_by_key[key][other_pair.a, other_pair.b] = row.judged
     pooled = {
@@ -442,7 +431,7 @@ def _pool_row_scatters(
     return [pooled[key][a.label, b.label] for key, (a, b, _) in zip(keys, paired, strict=True)]
 
 
-def _pair_other_students(group: Sequence[Side]) -> Iterator[Pairing]:
+def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
     """Pair a folder's students, except for the pairs that are compared."""
     first, second, *_ = group
     if first.grids is not second.grids:
@@ -457,7 +446,7 @@ def _pair_other_students(group: Sequence[Side]) -> Iterator[Pairing]:
 
 def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
     """Adjust the comparisons as one family, and put each in a sentence."""
-    parents = _find_parent_rows(paired)
+    parents = _find_parent_indices(paired)
     family = adjust_family(
         [
             member._replace(parent=parent, branch="label" if row.is_label else None)
@@ -474,13 +463,10 @@ def _test_family(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -
         source = None
         a, b, row = paired[index]
         if parent is None and row.metric == SCORE and "factor" in b.grids and comparisons[index].significant:
-            of_pair = [
-                (paired[other][2], members[other].difference) for other in rows_of_pair[a.label, b.label]
-            ]
-            parts = _factor_differences(b.grids["factor"].task_factors, of_pair, row.task)
-            source = find_factor_behind_lead(
-                comparisons[index], weigh_factor_parts(b.grids["factor"].grid, parts)
-            )
+            of_pair = [(paired[at][2], members[at].difference) for at in rows_of_pair[a.label, b.label]]
+            factors = b.grids["factor"]
+            parts = _factor_differences(factors.task_factors, of_pair, row.task)
+            source = find_factor_behind_lead(comparisons[index], weigh_factor_parts(factors.grid, parts))
         tested = msgspec.structs.replace(comparisons[index], gate=gate, comes_from=source)
         comparisons[index] = msgspec.structs.replace(tested, sentence=comparison_sentence(tested))
     return comparisons
@@ -502,7 +488,7 @@ def _factor_differences(
     return differences
 
 
-def _find_parent_rows(paired: Sequence[PairedRow]) -> list[int | None]:
+def _find_parent_indices(paired: Sequence[PairedRow]) -> list[int | None]:
     """Return the index of each row's parent test: of a task's score, the overall one of its pair; of a part,
     its task. Labels beside scores and benchmarks' metrics have none, as they are in no score above."""
     overall = {(a.label, b.label): at for at, (a, b, row) in enumerate(paired) if row.family == "overall"}
@@ -510,11 +496,11 @@ def _find_parent_rows(paired: Sequence[PairedRow]) -> list[int | None]:
     for at, (a, b, row) in enumerate(paired):
         if row.family == "task":
             tasks.setdefault((a.label, b.label, row.task), at)
-
-    def find_parent(a: Side, b: Side, row: ComparedRow) -> int | None:
-        if row.family == "part":
-            return tasks.get((a.label, b.label, row.task))
-        scored = row.family == "task" and row.metric == SCORE
-        return overall.get((a.label, b.label)) if scored else None
-
-    return [find_parent(*compared) for compared in paired]
+    return [
+        tasks.get((a.label, b.label, row.task))
+        if row.family == "part"
+        else overall.get((a.label, b.label))
+        if row.family == "task" and row.metric == SCORE
+        else None
+        for a, b, row in paired
+    ]

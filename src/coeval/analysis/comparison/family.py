@@ -10,7 +10,7 @@ factors and further metrics where their task is. Labels, which are in no score, 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Annotated, Literal, NamedTuple, Self, TypeAlias
 
 import msgspec
@@ -42,8 +42,7 @@ FEWEST_JUDGES = 3
 
 
 def lead_verdict(p: float | None, p_over_judges: float | None, judges: int | None) -> LeadVerdict:
-    """Return the verdict of two adjusted p-values; ``judges``: how many scored both sides, None if nobody
-    judged."""
+    """Return the verdict of two adjusted p-values; ``judges`` scored both sides, None if nobody judged."""
     if p is None or p >= ALPHA:
         return "tied"
     if judges is None:
@@ -79,16 +78,11 @@ def rank_range(name: str, ranked: Collection[str], leads: Collection[tuple[str, 
 def gatekeep_p_values(
     p_values: Sequence[float | None], parents: Sequence[int | None], branches: Sequence[Hashable] = ()
 ) -> list[AdjustedP | None]:
-    """Adjust the p-values of a tree of tests, in the given order; a missing p-value stays None.
+    """Adjust the p-values (m,) of a tree of tests, in the given order; a missing p-value stays None.
 
-    Roots are adjusted by Holm within their branch. Siblings below share the level of their pair: evenly if
-    any of them has children, by Holm if none has. No adjusted p-value is below that of its parent.
-
-    Parameters
-    ----------
-    p_values : (m,)
-    parents : (m,) index of the test that must be significant first; None for a root
-    branches : (m,) the branch of each root; empty: all in one
+    Roots are adjusted by Holm within their branch (``branches``, (m,); empty: all in one). Siblings below
+    share the level of their pair: evenly if any of them has children, by Holm if none has. No adjusted
+    p-value is below that of its parent. ``parents`` (m,): the test to be significant first; None: a root.
     """
     roots, children = defaultdict[Hashable, list[int]](list), defaultdict[int, list[int]](list)
     for test, parent in enumerate(parents):
@@ -107,20 +101,14 @@ def gatekeep_p_values(
     while waiting:
         siblings, shared, least = waiting.pop()
         tests = shared * len(siblings)
-        for test, multiplied in _adjust_siblings(p_values, siblings, children).items():
+        have_children = any(children.get(test) for test in siblings)
+        own = [p_values[test] or 0.0 for test in siblings]
+        multiplied_p = [len(own) * p for p in own] if have_children else holm_adjust(own)
+        for test, multiplied in zip(siblings, multiplied_p, strict=True):
             adjusted = min(max(least, shared * multiplied), 1.0)
             results[test] = AdjustedP(adjusted, tests)
             waiting.append((children.get(test, []), tests, adjusted))
     return results
-
-
-def _adjust_siblings(
-    p_values: Sequence[float | None], siblings: Sequence[int], children: Mapping[int, Sequence[int]]
-) -> dict[int, float]:
-    own = [p_values[test] or 0.0 for test in siblings]
-    if any(children.get(test) for test in siblings):
-        return {test: len(siblings) * p for test, p in zip(siblings, own, strict=True)}
-    return dict(zip(siblings, holm_adjust(own), strict=True))
 
 
 # --- The record of a pair
@@ -198,8 +186,7 @@ _MOST_OF_IT = 0.8
 
 
 class FactorPart(NamedTuple):
-    """The difference of a pair in one factor of a task; ``share``: the factor's weight in the overall
-    difference."""
+    """A pair's difference in one factor of a task; ``share``: its weight in the overall difference."""
 
     factor: str
     is_check: bool
@@ -278,8 +265,7 @@ def adjust_family(members: Sequence[FamilyMember]) -> list[PairDifference]:
 def _build_pair_difference(
     member: FamilyMember, adjusted_items: AdjustedP | None, adjusted_both: AdjustedP | None
 ) -> PairDifference:
-    """Join a comparison with its adjusted p-values, over items and over items and judges, in the reported
-    unit."""
+    """Join a comparison with its p-values, over items and over judges too, in the reported unit."""
     single, over, width = member.difference, member.over_judges, member.width
     alone, least = Bounds(single.low, single.high), single.minimum_detectable
     bounds = adjust_bounds(single.difference, single, adjusted_items, member.looks) or alone

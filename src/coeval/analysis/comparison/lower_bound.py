@@ -45,13 +45,8 @@ def lower_bound(
     Clopper and Pearson's; where no pair differs it is ``α^(1/n) − 1``. As the weights are exponential times
     over their sum, its probability is that of ``Σ (d_i − L) E_i ≤ 0``, found by inverting the characteristic
     function (Gil-Pelaez 1951). The added item counts as much as the one that counts most; over strata, each
-    item counts by its share of its stratum.
-
-    Parameters
-    ----------
-    strata : T ≥ 1 of them, scores from 0 to 1; items of a cluster are one
-    alpha : how often a bound may lie above the true difference
-    shares : how much each stratum counts, above 0; None: all alike
+    item counts by its share of its stratum, and each stratum by its share of ``shares`` (None: all alike).
+    Scores run from 0 to 1; items of a cluster are one.
     """
     return _gaffke_bound(*_independent_differences(strata, shares), alpha, 1.0)
 
@@ -80,8 +75,7 @@ def excess_loss_p_value(strata: Sequence[PairedScores], allowed_loss: float) -> 
 
 
 def _gaffke_bound(values: Floats, weights: Floats, alpha: float, repeats: float) -> float:
-    """Find the α-quantile for items that occur ``repeats`` times as often as observed, and one more of
-    difference −1."""
+    """Find the α-quantile for items that occur ``repeats`` times each, and one more of difference −1."""
     if len(values) > _MOST_KINDS:
         values = np.floor(values * _STEP) / _STEP
     kinds, counts = np.unique(np.stack([values, weights]), axis=1, return_counts=True)
@@ -91,14 +85,10 @@ def _gaffke_bound(values: Floats, weights: Floats, alpha: float, repeats: float)
         return -1.0
     from scipy.optimize import brentq
 
-    return float(
-        brentq(
-            lambda bound: probability_at_most_zero(weights * (values - bound), shapes) - alpha,
-            -1.0,
-            most,
-            xtol=_EXACT,
-        )
-    )
+    def excess(bound: float) -> float:
+        return probability_at_most_zero(weights * (values - bound), shapes) - alpha
+
+    return float(brentq(excess, -1.0, most, xtol=_EXACT))
 
 
 def count_items_needed(
@@ -136,8 +126,7 @@ def count_items_needed(
 def _independent_differences(
     strata: Sequence[PairedScores], shares: Sequence[float] | None = None
 ) -> tuple[Floats, Floats]:
-    """Return the differences of items, or of clusters of them, and their weights, which average 1 in one
-    stratum."""
+    """Return the differences of items, or of their clusters, and their weights, 1 on average in a stratum."""
     values, weights = [], []
     stratum_weights = np.ones(len(strata)) if shares is None else np.asarray(shares) / np.mean(shares)
     for pairs, share in zip(strata, stratum_weights, strict=True):

@@ -8,27 +8,15 @@ an intersection–union test, whose error is that of its weakest part, so tasks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypedDict
+from typing import Annotated, Literal, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
-from coeval.analysis.comparison.comparison_report import Comparison, scope_phrase
-from coeval.analysis.comparison.comparisons import (
-    SCORE,
-    ComparedPair,
-    ComparedRow,
-    compare_pairs,
-    comparison_caveats,
-    mismatch_notes,
-)
-from coeval.analysis.comparison.lower_bound import (
-    ONE_SIDED,
-    count_items_needed,
-    excess_loss_p_value,
-    lower_bound_with_missing,
-)
+from coeval.analysis.comparison import comparisons, lower_bound
+from coeval.analysis.comparison.comparison_report import Comparison, PlainReport, scope_phrase
+from coeval.analysis.comparison.comparisons import ComparedPair
 from coeval.analysis.comparison.paired_difference import holm_adjust_by_name
 from coeval.analysis.comparison.side import Side, unshared_judge_notes
 from coeval.analysis.intervals import ALPHA, Looks, alpha_at_any_look, combine_looks, p_value_at_any_look
@@ -169,7 +157,7 @@ class GatedCandidate(msgspec.Struct, frozen=True):
         return "has too few items"
 
 
-class GateReport(msgspec.Struct, frozen=True):
+class GateReport(PlainReport, frozen=True):
     """The verdicts on all candidates, as `coeval.gate` returns them. ``level``: of each lower bound."""
 
     verdict: Verdict
@@ -189,11 +177,6 @@ class GateReport(msgspec.Struct, frozen=True):
         """Return the deciding tasks in which no item is scored on both sides."""
         tasks = (task for candidate in self.candidates for task in candidate.tasks)
         return tuple(task for task in tasks if task.blocks_go and not task.n)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: what ``coeval gate --json`` prints."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
 
 def gate_sides(
@@ -216,10 +199,10 @@ def gate_sides(
     if metric := policy.task_rule(None).get("metric"):
         raise UsageError(f"{OVERALL} is the mean of the tasks' scores: leave out its metric, {metric}")
     bases = {group[0].label for group in groups}
-    pairs = [pair for pair in compare_pairs(groups) if pair.a.label in bases]
+    pairs = [pair for pair in comparisons.compare_pairs(groups) if pair.a.label in bases]
     if not pairs:
         raise UsageError("there is no candidate to hold against the base: name a second folder")
-    alpha = ONE_SIDED / len(pairs)
+    alpha = lower_bound.ONE_SIDED / len(pairs)
     drafts = [list(_draft_tasks(pair, policy)) for pair in pairs]
     looks = [combine_looks((pair.a.looks, pair.b.looks)) for pair in pairs]
     p_by_draft = {
@@ -231,19 +214,22 @@ def gate_sides(
     worse = {draft for draft, p in holm_adjust_by_name(p_by_draft).items() if p < ALPHA}
     candidates = []
     for pair, of_pair, at in zip(pairs, drafts, looks, strict=True):
-        level = _bound_level(alpha, at)
+        words = f"{100 * (1 - alpha):.4g}% sure" + (" at any look" if at is not None else "")
+        level = _BoundLevel(alpha_at_any_look(alpha, at), words)
         tasks = tuple(_gate_task(draft, id(draft) in worse, level, significant_only) for draft in of_pair)
         if not any(task.tier == "critical" for task in tasks):
             raise UsageError("the policy calls no task critical, so nothing would have to be shown for a GO")
-        candidates.append(GatedCandidate(pair.a.label, pair.b.label, _combine_verdicts(tasks), tasks))
+        blocking = {task.verdict for task in tasks if task.blocks_go}
+        verdict: Verdict = "NO-GO" if "NO-GO" in blocking else "INCONCLUSIVE" if blocking else "GO"
+        candidates.append(GatedCandidate(pair.a.label, pair.b.label, verdict, tasks))
     verdicts = {candidate.verdict for candidate in candidates}
     sides = [side for group in groups for side in group]
     return GateReport(
         next(verdict for verdict in ("NO-GO", "INCONCLUSIVE", "GO") if verdict in verdicts),
         tuple(candidates),
         1 - alpha,
-        tuple(dict.fromkeys([*notes, *mismatch_notes(pairs, sides)])),
-        tuple(comparison_caveats(pairs, groups)),
+        tuple(dict.fromkeys([*notes, *comparisons.mismatch_notes(pairs, sides)])),
+        tuple(comparisons.comparison_caveats(pairs, groups)),
         any(side.simulated for side in sides),
     )
 
@@ -271,11 +257,6 @@ def loss_messages(report: GateReport, delta: float, *, significant_only: bool = 
             )
 
 
-def _combine_verdicts(tasks: Sequence[GatedTask]) -> Verdict:
-    blocking = {task.verdict for task in tasks if task.blocks_go}
-    return "NO-GO" if "NO-GO" in blocking else "INCONCLUSIVE" if blocking else "GO"
-
-
 # --- Tasks of one candidate
 
 
@@ -287,11 +268,6 @@ class _BoundLevel(NamedTuple):
     words: str
 
 
-def _bound_level(total_alpha: float, looks: Looks | None) -> _BoundLevel:
-    at = "" if looks is None else " at any look"
-    return _BoundLevel(alpha_at_any_look(total_alpha, looks), f"{100 * (1 - total_alpha):.4g}% sure{at}")
-
-
 class _Draft(NamedTuple):
     """A task and its rule, before the verdict; ``row`` and ``comparison`` are None if no item is scored on
     both sides. ``misfits``: what differs between the sides."""
@@ -299,7 +275,7 @@ class _Draft(NamedTuple):
     task: str | None
     metric: str
     rule: TaskRule
-    row: ComparedRow | None
+    row: comparisons.ComparedRow | None
     comparison: Comparison | None
     misfits: tuple[str, ...]
 
@@ -311,13 +287,14 @@ class _Draft(NamedTuple):
         """Return the p-value of "the loss is no more than allowed", and no more than none."""
         if self.row is None or self.comparison is None or self.comparison.p is None:
             return 1.0
-        p = excess_loss_p_value([part.pairs for part in self.row.parts], self.rule["max_drop"] / 100)
+        strata = [part.pairs for part in self.row.parts]
+        p = lower_bound.excess_loss_p_value(strata, self.rule["max_drop"] / 100)
         return max(self.comparison.p, p_value_at_any_look(p, looks))
 
     @property
     def place(self) -> str:
         """Return ``overall``, the task, or the task and a label or other metric without scores of both."""
-        named = bool(self.metric) and self.metric != SCORE
+        named = bool(self.metric) and self.metric != comparisons.SCORE
         return f"{self.task}: {self.metric}" if self.task and named else self.task or OVERALL
 
 
@@ -357,22 +334,15 @@ def _draft_tasks(pair: ComparedPair, policy: GatePolicy) -> Iterator[_Draft]:
             elif task in pair.a.compared | pair.b.compared:
                 lacks = f"{task}: its answers are compared pairwise; a gate needs scores (judging: scores)"
             of_tasks.append(_Draft(task, metric or "", rule, None, None, (*misfits, lacks)))
-        if metric is None:
-            of_tasks += _draft_unpaired_labels(pair, task, rule, {row.metric for row in (*chosen, *labels)})
-        if not any(row.metric == SCORE and row.family == "task" for row in of_task):
+        paired = {row.metric for row in (*chosen, *labels)}
+        for own in pair.pairing.metrics if metric is None and paired else ():
+            if own.task == task and own.measure == "label" and own.metric not in paired:
+                lacks = f"no item has the label {own.metric} of both {pair.a.label} and {pair.b.label}"
+                of_tasks.append(_Draft(task, own.metric, rule, None, None, (lacks,)))
+        if not any(row.metric == comparisons.SCORE and row.family == "task" for row in of_task):
             lacking[task] = "has no score of both"
     yield from _draft_overall(pair, policy, lacking)
     yield from of_tasks
-
-
-def _draft_unpaired_labels(
-    pair: ComparedPair, task: str, rule: TaskRule, paired: Set[str]
-) -> Iterator[_Draft]:
-    """Yield the labels of a task that no item has on both sides, if other scores or labels are ``paired``."""
-    for metric in pair.pairing.metrics if paired else ():
-        if metric.task == task and metric.measure == "label" and metric.metric not in paired:
-            lacks = f"no item has the label {metric.metric} of both {pair.a.label} and {pair.b.label}"
-            yield _Draft(task, metric.metric, rule, None, None, (lacks,))
 
 
 def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str, str]) -> Iterator[_Draft]:
@@ -380,7 +350,7 @@ def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str,
     the mean leaves it out. Benchmarks' metrics have no mean."""
     rows = [row for row in pair.rows if row.task is None]
     if not rows and OVERALL in policy.tasks:
-        rows = [row for row in pair.rows if row.family == "task" and row.metric == SCORE]
+        rows = [row for row in pair.rows if row.family == "task" and row.metric == comparisons.SCORE]
     measures: dict[str, set[str]] = {}
     for metric in pair.pairing.metrics:
         measures.setdefault(metric.task, set()).add(metric.measure)
@@ -395,7 +365,7 @@ def _draft_overall(pair: ComparedPair, policy: GatePolicy, lacking: Mapping[str,
         yield _Draft(None, row.metric, rule, row, overall, tuple(misfits))
     if not rows and OVERALL in policy.tasks:
         none = "metrics of benchmarks and labels have no mean over tasks"
-        yield _Draft(None, SCORE, rule, None, None, tuple(misfits or [none]))
+        yield _Draft(None, comparisons.SCORE, rule, None, None, tuple(misfits or [none]))
 
 
 def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_only: bool) -> GatedTask:
@@ -415,7 +385,7 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
         )
     strata = [part.pairs for part in row.parts]
     difference = comparison.difference / comparison.scale
-    lower = lower_bound_with_missing(row.parts, alpha)
+    lower = lower_bound.lower_bound_with_missing(row.parts, alpha)
     few = comparison.n < rule["min_items"]
     reasons = draft.misfits
     if few:
@@ -426,7 +396,7 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
         verdict = "GO" if lower >= -drop and not reasons else "INCONCLUSIVE"
     # where the sides do not fit, no number of items makes it a GO
     open_to_items = verdict == "INCONCLUSIVE" and not draft.misfits
-    needed = count_items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
+    needed = lower_bound.count_items_needed(strata, drop, alpha) if open_to_items and lower < -drop else None
     if open_to_items and (few or needed):
         needed = max(needed or 0, rule["min_items"])
     gated = GatedTask(

@@ -9,7 +9,6 @@ choices; ``python -m evidence.paired`` measures coverage, false positives and po
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from operator import attrgetter
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -43,10 +42,8 @@ _Name = TypeVar("_Name", bound=Hashable)
 
 
 def holm_adjust(p_values: Sequence[float]) -> list[float]:
-    """Adjust p-values so that one below 0.05 is false in at most 5 of 100 families (Holm 1979).
-
-    ``p'_(i) = max over j ≤ i of (m − j + 1) p_(j)``, at most 1; in the given order.
-    """
+    """Adjust p-values so that one below 0.05 is false in at most 5 of 100 families (Holm 1979). ``p'_(i) =
+    max over j ≤ i of (m − j + 1) p_(j)``, at most 1; in the given order."""
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
     raised = np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1))
@@ -208,16 +205,14 @@ def paired_difference(strata: Sequence[PairedScores], family_size: int = 1) -> D
 
 
 def _enlarge_observed_spread(parts: Sequence[_Stratum], effective_items: float) -> Spread | None:
-    """Return the observed spread, raised for what few ``effective_items`` do not show; None if no item
-    differs."""
+    """Return the observed spread, raised for what few items do not show; None if no item differs."""
     spread = _estimate_spread(parts, 0.0)
     raised = spread._replace(error=spread.error * (1 + _UNSEEN / max(effective_items, 1.0)))
     return raised if spread.error else None
 
 
 def _is_near_scale_end(stratum: _Stratum) -> bool:
-    """Check whether a mean is so close to an end of the scale that few items' worth of score separate it from
-    there."""
+    """Check whether a mean is only a few items' worth of score away from an end of the scale."""
     room = min(stratum.mean_a, 1 - stratum.mean_a, stratum.mean_b, 1 - stratum.mean_b)
     return room < _END and stratum.items * room < _FEW_AT_END
 
@@ -287,8 +282,7 @@ def _difference_variance(mean_p: float, mean_q: float, correlation: float) -> fl
 
 
 def mcnemar_p_value(only_a: int, only_b: int) -> float:
-    """Return the two-sided p-value of McNemar's exact test, for the numbers of items right only in a, and
-    only in b."""
+    """Return the p-value of McNemar's exact test, by the items right only in a, and only in b."""
     discordant = only_a + only_b
     return min(1.0, 2 * float(bdtr(min(only_a, only_b), discordant, 0.5))) if discordant else 1.0
 
@@ -311,13 +305,8 @@ def sign_flip_p_value(differences: Floats) -> float:
         return float((np.abs(sums) >= total * (1 - _EQUAL)).mean())
     if total >= float(sizes.sum()) * (1 - _EQUAL):
         return 2.0 ** (1 - len(sizes))
-    return min(
-        1.0,
-        2
-        * _flipped_sum_tail_probability(
-            sizes / sizes.max(), max(total - _largest_common_step(sizes), 0.0) / float(sizes.max())
-        ),
-    )
+    reached, most = max(total - _largest_common_step(sizes), 0.0), float(sizes.max())
+    return min(1.0, 2 * _flipped_sum_tail_probability(sizes / most, reached / most))
 
 
 def _largest_common_step(sizes: Floats) -> float:
@@ -329,8 +318,7 @@ def _largest_common_step(sizes: Floats) -> float:
 
 
 def _flipped_sum_tail_probability(sizes: Floats, total: float) -> float:
-    """Return the probability that the sum of ``±size_i`` reaches ``total`` ≥ 0, by the saddlepoint
-    approximation."""
+    """Approximate the probability that the sum of ``±size_i`` reaches ``total`` ≥ 0, by its saddlepoint."""
     z = total / float(np.sqrt(sizes @ sizes))
     if z < _NO_TAIL:  # the two terms below cancel there
         return float(ndtr(-z))
@@ -350,10 +338,8 @@ def _flipped_sum_tail_probability(sizes: Floats, total: float) -> float:
 def _summarise_stratum(pairs: PairedScores) -> _Stratum:
     share = pairs.weights / pairs.weights.mean()
     mean_a, mean_b = float((share * pairs.a).mean()), float((share * pairs.b).mean())
-    deviations_a, deviations_b = (
-        pairs.sum_by_cluster(share * (pairs.a - mean_a)),
-        pairs.sum_by_cluster(share * (pairs.b - mean_b)),
-    )
+    deviations_a = pairs.sum_by_cluster(share * (pairs.a - mean_a))
+    deviations_b = pairs.sum_by_cluster(share * (pairs.b - mean_b))
     items_per_cluster = len(deviations_a) / len(pairs.a)
     return _Stratum(mean_a, mean_b, deviations_a * items_per_cluster, deviations_b * items_per_cluster)
 
@@ -385,26 +371,24 @@ def _estimate_spread(parts: Sequence[_Stratum], extra_variance: float) -> Spread
 def _mover_bounds(parts: Sequence[_Stratum], mean_a: float, mean_b: float) -> Bounds:
     """Combine the intervals of both means: ``L = D − √((m_b − l_b)² + (u_a − m_a)² − 2r(m_b − l_b)(u_a −
     m_a))``, and U likewise (MOVER, Zou and Donner 2008)."""
-    bounds_a = mean_bounds(
-        mean_a, [Scatter(part.items, float(part.deviations_a @ part.deviations_a)) for part in parts]
-    )
-    bounds_b = mean_bounds(
-        mean_b, [Scatter(part.items, float(part.deviations_b @ part.deviations_b)) for part in parts]
-    )
+    bounds_a = mean_bounds(mean_a, [_sum_squares(part.deviations_a) for part in parts])
+    bounds_b = mean_bounds(mean_b, [_sum_squares(part.deviations_b) for part in parts])
     correlation = _correlate_means(parts)
     down = _combine_margins(mean_b - bounds_b.low, bounds_a.high - mean_a, correlation)
     up = _combine_margins(bounds_b.high - mean_b, mean_a - bounds_a.low, correlation)
     return Bounds(max(mean_b - mean_a - down, -1.0), min(mean_b - mean_a + up, 1.0))
 
 
+def _sum_squares(deviations: Floats) -> Scatter:
+    return Scatter(len(deviations), float(deviations @ deviations))
+
+
 def _correlate_means(parts: Sequence[_Stratum]) -> float:
     """Estimate the correlation of the two means. One more item is added, a quarter of it at each corner of
     the scale: few items cannot show that two models always score alike."""
     both = sum(float(part.deviations_a @ part.deviations_b) / part.items**2 for part in parts)
-    square_a, square_b = (
-        sum((float(deviations(part) @ deviations(part)) + 0.25) / part.items**2 for part in parts)
-        for deviations in (attrgetter("deviations_a"), attrgetter("deviations_b"))
-    )
+    square_a = sum((_sum_squares(part.deviations_a).squares + 0.25) / part.items**2 for part in parts)
+    square_b = sum((_sum_squares(part.deviations_b).squares + 0.25) / part.items**2 for part in parts)
     return both / float(np.sqrt(square_a * square_b))
 
 
@@ -420,9 +404,10 @@ def _compute_p_value(test: Test, strata: Sequence[PairedScores], difference: flo
         case "paired t":
             return 2 * float(stdtr(spread.degrees, -abs(difference) / spread.error))
         case "sign flips":
+            shares = [pairs.weights / pairs.weights.sum() for pairs in strata]
             weighted = [
-                pairs.sum_by_cluster(pairs.weights / pairs.weights.sum() * (pairs.b - pairs.a))
-                for pairs in strata
+                pairs.sum_by_cluster(share * (pairs.b - pairs.a))
+                for pairs, share in zip(strata, shares, strict=True)
             ]
             return sign_flip_p_value(np.concatenate(weighted) * sum(len(pairs.a) for pairs in strata))
 
@@ -459,12 +444,8 @@ def pool_judge_scatter(
     judge_differences_by_pair: Mapping[_Pair, Sequence[JudgeValues]], opponents: int
 ) -> dict[_Pair, JudgeScatter | None]:
     """Estimate what judges add to the error of each pair's difference: a variance that all pairs share.
-
-    Parameters
-    ----------
-    judge_differences_by_pair : by pair, for each task each judge's score of the second less that of the first
-    opponents : how many students each student is compared with
-    """
+    ``judge_differences_by_pair``: by pair, for each task each judge's score of the second less that of the
+    first; ``opponents``: how many students each student is compared with."""
     scatters = {pair: estimate_judge_scatter(tasks) for pair, tasks in judge_differences_by_pair.items()}
     pooled = average_scatters(list(scatters.values()), opponents)
     return {

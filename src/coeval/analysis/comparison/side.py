@@ -11,9 +11,9 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from coeval.analysis.answer_costs import AnswerCost
-from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.intervals import SHARE, Looks, Scale, scale_of_unit
+from coeval.analysis.measures.pair_scores import ComparedGrid
 from coeval.analysis.measures.score_grid import (
     ScoreGrid,
     is_planned_task,
@@ -52,10 +52,6 @@ class MetricName(NamedTuple):
     unit: str = "share"
     scale: Scale = SHARE
     headline: bool = False
-
-    @property
-    def key(self) -> tuple[str, Measure, str]:
-        return self.task, self.measure, self.metric
 
 
 class AnswerCounts(NamedTuple):
@@ -119,7 +115,6 @@ class Side:
 
     @property
     def scored_tasks(self) -> frozenset[str]:
-        """Return the tasks in which the side has any score."""
         return frozenset().union(*(grid.scored_tasks[self.model] for grid in self.grids.values()))
 
     def excluding_judges(self, judges: Collection[str]) -> Side:

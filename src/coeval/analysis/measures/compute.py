@@ -96,7 +96,7 @@ from coeval.analysis.result_rows import student_rows
 from coeval.analysis.run_results import answer_note_sentences, answer_warning_sentences
 from coeval.analysis.sampled_answers import measure_samples
 from coeval.analysis.score_notes import label_task_notes, unscored_notes
-from coeval.analysis.training.sample_figures import compute_task_figures, list_metric_scores
+from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
 

@@ -14,12 +14,12 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.family import adjust_family
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.intervals import Bounds, Floats, bounds_with_missing_scores, share_with_interval
 from coeval.analysis.measures.agreement import DRAWS, percentile_interval, smooth_level_shares
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs
+from coeval.analysis.measures.pair_scores import ComparedGrid
 from coeval.analysis.measures.ranking import (
     Ranking,
     StudentMean,

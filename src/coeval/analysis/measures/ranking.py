@@ -14,7 +14,6 @@ from typing import Annotated, NamedTuple, TypeAlias
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.compared_grid import ComparedGrid
 from coeval.analysis.comparison.family import (
     FactorPart,
     FamilyMember,
@@ -33,7 +32,7 @@ from coeval.analysis.comparison.paired_difference import (
 )
 from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.measure_tree import FILES, Record, ShownAs
-from coeval.analysis.measures.pair_scores import SharedScores
+from coeval.analysis.measures.pair_scores import ComparedGrid, SharedScores
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid
 from coeval.analysis.measures.student_measures import (
     StudentScores,

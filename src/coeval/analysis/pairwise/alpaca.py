@@ -38,34 +38,25 @@ def switched_order(instruction: str) -> bool:
     return random.Random("is_switched_outputs" + instruction + "0").choices([False, True])[0]
 
 
-def alpaca_preference(
-    top_logprobs: Mapping[str, float] | Iterable[Mapping[str, Any]], switched: bool
-) -> float:
+def alpaca_preference(top_logprobs: Mapping[str, float], switched: bool) -> float:
     """Return the preference for the model, 1 to 2: ``1 + P(M) / (P(m) + P(M))``, the order undone.
 
     As published, only the tokens ``m`` and ``M`` count (letter case is the answer), and one that
     is missing from the list has probability 0. Where the likeliest token of all that read m or M
     carries white space, as with some tokenisers, those with and without it are added up; the
-    published judge never answers so.
+    published judge never answers so. ``top_logprobs``: the natural-log probabilities of the likeliest first
+    tokens; ``switched``: the model was shown as ``m``.
 
-    Parameters
-    ----------
-    top_logprobs : the likeliest first tokens, as token → natural-log probability or as a list of
-        ``{"token": …, "logprob": …}``
-    switched : whether the model was shown as ``m``
-
-    Raises
-    ------
-    Unparsable : neither token is in the list, so the judge did not answer
+    Raises Unparsable: neither token is among them, so the judge did not answer.
     """
-    if isinstance(top_logprobs, Mapping):
-        tokens = [(str(token), float(logprob)) for token, logprob in top_logprobs.items()]
-    else:
-        tokens = [(str(entry["token"]), float(entry["logprob"])) for entry in top_logprobs]
-    answers = [(token, logprob) for token, logprob in tokens if token.strip(_SPACES) in (_BASELINE, _MODEL)]
+    answers = [
+        (token, logprob)
+        for token, logprob in top_logprobs.items()
+        if token.strip(_SPACES) in (_BASELINE, _MODEL)
+    ]
     likeliest = max(answers, key=lambda answer: answer[1], default=("", -math.inf))
     if likeliest[1] == -math.inf or math.isnan(likeliest[1]):
-        likely = ", ".join(repr(token) for token, _ in tokens) or "nothing"
+        likely = ", ".join(map(repr, top_logprobs)) or "nothing"
         raise Unparsable(f"the judge's first token is neither 'm' nor 'M'; the likeliest were {likely}")
     exact = likeliest[0] in (_BASELINE, _MODEL)
     mass = {_BASELINE: 0.0, _MODEL: 0.0}
@@ -78,20 +69,21 @@ def alpaca_preference(
 
 
 def alpaca_win_rate(preferences: Iterable[float]) -> WinRate:
-    """Return the mean preference for the model and its standard error (``sd / √n``, sd with n − 1).
-
-    Parameters
-    ----------
-    preferences : each in 1 … 2; 0 is a draw, as in the oldest published annotations. What failed
-        is left out by the caller, who reports how many.
-    """
-    wins = np.array([0.5 if preference == 0 else preference - 1 for preference in preferences])
-    if not ((wins >= 0) & (wins <= 1)).all():
-        raise ValueError("preferences must lie in 1 … 2 (or be 0, a draw); leave out what failed")
+    """Return the mean preference for the model and its standard error (``sd / √n``, sd with n − 1). What
+    failed is left out by the caller, who reports how many."""
+    wins = _win_shares(preferences)
     if not len(wins):
         return WinRate(None, None)
     error = 100 * float(wins.std(ddof=1)) / math.sqrt(len(wins)) if len(wins) > 1 else None
     return WinRate(100 * float(wins.mean()), error)
+
+
+def _win_shares(preferences: Iterable[float]) -> Floats:
+    """Convert preferences, each in 1 … 2 (0 is a draw, as in the oldest published annotations), to 0 … 1."""
+    wins = np.array([0.5 if preference == 0 else preference - 1 for preference in preferences])
+    if not ((wins >= 0) & (wins <= 1)).all():
+        raise ValueError("preferences must lie in 1 … 2 (or be 0, a draw); leave out what failed")
+    return wins
 
 
 # --- AlpacaEval 2's length-controlled win rate
@@ -184,13 +176,9 @@ def fit_length_control(
     five-fold cross-validation. The published solver stops early and its folds depend on the
     machine, so published weights are met closely, not to the last digit.
 
-    Parameters
-    ----------
-    preferences : (n,) on the scale 1 … 2, 0 a draw, None where there is none (the instruction then
-        counts in the lengths' deviation and in the prediction, not in the fit)
-    lengths, baseline_lengths : (n,) in characters
-    difficulties : (n,); without them the minimal formula is fitted
-    gamed : the regularisation data; they need difficulties
+    ``preferences`` (n,) are on the scale 1 … 2, 0 a draw; an instruction without one (None) counts in the
+    lengths' deviation and in the prediction, not in the fit. ``lengths`` and ``baseline_lengths`` (n,) are in
+    characters. Without ``difficulties`` (n,) the minimal formula is fitted; the ``gamed`` data need them.
     """
     lengths_apart = np.asarray(baseline_lengths, dtype=np.float64) - np.asarray(lengths, dtype=np.float64)
     count = len(preferences)
@@ -205,9 +193,7 @@ def fit_length_control(
     scored = np.array([preference is not None for preference in preferences], dtype=bool)
     if scored.sum() < _FOLDS:
         return None
-    wins = np.array([0.5 if p == 0 else p - 1 for p in preferences if p is not None])
-    if not ((wins >= 0) & (wins <= 1)).all():
-        raise ValueError("preferences must lie in 1 … 2 (0 is a draw, None a missing one)")
+    wins = _win_shares(preference for preference in preferences if preference is not None)
     deviation = float(lengths_apart.std(ddof=1))
     pull = np.tanh(lengths_apart / deviation) if deviation > 0 else np.zeros(count)
     data = _Data(np.column_stack([pull, hard, np.ones(count)])[scored], wins, gamed)
@@ -228,11 +214,6 @@ class _Data:
         self.targets = np.concatenate([gamed.win_shares, wins])
         self.weights = np.repeat([_GAMED_WEIGHT, 1.0], [len(gamed.win_shares), len(wins)])
 
-    def resample_weights(self, drawn: Floats) -> Floats:
-        """Return the weights of the rows in (resamples, own) draws of the model's own rows."""
-        kept = np.broadcast_to(self.weights[: -self.own], (len(drawn), len(self.weights) - self.own))
-        return np.hstack([kept, drawn])
-
 
 def _fit_win_rate(
     data: _Data, difficulties: Floats, scored: NDArray[np.bool_], *, with_difficulty: bool, seed: int
@@ -245,16 +226,17 @@ def _fit_win_rate(
     replicates: list[Floats] = []
     for _ in range(_BLOCKS):
         drawn = draw_counts(len(difficulties), generator, resamples=RESAMPLES // _BLOCKS).astype(np.float64)
-        again = fit_logistic(
-            data.features, data.targets, data.resample_weights(drawn[:, scored]), l1=1 / inverse_penalty
-        )
+        drawn_weights = np.hstack([np.tile(data.weights[: -data.own], (len(drawn), 1)), drawn[:, scored]])
+        again = fit_logistic(data.features, data.targets, drawn_weights, l1=1 / inverse_penalty)
         shares = expit(again[:, [2]] + again[:, [1]] * difficulties)
         replicates.append(100 * (drawn * shares).sum(axis=1) / len(difficulties))
     weights = dict(zip((LENGTH, DIFFICULTY, MODEL), fitted.tolist(), strict=True))
+    formula: LengthFormula = "length_controlled_v1" if data.regularised else "length_controlled_noreg"
     if not with_difficulty:
         del weights[DIFFICULTY]
+        formula = "length_controlled_minimal"
     return LengthControl(
-        formula=_formula(with_difficulty, data.regularised),
+        formula=formula,
         weights=weights,
         win_rate=rate_with_spread(value, np.concatenate(replicates), data.own),
         inverse_penalty=inverse_penalty,
@@ -262,17 +244,9 @@ def _fit_win_rate(
     )
 
 
-def _formula(with_difficulty: bool, regularised: bool) -> LengthFormula:
-    if not with_difficulty:
-        return "length_controlled_minimal"
-    return "length_controlled_v1" if regularised else "length_controlled_noreg"
-
-
 def _cross_validate_penalty(data: _Data) -> float:
     """Choose the C whose fits predict the left-out fifths best, by weighted log loss; the smaller of equals.
-
-    Folds take the rows in turn, from the last one on.
-    """
+    Folds take the rows in turn, from the last one on."""
     count = len(data.targets)
     fold = (count - 1 - np.arange(count)) % _FOLDS
     left_out = fold == np.arange(_FOLDS)[:, None]

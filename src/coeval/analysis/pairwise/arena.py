@@ -67,11 +67,7 @@ class StyleControl(msgspec.Struct, frozen=True):
 
 
 def markdown_style(text: str) -> Style:
-    """Count an answer's markdown elements, except inside fenced code, and estimate its length in tokens.
-
-    The length is estimated at four characters a token: features are relative and standardised, so
-    that a constant factor hardly matters.
-    """
+    """Count an answer's markdown elements, except inside fenced code, and estimate its length in tokens."""
     plain = _CODE.sub("``````", text)
     return Style(
         length=len(text) / _CHARACTERS_PER_TOKEN,
@@ -82,12 +78,8 @@ def markdown_style(text: str) -> Style:
 
 
 def style_differences(pairs: Sequence[StyledPair]) -> Floats:
-    """Compute (n, 4), model against baseline: ``(a − b)/(a + b)`` of lengths, ``(a − b)/(a + b + 1)`` of the
-    rest.
-
-    The rest are densities: counts per token of length, 0 for an empty answer; two empty answers do not
-    differ.
-    """
+    """Compute (n, 4), model against baseline: ``(a − b)/(a + b)`` of lengths, ``(a − b)/(a + b + 1)`` of
+    densities: counts per token of length, 0 for an empty answer; two empty answers do not differ."""
     rows = []
     for pair in pairs:
         a, b = _style_features(pair.model), _style_features(pair.baseline)
@@ -102,15 +94,10 @@ def style_control(
 ) -> StyleControl | None:
     """Fit the strength of the model against the baseline (Bradley–Terry) with coefficients for style.
 
-    With one opponent the strengths' difference is the intercept of a logistic regression. None
-    with fewer than `LEAST_PROMPTS` prompts.
-
-    Parameters
-    ----------
-    pairs : (n,) one per prompt
-    shares : (n,) the model's weighted share of wins on the prompt
-    weights : (n,) how many verdicts that share stands for, strong ones counted three times
-    drawn : (resamples, n) how often each prompt is drawn
+    With one opponent the strengths' difference is the intercept of a logistic regression. None with fewer
+    than `LEAST_PROMPTS` prompts. ``shares`` (n,): the model's weighted share of wins on each prompt;
+    ``weights`` (n,): how many verdicts that share stands for, strong ones counted three times; ``drawn``
+    (resamples, n): how often each prompt is drawn.
     """
     if len(pairs) < LEAST_PROMPTS:
         return None
@@ -157,9 +144,7 @@ VERDICTS: dict[str, tuple[float, int]] = {
 
 class ArenaJudgment(msgspec.Struct, frozen=True):
     """A judge's two verdicts on one prompt, as labels of `VERDICTS`; None where the judge gave none.
-
-    ``baseline_first``: the baseline's answer was shown as A; ``model_first``: the model's was.
-    """
+    ``baseline_first``: the baseline's answer was shown as A; ``model_first``: the model's was."""
 
     prompt: str
     category: str
@@ -190,23 +175,14 @@ class ArenaScore(msgspec.Struct, frozen=True):
 def arena_scores(
     judgments: Iterable[ArenaJudgment], *, styles: Mapping[str, StyledPair] | None = None, seed: int = 0
 ) -> tuple[ArenaScore, ...]:
-    """Score one model: per judge and category, then over all categories and over all judges.
-
-    A table of all appears only where there is more than one to put together. Of several judgments
-    with the same judge and prompt the last counts.
-
-    Parameters
-    ----------
-    judgments : of one model; none at all give no scores
-    styles : by prompt, for style control; every judged prompt must be there
-    seed : of the bootstrap over prompts; the result does not depend on the order of the judgments
+    """Score one model: per judge and category, then over all categories and over all judges, where there is
+    more than one to put together. Of several judgments with the same judge and prompt the last counts;
+    their order does not matter. ``styles``: of every judged prompt, for style control.
     """
     latest = {(judgment.judge, judgment.prompt): judgment for judgment in judgments}
     kept = [latest[key] for key in sorted(latest)]
-    if styles is not None:
-        unstyled = {judgment.prompt for judgment in kept} - styles.keys()
-        if unstyled:
-            raise ValueError(f"styles lack {len(unstyled)} judged prompts, such as {min(unstyled)!r}")
+    if styles is not None and (unstyled := {judgment.prompt for judgment in kept} - styles.keys()):
+        raise ValueError(f"styles lack {len(unstyled)} judged prompts, such as {min(unstyled)!r}")
     scores = []
     for judge in _names_and_total({judgment.judge for judgment in kept}):
         for category in _names_and_total({judgment.category for judgment in kept}):
@@ -245,12 +221,18 @@ def _score_cell(
     prompts = sorted(counted)
     wins = np.array([won[prompt] for prompt in prompts])
     weights = np.array([counted[prompt] for prompt in prompts], dtype=np.float64)
-    drawn = _draw_prompts(len(prompts), seed)
+    drawn = np.empty((0, len(prompts)))
+    if len(prompts) > 1:
+        drawn = draw_counts(len(prompts), np.random.default_rng(seed)).astype(np.float64)
+    rate = None
+    if prompts:  # resampled prompts bring all their verdicts along
+        value, replicates = 100 * float(wins.sum() / weights.sum()), 100 * (drawn @ wins) / (drawn @ weights)
+        rate = rate_with_spread(value, replicates, len(prompts))
     category, judge = cell
     return ArenaScore(
         category=category,
         judge=judge,
-        win_rate=_win_rate(wins, weights, drawn),
+        win_rate=rate,
         n=len(prompts),
         n_judgments=len(judgments) - failed,
         n_failed=failed,
@@ -267,18 +249,3 @@ def _look_up_verdict(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
             f"verdicts are {', '.join(VERDICTS)}"
         )
     return VERDICTS[label]
-
-
-def _draw_prompts(count: int, seed: int) -> Floats:
-    if count < 2:
-        return np.empty((0, count))
-    return draw_counts(count, np.random.default_rng(seed)).astype(np.float64)
-
-
-def _win_rate(wins: Floats, weights: Floats, drawn: Floats) -> Rate | None:
-    """Return the weighted share of wins, in percent; resampled prompts bring all their verdicts along."""
-    if not len(wins):
-        return None
-    return rate_with_spread(
-        100 * float(wins.sum() / weights.sum()), 100 * (drawn @ wins) / (drawn @ weights), len(wins)
-    )

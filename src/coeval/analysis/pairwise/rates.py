@@ -35,9 +35,7 @@ class Rate(msgspec.Struct, frozen=True):
 
 def rate_with_spread(value: float, replicates: ArrayLike, items: int) -> Rate:
     """Return the rate ``value`` over ``items``, with the spread of its (resamples,) replicates, in percent.
-
-    One item cannot be resampled and has no replicates.
-    """
+    One item cannot be resampled and has no replicates."""
     replicated = np.asarray(replicates, dtype=np.float64)
     error = float(replicated.std(ddof=1)) if len(replicated) else None
     # The bootstrap's variance of a mean is SS/n².
@@ -83,18 +81,9 @@ def fit_logistic(features: Floats, targets: Floats, weights: Floats, *, l1: floa
 
     ``Σ_i w_i · (log(1 + exp(x_i·β)) − y_i · x_i·β) + l1 · Σ_j |β_j|``
 
-    by proximal Newton steps with a line search (Lee, Sun and Saunders 2014). There is no intercept
-    but a column of ones among the features. scikit-learn's ``C`` is ``1 / l1``.
-
-    Parameters
-    ----------
-    features : (n, k)
-    targets : (n,), each in 0 … 1
-    weights : (fits, n), none negative
-
-    Returns
-    -------
-    (fits, k)
+    by proximal Newton steps with a line search (Lee, Sun and Saunders 2014). There is no intercept but a
+    column of ones among the ``features`` (n, k). ``targets`` (n,) lie in 0 … 1, ``weights`` are (fits, n) and
+    none negative; returns (fits, k). scikit-learn's ``C`` is ``1 / l1``.
     """
     count, width = features.shape
     products = (features[:, :, None] * features[:, None, :]).reshape(count, width * width)
@@ -148,9 +137,8 @@ def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -
         system = curvature[:, active[:, None], active]
         pull = slope[:, active] - l1 * signs[active]
         candidate[:, active] = np.linalg.solve(system, pull[:, :, None])[:, :, 0]
-        height = np.einsum("ij,ijk,ik->i", candidate, curvature, candidate) / 2 - (slope * candidate).sum(
-            axis=1
-        )
+        gain = (slope * candidate).sum(axis=1)
+        height = np.einsum("ij,ijk,ik->i", candidate, curvature, candidate) / 2 - gain
         height += l1 * np.abs(candidate).sum(axis=1)
         better = (np.sign(candidate) == signs).all(axis=1) & (height < least)
         aim, least = np.where(better[:, None], candidate, aim), np.where(better, height, least)
@@ -165,9 +153,7 @@ def _newton_step(beta: Floats, gradient: Floats, curvature: Floats, l1: float) -
 
 class ClippedMean(NamedTuple):
     """A mean clipped to 0 … 1, its bootstrap's standard deviation, its 95% interval, the number of values.
-
-    Without values there is none of the first three.
-    """
+    Without values there is none of the first three."""
 
     mean: float | None
     bootstrap_std: float | None
@@ -190,16 +176,11 @@ def healthbench_score(points: Sequence[float], met: Sequence[bool]) -> float | N
 
 
 def clipped_mean(values: Sequence[float], least: Sequence[float], *, seed: int = 0) -> ClippedMean:
-    """Compute the mean of item scores as the benchmark reports it; resampled means are clipped likewise.
+    """Compute the mean of item scores, at most 1 each, as the benchmark reports it; resampled means are
+    clipped likewise. ``least``: what each score could be at the least, 0 or less.
 
     The interval is that of the mean on its own scale, which begins at the mean of the least scores, clipped.
     Where all of it lies below 0, it is that of as many scores of 0: no interval is without a width.
-
-    Parameters
-    ----------
-    values : item scores, at most 1 each; what failed is left out by the caller, who reports it
-    least : what each of these items' scores could be at the least, 0 or less
-    seed : of the bootstrap
     """
     scores = np.array(values, dtype=np.float64)
     if not np.isfinite(scores).all():
@@ -244,22 +225,15 @@ def fit_strengths(wins: Floats) -> Floats:
     return np.asarray(coefficients @ basis, dtype=np.float64)
 
 
-class PairedSums(NamedTuple):
-    """Wins of every student over every other, (clusters, k, k), by cluster of items; a tie is half of one."""
-
-    wins: Floats
-
-    @classmethod
-    def from_comparisons(
-        cls, shape: tuple[int, int], cluster: NDArray[np.int64], who: NDArray[np.int64], won: Floats
-    ) -> PairedSums:
-        """Sum comparisons. ``shape``: clusters and students; ``who``: (n, 2), first and second of each;
-        ``won``: 1 if the first won, ½ for a tie."""
-        clusters, students = shape
-        wins = np.zeros((clusters, students, students))
-        np.add.at(wins, (cluster, who[:, 0], who[:, 1]), won)
-        np.add.at(wins, (cluster, who[:, 1], who[:, 0]), 1 - won)
-        return cls(wins)
+def sum_wins(
+    clusters: int, students: int, cluster: NDArray[np.int64], who: NDArray[np.int64], won: Floats
+) -> Floats:
+    """Sum the wins of every student over every other, (clusters, k, k), by ``cluster`` (n,) of items.
+    ``who``: (n, 2), first and second of each comparison; ``won``: 1 if the first won, ½ for a tie."""
+    wins = np.zeros((clusters, students, students))
+    np.add.at(wins, (cluster, who[:, 0], who[:, 1]), won)
+    np.add.at(wins, (cluster, who[:, 1], who[:, 0]), 1 - won)
+    return wins
 
 
 class Strengths(NamedTuple):
@@ -271,8 +245,7 @@ class Strengths(NamedTuple):
     again: Floats
 
     def expected_win_rates(self) -> tuple[Floats, Floats]:
-        """Return each student's chance to win against one drawn from the others, and the same of the
-        resamples."""
+        """Return each student's chance to win against one of the others, and the same of the resamples."""
         others = len(self.chance) - 1
         return (self.chance.sum(axis=-1) - 0.5) / others, (self.again.sum(axis=-1) - 0.5) / others
 
@@ -294,10 +267,10 @@ def share_bounds(share: float, sd: float, clusters: int, level: float = 0.95) ->
     return mean_bounds(share, [Scatter(clusters, (clusters * sd) ** 2)], level)
 
 
-def fit_bradley_terry(sums: PairedSums, *, seed: int = 0) -> Strengths:
-    """Fit the strengths, and those of resamples of clusters of items (Efron 1979)."""
-    clusters, count, _ = sums.wins.shape
-    flat = sums.wins.reshape(clusters, -1)
+def fit_bradley_terry(wins: Floats, *, seed: int = 0) -> Strengths:
+    """Fit the strengths to `sum_wins`, and those of resamples of clusters of items (Efron 1979)."""
+    clusters, count, _ = wins.shape
+    flat = wins.reshape(clusters, -1)
     drawn = np.concatenate([flat.sum(axis=0)[None], *_resample_sums(flat, seed)])
     log = fit_strengths(drawn.reshape(-1, count, count))
     chance = expit(log[:, :, None] - log[:, None, :])
@@ -310,5 +283,4 @@ def _resample_sums(flat: Floats, seed: int) -> Iterator[Floats]:
     step = max(1, _AT_ONCE // clusters)
     for first in range(0, RESAMPLES, step):
         size = min(step, RESAMPLES - first)
-        drawn = generator.multinomial(clusters, np.full(clusters, 1 / clusters), size=size)
-        yield drawn.astype(np.float64) @ flat
+        yield draw_counts(clusters, generator, resamples=size).astype(np.float64) @ flat

@@ -62,8 +62,7 @@ class AdjustedBias(Record, frozen=True):
 
     @property
     def is_significant(self) -> bool:
-        """Check whether the bias is significant after Holm's adjustment: in 95 of 100 runs no honest judge is
-        named."""
+        """Check whether the bias is significant: in 95 of 100 runs no honest judge is named."""
         if self.p_adjusted is None or self.ci95 is None:
             return False
         low, high = self.ci95
@@ -82,8 +81,7 @@ class AdjustedBias(Record, frozen=True):
 
 
 class FamilyBias(AdjustedBias, frozen=True):
-    """A bias for a family; without interval and p-value if there are fewer than three families, and so no
-    verdict."""
+    """A bias for a family; without interval, p-value and verdict if there are fewer than three families."""
 
     usual: Annotated[
         float | None, ShownAs("What judges differ by about a family without any favour", "Usual scatter")
@@ -173,8 +171,7 @@ def _clustered_severity(lower: Floats, cluster: Codes) -> Bias:
 
 
 def bias_from_error(value: float, error: float, degrees: float) -> Bias:
-    """Return a bias with its t interval and p-value; unknown if nothing differs, so that there is no spread
-    to judge by."""
+    """Return a bias with its t interval and p-value; unknown if nothing differs."""
     if error < NEARLY:
         return UNKNOWN
     half = float(stdtrit(degrees, (1 + LEVEL) / 2)) * error
@@ -261,8 +258,7 @@ def _center_by_group(values: Floats, group: NDArray[np.integer[Any]]) -> Floats:
 
 
 def judge_length_contrast_sentences(contrasts: Mapping[tuple[str, str], LengthContrast]) -> Iterator[str]:
-    """State once which judges score longer answers higher than which others; both sides of a contrast are
-    named."""
+    """State once which judges score longer answers higher than which others, naming both sides."""
     below: dict[str, dict[str, LengthContrast]] = {}
     for (first, second), contrast in contrasts.items():
         if contrast.is_significant:

@@ -139,7 +139,7 @@ def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
     reliability = overall.reliability
     # the share that would not show again is a quotient of variances: its logarithm is nearly normal
     with np.errstate(invalid="ignore", divide="ignore"):
-        unreliability = _jackknife(np.log(1 - reliability), items)
+        unreliability = _jackknife_interval(np.log(1 - reliability), items)
     judges = np.unique(np.concatenate([block.judges for block in blocks]))
     return GStudy(
         Measured.with_bounds(float(reliability[0]), _reliability_bounds(unreliability), items, 0),
@@ -148,12 +148,9 @@ def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
             for name in squares[0].components
         },
         {
-            grid.judges[judge]: JudgeWorth(
-                _jackknife(
-                    reliability - _reliability_without(blocks, memberships, groups, judge), items, _WHOLE
-                )
-            )
+            grid.judges[judge]: JudgeWorth(_jackknife_interval(reliability - without, items, _WHOLE))
             for judge in judges
+            for without in [_reliability_without_judge(blocks, memberships, groups, judge)]
         },
         items,
         sum(block.left_out for block in blocks),
@@ -189,10 +186,8 @@ class OverallVariances(NamedTuple):
 
 
 def estimate_overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
-    """Estimate the variances of the students that all tasks have; zeros for fewer than two.
-
-    A judge keeps its view of a student from task to task, so what it adds is summed before it is squared.
-    """
+    """Estimate the variances of the students that all tasks have; zeros for fewer than two. A judge keeps its
+    view of a student from task to task, so what it adds is summed before it is squared."""
     common = [student for student in blocks[0].students if all(student in block.students for block in blocks)]
     replicates, s = len(squares[0].n), len(common)
     if s < _FEWEST:
@@ -217,7 +212,7 @@ def estimate_overall_variances(blocks: Sequence[Block], squares: Sequence[MeanSq
     return OverallVariances(scores.var(axis=1, ddof=1), v_items, error, degrees)
 
 
-def _reliability_without(
+def _reliability_without_judge(
     blocks: Sequence[Block], group: Sequence[NDArray[np.int64]], groups: int, judge: int
 ) -> Floats:
     """Return Eρ² (R,) without a judge; NaN if some task has only one other."""
@@ -240,12 +235,12 @@ def _reliability_bounds(log_unreliability: Measured) -> Bounds | None:
 
 
 def _build_component(values: Floats, items: int) -> Component:
-    variance = _jackknife(values, items)
+    variance = _jackknife_interval(values, items)
     value, low, high = (None if end is None else max(end, 0.0) ** 0.5 for end in variance[:3])
     return Component(variance, Measured(value, low, high, items, 0))
 
 
-def _jackknife(values: Floats, items: int, ends: Bounds = _ENDLESS) -> Measured:
+def _jackknife_interval(values: Floats, items: int, ends: Bounds = _ENDLESS) -> Measured:
     """Return an estimate with its t interval from the ``values`` that leave out one group of items each,
     after the first; bounds lie within ``ends``."""
     value, left = float(values[0]), values[1:]

@@ -70,7 +70,6 @@ class JudgeDrift(msgspec.Struct, frozen=True):
 
 
 def read_judge_scores(reader: RunReader, judge: str) -> Scores:
-    """Read the scores that a judge gave in a run."""
     rows = reader.rows(
         "SELECT task, item, answer, metric, value FROM scores "
         "WHERE judge = ? AND value IS NOT NULL AND NOT failed ORDER BY ALL",
@@ -86,10 +85,8 @@ def read_served_models(reader: RunReader, judge: str) -> tuple[str, ...]:
 
 
 def compare_with_anchor(judge: str, anchor: Scores, again: Scores) -> JudgeDrift:
-    """Compare a judge's second scores with the anchor's, over the answers and factors that have both.
-
-    Raises UsageError if there are none.
-    """
+    """Compare a judge's second scores with the anchor's, over the answers and factors that have both. Raises
+    UsageError if there are none."""
     shared = sorted(anchor.keys() & again.keys())
     if not shared:
         raise UsageError(f"{judge} gave no score that the anchor has too; see the errors of the check's run")

@@ -78,8 +78,7 @@ class JudgeResiduals(NamedTuple):
 
 
 def estimate_family_biases(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
-    """Estimate by judge the biases ``family`` and ``self``, as far as possible; ``families``: of students and
-    judges."""
+    """Estimate by judge the biases ``family`` and ``self``; ``families``: of students and judges."""
     biases: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
     shape = len(grid.students), len(grid.judges)
     pairs = list(product(grid.students, grid.judges))
@@ -149,12 +148,8 @@ def estimate_judge_residuals(grid: ScoreGrid) -> JudgeResiduals | None:
     for student in range(students):
         quantiles = ndtri(means[:, :, student])
         residuals[:, student] = _judge_effects(quantiles, scored[:, student], count[0, :, student])
-    return JudgeResiduals(residuals, _score_change_per_quantile(means[0], scored))
-
-
-def _score_change_per_quantile(means: Floats, scored: NDArray[np.bool_]) -> Floats:
-    density = np.exp(-(ndtri(means) ** 2) / 2) / np.sqrt(2 * np.pi) * scored
-    return np.asarray(density.sum(axis=0) / np.maximum(scored.sum(axis=0), 1), np.float64)
+    density = np.exp(-(ndtri(means[0]) ** 2) / 2) / np.sqrt(2 * np.pi) * scored
+    return JudgeResiduals(residuals, density.sum(axis=0) / np.maximum(scored.sum(axis=0), 1))
 
 
 def _mark_common_scores(grid: ScoreGrid) -> NDArray[np.bool_]:
@@ -170,9 +165,7 @@ def _mark_common_scores(grid: ScoreGrid) -> NDArray[np.bool_]:
 
 def _judge_effects(y: Floats, scored: NDArray[np.bool_], count: Codes) -> Floats:
     """Estimate what each judge adds to a student's quantiles ``y`` (B, T, J), given each task's own level.
-
-    Returns (B, J), with mean 0. ``scored`` and ``count`` are (T, J).
-    """
+    Returns (B, J), with mean 0. ``scored`` and ``count`` are (T, J)."""
     weight = scored * count.max(axis=1, keepdims=True)
     shares = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1)
     level = (y * shares).sum(axis=2, keepdims=True)
@@ -380,19 +373,14 @@ def estimate_bias_ledger(grid: ScoreGrid, families: Mapping[str, str]) -> dict[s
     }
 
 
-def read_length_contrasts(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], LengthContrast]:
-    """Estimate the length contrast of each pair of judges of a run."""
-    return estimate_length_contrasts(grid, _read_answer_lengths(reader, grid))
-
-
 def read_model_families(reader: RunReader, grid: ScoreGrid) -> dict[str, str]:
     """Return the families of teachers, students and judges, as declared in the configuration or by name."""
     reported = reader.planned.families if reader.planned is not None else {}
     return model_families((*grid.teachers, *grid.students, *grid.judges), reported)
 
 
-def _read_answer_lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
-    """Read the length in characters of each row's answer, (C,); NaN if it is not on record."""
+def read_length_contrasts(reader: RunReader, grid: ScoreGrid) -> dict[tuple[str, str], LengthContrast]:
+    """Estimate the length contrast of each pair of judges of a run, by the lengths of answers on record."""
     columns = reader.columns(_LENGTHS, [list(grid.tasks), list(grid.students)])
     samples = int(grid.answers_per_item.max(initial=1))
     lengths = np.full((len(grid.items.ids), len(grid.students), samples), np.nan)
@@ -400,7 +388,7 @@ def _read_answer_lengths(reader: RunReader, grid: ScoreGrid) -> Floats:
     cells = tuple(columns[name][in_grid] for name in ("item", "student", "sample"))
     lengths[cells] = columns["length"][in_grid]
     sample = np.zeros(1, np.int64) if grid.sample is None else grid.sample
-    return np.asarray(lengths[grid.item, grid.student, sample], np.float64)
+    return estimate_length_contrasts(grid, lengths[grid.item, grid.student, sample])
 
 
 def read_judge_consistency(

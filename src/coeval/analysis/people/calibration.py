@@ -75,25 +75,21 @@ class LineInWeight(NamedTuple):
     def __sub__(self, other: LineInWeight) -> LineInWeight:
         """Subtract another student's estimate, keeping what both got on one item together. Over clusters that
         both share, only the mean difference is estimated, in place of two means."""
-        both, either = (
-            int((self.has_label & other.has_label).sum()),
-            int((self.has_label | other.has_label).sum()),
-        )
-        shared = round(min(self.means, other.means) * both / max(either, 1))
+        both, either = self.has_label & other.has_label, self.has_label | other.has_label
+        shared = round(min(self.means, other.means) * int(both.sum()) / max(int(either.sum()), 1))
         return LineInWeight(
             self.alone - other.alone,
             self.judged - other.judged,
             self.from_alone - other.from_alone,
             self.from_judged - other.from_judged,
-            self.has_label | other.has_label,
+            either,
             self.labels + other.labels,
             self.means + other.means - shared,
         )
 
 
 class PoweredMean(NamedTuple):
-    """A mean on the human scale, its 95% bounds, the weight λ of the judged scores; and the mean of the
-    ``labels`` alone."""
+    """A mean on the human scale, its bounds, the weight λ of judged scores; the mean of ``labels`` alone."""
 
     value: float
     bounds: Bounds
@@ -101,24 +97,6 @@ class PoweredMean(NamedTuple):
     alone: float
     alone_bounds: Bounds
     labels: int
-
-
-class PoweredDifference(NamedTuple):
-    """A difference on the human scale, with its 95% bounds and two-sided p-value by Student's t."""
-
-    value: float
-    bounds: Bounds
-    p: float
-    weight: float
-    labels: int
-    error: float
-    degrees: int
-
-    @property
-    def member(self) -> FamilyMember:
-        """Return the difference as a member of a family of tests."""
-        numbers = (0.0, self.value, self.value, *self.bounds, self.error, self.degrees, self.p, self.labels)
-        return FamilyMember(Difference(*numbers, None, "paired t"))
 
 
 def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
@@ -142,11 +120,8 @@ def estimate_best_weight(strata: Sequence[LabelledStratum]) -> float:
 def estimate_line_in_weight(
     strata: Sequence[LabelledStratum], cluster_count: int, *, uncorrected: bool = False
 ) -> LineInWeight:
-    """Estimate the mean over strata that count equally, each with two labels or more.
-
-    ``cluster_count``: over all strata. ``uncorrected``: distances as ppi-python takes them, without the
-    correction for few labels.
-    """
+    """Estimate the mean over strata that count equally, each with two labels or more. ``cluster_count``: over
+    all strata; ``uncorrected``: as ppi-python does, without the correction of distances for few labels."""
     alone = judged = 0.0
     from_alone, from_judged = np.zeros(cluster_count), np.zeros(cluster_count)
     labelled = np.zeros(cluster_count, bool)
@@ -172,8 +147,7 @@ def estimate_line_in_weight(
 
 
 def estimate_powered_mean(strata: Sequence[LabelledStratum], clusters: int) -> PoweredMean:
-    """Estimate the mean on the human scale; from the labels alone where judged scores would widen its
-    interval."""
+    """Estimate the mean on the human scale; from labels alone if judged scores would widen its interval."""
     parts = estimate_line_in_weight(strata, clusters)
     weight = estimate_best_weight(strata)
     alone, alone_variance = _clip_to_scale(parts.alone), _variance_with_weight(parts, 0.0)
@@ -201,9 +175,10 @@ def _interval_bounds(value: float, variance: float, freedom: int) -> Bounds:
     return mean_bounds(value, [Scatter(items, variance * items * freedom)])
 
 
-def estimate_powered_difference(first: LineInWeight, second: LineInWeight) -> PoweredDifference:
-    """Estimate how far the first is ahead of the second. λ is that of the difference with the least variance:
-    ``−Σ a·b / Σ b²`` over clusters, with the distances a of the labels and b of the judged scores."""
+def estimate_powered_difference(first: LineInWeight, second: LineInWeight) -> Difference:
+    """Estimate how far the first is ahead of the second, by Student's t; ``n`` counts labels. λ is that of
+    the difference with the least variance: ``−Σ a·b / Σ b²`` over clusters, with the distances a of the
+    labels and b of the judged scores."""
     parts = first - second
     squares = float(parts.from_judged @ parts.from_judged)
     weight = -float(parts.from_alone @ parts.from_judged) / squares if squares > 0 else 0.0
@@ -216,8 +191,8 @@ def estimate_powered_difference(first: LineInWeight, second: LineInWeight) -> Po
     error, freedom = float(np.sqrt(variance)), max(parts.freedom - bool(weight), 1)
     half = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
     p = float(2 * stdtr(freedom, -abs(value) / error))
-    bounds = Bounds(max(value - half, -1.0), min(value + half, 1.0))
-    return PoweredDifference(value, bounds, p, weight, parts.labels, error, freedom)
+    ends = max(value - half, -1.0), min(value + half, 1.0)
+    return Difference(0.0, value, value, *ends, error, freedom, p, parts.labels, None, "paired t")
 
 
 def count_labels_needed(strata: Sequence[LabelledStratum], half_width: float) -> int | None:
@@ -240,10 +215,8 @@ def count_labels_needed(strata: Sequence[LabelledStratum], half_width: float) ->
         low, high = _interval_bounds(value, spread / labels + imputed, labels - len(strata))
         return (high - low) / 2 > half_width
 
-    least = max(FEWEST_LABELS, 2 * len(strata))
-    needed = bisect_left(
-        range(answers + 1), True, lo=min(least, answers + 1), key=lambda labels: not is_too_wide(labels)
-    )
+    least = min(max(FEWEST_LABELS, 2 * len(strata)), answers + 1)
+    needed = bisect_left(range(answers + 1), True, lo=least, key=lambda labels: not is_too_wide(labels))
     return needed if needed <= answers else None
 
 
@@ -319,7 +292,7 @@ def calibrate_human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, Hum
     """Score students on each human scale: that of all judged factors first, where people labelled all of them
     in all tasks, then each factor's, where there are several."""
     scales = {}
-    whole = _average_answers(grid, rows, None)
+    whole = _average_answers(grid, rows)
     if np.isfinite(whole.people).any():
         scale = _calibrate_scale(grid, whole)
         if not scale.unlabelled:
@@ -327,7 +300,7 @@ def calibrate_human_scales(grid: ScoreGrid, rows: LabelledRows) -> dict[str, Hum
     has_label = np.isfinite(rows.people)
     names = sorted({grid.factors[at] for at in np.unique(grid.factor[has_label]).tolist()})
     for name in names if not scales or any(len(design.judged_factors) > 1 for design in grid.designs) else ():
-        answers = _average_answers(grid, rows, [name])
+        answers = _average_answers(grid, rows, name)
         if np.isfinite(answers.people).any():
             scales[name] = _calibrate_scale(grid, answers)
     return scales
@@ -341,10 +314,11 @@ def _name_of_whole_scale(grid: ScoreGrid) -> str:
     return _JUDGED_FACTORS if any(design.checks for design in grid.designs) else ALL_FACTORS
 
 
-def _average_answers(grid: ScoreGrid, rows: LabelledRows, factors: Sequence[str] | None) -> LabelledAnswers:
+def _average_answers(grid: ScoreGrid, rows: LabelledRows, only: str | None = None) -> LabelledAnswers:
+    """Average each answer over the judged factors, or take ``only`` one of them."""
     weights = np.zeros((len(grid.tasks), len(grid.factors)))
     for number, design in enumerate(grid.designs):
-        for factor in design.judged_factors if factors is None else design.judged_factors & set(factors):
+        for factor in design.judged_factors if only is None else design.judged_factors & {only}:
             weights[number, grid.factors.index(factor)] = design.weights.get(factor, 1.0)
     weight = weights[grid.task, grid.factor]
     use = (weight > 0) & np.isfinite(rows.judged)
@@ -364,31 +338,24 @@ def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     tasks = np.unique(answers.task[np.isfinite(answers.people)])
     others = np.setdiff1d(answers.task, tasks)
     clusters = int(grid.items.cluster.max(initial=-1)) + 1
-    strata = {
-        name: [
-            _select_stratum(grid, answers, (answers.student == at) & (answers.task == task))
+    item_cluster = grid.items.cluster[answers.item].astype(np.int64)
+    strata: dict[str, list[LabelledStratum]] = {}
+    for at, name in enumerate(grid.students):
+        cells = [
+            (answers.student == at) & (answers.task == task)
             for task in tasks.tolist()
             if grid.is_assigned[at, task]
         ]
-        for at, name in enumerate(grid.students)
-    }
-    strata = {
-        name: student_strata
-        for name, student_strata in strata.items()
-        if student_strata and all(len(stratum.judged) > 1 for stratum in student_strata)
-    }
-    counts = {
-        name: [int(stratum.labelled.sum()) for stratum in student_strata]
-        for name, student_strata in strata.items()
-    }
-    students = {
-        name: _calibrate_student(student_strata, counts[name], clusters)
-        for name, student_strata in strata.items()
-    }
+        if cells and min(int(rows.sum()) for rows in cells) > 1:
+            strata[name] = [
+                LabelledStratum(answers.people[rows], answers.judged[rows], item_cluster[rows])
+                for rows in cells
+            ]
+    students = {name: _calibrate_student(own, clusters) for name, own in strata.items()}
     comparable = {
-        name: student_strata
-        for name, student_strata in strata.items()
-        if students[name].weight is not None and len(student_strata) == len(tasks)
+        name: own
+        for name, own in strata.items()
+        if students[name].weight is not None and len(own) == len(tasks)
     }
     labelled, unlabelled = (tuple(grid.tasks[at] for at in some.tolist()) for some in (tasks, others))
     judged = {
@@ -398,29 +365,17 @@ def _calibrate_scale(grid: ScoreGrid, answers: LabelledAnswers) -> HumanScale:
     return HumanScale(labelled, unlabelled, students, _calibrate_pairs(comparable, judged, clusters))
 
 
-def _select_stratum(grid: ScoreGrid, answers: LabelledAnswers, rows: NDArray[np.bool_]) -> LabelledStratum:
-    return LabelledStratum(
-        answers.people[rows], answers.judged[rows], grid.items.cluster[answers.item[rows]].astype(np.int64)
-    )
-
-
-def _mean_by_judges(strata: Sequence[LabelledStratum]) -> Measured:
-    clusters = [stratum.cluster for stratum in strata]
-    return Measured.from_interval(mean_over_strata([stratum.judged for stratum in strata], clusters=clusters))
-
-
-def _calibrate_student(
-    strata: Sequence[LabelledStratum], labels: Sequence[int], clusters: int
-) -> CalibratedStudent:
-    """Score one student; without a figure on the human scale where a stratum has too few ``labels``."""
+def _calibrate_student(strata: Sequence[LabelledStratum], clusters: int) -> CalibratedStudent:
+    """Score one student; without a figure on the human scale where a stratum has too few labels."""
+    over_tasks = mean_over_strata([stratum.judged for stratum in strata], [own.cluster for own in strata])
+    judged = Measured.from_interval(over_tasks)
+    labels = [int(stratum.labelled.sum()) for stratum in strata]
     if min(labels) < 2 or sum(labels) < FEWEST_LABELS:
         not_estimated = Measured(None, None, None, sum(labels), None)
-        return CalibratedStudent(
-            _mean_by_judges(strata), not_estimated, not_estimated, None, sum(labels), None
-        )
+        return CalibratedStudent(judged, not_estimated, not_estimated, None, sum(labels), None)
     mean = estimate_powered_mean(strata, clusters)
     return CalibratedStudent(
-        _mean_by_judges(strata),
+        judged,
         Measured(mean.value, *mean.bounds, mean.labels, None),
         Measured(mean.alone, *mean.alone_bounds, mean.labels, None),
         mean.weight,
@@ -457,14 +412,9 @@ def _calibrate_pairs(
     judged: Mapping[tuple[str, str], Measured],
     clusters: int,
 ) -> dict[tuple[str, str], CalibratedPair]:
-    parts = {
-        name: estimate_line_in_weight(student_strata, clusters)
-        for name, student_strata in strata_by_student.items()
-    }
-    differences = {
-        (first, second): estimate_powered_difference(parts[first], parts[second]) for first, second in judged
-    }
-    tested = adjust_family([people.member for people in differences.values()])
+    parts = {name: estimate_line_in_weight(own, clusters) for name, own in strata_by_student.items()}
+    differences = {(a, b): estimate_powered_difference(parts[a], parts[b]) for a, b in judged}
+    tested = adjust_family([FamilyMember(people) for people in differences.values()])
     return {
         pair: CalibratedPair(
             judged[pair], Measured(gap.difference, *gap.ci95_adjusted, gap.n, None), gap.p_adjusted or 0.0

@@ -43,9 +43,7 @@ class DrawnAnswer(NamedTuple):
 
 def judged_factors_by_task(grid: ScoreGrid, chosen_factors: Iterable[str] = ()) -> dict[str, tuple[str, ...]]:
     """Name the factors that judges score, by task; of these the ``chosen_factors``, where there are any.
-
-    Raises UsageError: nobody scores a chosen one, or there are none at all.
-    """
+    Raises UsageError: nobody scores a chosen one, or there are none at all."""
     factors_by_task = {
         task: tuple(sorted(design.judged_factors))
         for task, design in zip(grid.tasks, grid.designs, strict=True)
@@ -65,10 +63,8 @@ def judged_factors_by_task(grid: ScoreGrid, chosen_factors: Iterable[str] = ()) 
 def draw_answers(
     grid: ScoreGrid, factors: dict[str, tuple[str, ...]], n: int, seed: int
 ) -> list[DrawnAnswer]:
-    """Draw ``n`` answers, or all if there are fewer, in the order in which they are shown.
-
-    Strata are task × student; an answer's probability is the share of its stratum that is drawn.
-    """
+    """Draw ``n`` answers, or all if there are fewer, in the order in which they are shown. Strata are task ×
+    student; an answer's probability is the share of its stratum that is drawn."""
     strata: defaultdict[tuple[str, str], dict[str, list[JudgedKey]]] = defaultdict(dict)
     for key in _list_judged_answers(grid, factors):
         strata[key.task, key.student].setdefault(key.item, []).append(key)
@@ -103,10 +99,7 @@ def draw_answers(
 def pick_answers(
     grid: ScoreGrid, factors: dict[str, tuple[str, ...]], items: Collection[str]
 ) -> list[DrawnAnswer]:
-    """Choose all answers to some items, by hand.
-
-    Raises UsageError: no judge scored an answer to one of them.
-    """
+    """Choose all answers to some items, by hand. Raises UsageError: no judge scored one of an item."""
     answers = [DrawnAnswer(key, None) for key in _list_judged_answers(grid, factors) if key.item in {*items}]
     if unknown := {*items} - {key.item for key, _ in answers}:
         raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
@@ -159,8 +152,7 @@ class LabelTexts(NamedTuple):
 
 
 class LabelQuestion(NamedTuple):
-    """A question to a person. ``id`` does not reveal the student; ``label`` is what is stored once a level is
-    given."""
+    """A question to a person. ``id`` hides the student; ``label`` is stored once a level is given."""
 
     id: str
     prompt: str
@@ -210,7 +202,6 @@ class ShownTexts:
         return HIGH_MEDIUM_LOW if design is None else design.scales.get(factor, HIGH_MEDIUM_LOW)
 
     def has_level_of_scale(self, label: HumanLabel) -> bool:
-        """Check whether a label's level is one of its factor's scale."""
         return self.scale(label.task_id, label.factor).level(label.level) is not None
 
     def hash_shown_texts(self, answer: str, task: str, factor: str) -> tuple[str, str]:

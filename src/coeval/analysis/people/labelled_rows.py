@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import combinations
 from typing import Annotated, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement, compare_judge_pairs, measure_judge_pair
 from coeval.analysis.measures.measure_tree import FILES, Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import UNSCORED, ScoreGrid, grid_level_names
-from coeval.core.records import SAMPLE, item_number, response_id
+from coeval.core.records import item_number, response_id, student_of
 from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.store.human_labels import HumanLabel
 
@@ -82,25 +83,16 @@ def match_labels_to_rows(grid: ScoreGrid, labels: Iterable[HumanLabel]) -> Label
         column = np.full(len(grid.item), np.nan)
         column[list(values)] = list(values.values())
         by_person[person] = column
-    return LabelledRows(
-        _mean_of_columns(list(by_person.values()), len(grid.item)), _mean_judge_scores(grid), by_person
-    )
+    judged = [np.where(column >= 0, grid.values[column], np.nan) for column in grid.levels.T]
+    people, rows = list(by_person.values()), len(grid.item)
+    return LabelledRows(_mean_of_columns(people, rows), _mean_of_columns(judged, rows), by_person)
 
 
-def _labelled_student(label: HumanLabel) -> str:
-    return label.response_id.removeprefix(f"{label.datapoint_id}__").partition(SAMPLE)[0]
-
-
-class SampledRows(NamedTuple):
-    """Rows without those of answers that came after the draw; ``later`` counts the items of these."""
-
-    rows: LabelledRows
-    later: int
-
-
-def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, labels: Iterable[HumanLabel]) -> SampledRows:
+def exclude_later_answers(
+    grid: ScoreGrid, rows: LabelledRows, labels: Iterable[HumanLabel]
+) -> tuple[LabelledRows, int]:
     """Leave out a student's answers to items of a task that were not among those drawn from: labels are no
-    sample of them. Items without an answer of the student do not count.
+    sample of them; count the items of these. Items without an answer of the student do not count.
 
     Items come in the order of their numbers, those with ids of their own as they are on record. Of several
     draws the one from the fewest items counts, since all draws included those items.
@@ -108,7 +100,7 @@ def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, labels: Iterable[
     fewest: dict[tuple[str, str], int] = {}
     for label in labels:
         if label.drawn is not None and label.drawn.items:
-            stratum = label.task_id, _labelled_student(label)
+            stratum = label.task_id, student_of(label.response_id.removeprefix(f"{label.datapoint_id}__"))
             fewest[stratum] = min(label.drawn.items, fewest.get(stratum, label.drawn.items))
     numbers = [item_number(name) for name in grid.items.ids]
     judged, out = np.isfinite(rows.judged), np.zeros(len(grid.item), bool)
@@ -124,7 +116,7 @@ def exclude_later_answers(grid: ScoreGrid, rows: LabelledRows, labels: Iterable[
 
     by_person = {person: without(column) for person, column in rows.by_person.items()}
     kept = LabelledRows(without(rows.people), without(rows.judged), by_person)
-    return SampledRows(kept, len(np.unique(grid.item[out])))
+    return kept, len(np.unique(grid.item[out]))
 
 
 def _mean_of_columns(columns: Sequence[Floats], rows: int) -> Floats:
@@ -138,13 +130,6 @@ def _mean_of_columns(columns: Sequence[Floats], rows: int) -> Floats:
         return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
-def _mean_judge_scores(grid: ScoreGrid) -> Floats:
-    values = grid.values
-    return _mean_of_columns(
-        [np.where(column >= 0, values[column], np.nan) for column in grid.levels.T], len(grid.item)
-    )
-
-
 def compare_judges_with_people(
     grid: ScoreGrid, rows: LabelledRows, reweighting: Reweighting
 ) -> dict[str, AgainstPeople]:
@@ -152,17 +137,12 @@ def compare_judges_with_people(
     is half of each."""
     rows_labelled = np.tile(np.flatnonzero(np.isfinite(rows.people) & np.isfinite(rows.judged)), 2)
     is_second_copy = np.arange(len(rows_labelled)) >= len(rows_labelled) // 2
-    labelled, people, values = (
-        _select_judge_rows(grid, rows_labelled),
-        rows.people[rows_labelled],
-        grid.values,
-    )
-    columns = {name: labelled.levels[:, at] for at, name in enumerate(grid.judges)}
+    labelled, people = _select_judge_rows(grid, rows_labelled), rows.people[rows_labelled]
+    judged, values = rows.judged[rows_labelled], grid.values
     human = _nearest_level_codes(labelled, people, is_second_copy)
-    scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()} | {
-        PANEL: rows.judged[rows_labelled]
-    }
-    columns[PANEL] = _nearest_level_codes(labelled, rows.judged[rows_labelled], is_second_copy)
+    columns = {name: labelled.levels[:, at] for at, name in enumerate(grid.judges)}
+    scored = {name: np.where(column >= 0, values[column], np.nan) for name, column in columns.items()}
+    columns[PANEL], scored[PANEL] = _nearest_level_codes(labelled, judged, is_second_copy), judged
     comparisons = {}
     for name, column in columns.items():
         has_level = column >= 0
@@ -215,17 +195,13 @@ def compare_people_pairwise(
 ) -> dict[tuple[str, str], PairAgreement]:
     """Compare every two people over what both labelled."""
     agreements = {}
-    names = list(rows.by_person)
-    for at, first in enumerate(names):
-        for second in names[at + 1 :]:
-            both = np.isfinite(rows.by_person[first]) & np.isfinite(rows.by_person[second])
-            if both.any():
-                common = _select_judge_rows(grid, both)
-                columns = [
-                    (name, _nearest_level_codes(common, rows.by_person[name][both]))
-                    for name in (first, second)
-                ]
-                agreements[first, second] = _compare_columns(common, columns[0], columns[1], reweighting)
+    for names in combinations(rows.by_person, 2):
+        first, second = (np.isfinite(rows.by_person[name]) for name in names)
+        both = first & second
+        if both.any():
+            common = _select_judge_rows(grid, both)
+            columns = [(name, _nearest_level_codes(common, rows.by_person[name][both])) for name in names]
+            agreements[names] = _compare_columns(common, columns[0], columns[1], reweighting)
     return agreements
 
 

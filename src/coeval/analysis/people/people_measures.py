@@ -10,22 +10,9 @@ from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import PairAgreement
 from coeval.analysis.measures.measure_tree import Measured, Record, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
-from coeval.analysis.people.calibration import (
-    ALL_FACTORS,
-    HumanScale,
-    calibrate_human_scales,
-    find_leaders,
-    list_compared_students,
-)
+from coeval.analysis.people import calibration, labelled_rows
+from coeval.analysis.people.calibration import HumanScale
 from coeval.analysis.people.label_questions import ShownTexts
-from coeval.analysis.people.labelled_rows import (
-    PANEL,
-    AgainstPeople,
-    compare_judges_with_people,
-    compare_people_pairwise,
-    exclude_later_answers,
-    match_labels_to_rows,
-)
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.figures import format_figure, format_points, kappa_word
 from coeval.core.text import join_names, pluralize
@@ -53,7 +40,7 @@ class PeopleMeasures(Record, frozen=True):
     people: Annotated[tuple[str, ...], ShownAs("Who labelled", elsewhere="people")]
     scales: Annotated[Mapping[str, HumanScale], ShownAs("By all factors, and by each", elsewhere="people")]
     judges: Annotated[
-        Mapping[str, AgainstPeople], ShownAs("Judges against people", elsewhere="people-judges")
+        Mapping[str, labelled_rows.AgainstPeople], ShownAs("Judges against people", elsewhere="people-judges")
     ]
     agreement: Annotated[
         Mapping[tuple[str, str], PairAgreement], ShownAs("People pairwise", elsewhere="people-agreement")
@@ -75,14 +62,13 @@ class PeopleMeasures(Record, frozen=True):
     @property
     def whole_scale_name(self) -> str:
         """Return the name of the scale that `whole_scale` returns."""
-        return next(iter(self.scales), ALL_FACTORS)
+        return next(iter(self.scales), calibration.ALL_FACTORS)
 
 
 def measure_people(
     reader: RunReader, grid: ScoreGrid, reweighting: Reweighting | None = None
 ) -> PeopleMeasures | None:
-    """Measure a run's human labels; None where there are none. Raises StoreError: labels or answers cannot be
-    read."""
+    """Measure a run's human labels, None if there are none. Raises StoreError: a file cannot be read."""
     labels = [label for label in read_labels(reader.run.path).values() if label.response_id]
     given_labels = [label for label in labels if label.is_persons_level]
     if not given_labels:
@@ -91,7 +77,8 @@ def measure_people(
     current = [label for label in given_labels if texts.is_current(label)]
     fitting = [label for label in current if texts.has_level_of_scale(label)]
     drawn = [label for label in fitting if label.drawn is not None]
-    rows, later = exclude_later_answers(grid, match_labels_to_rows(grid, drawn), drawn)
+    matched = labelled_rows.match_labels_to_rows(grid, drawn)
+    rows, later = labelled_rows.exclude_later_answers(grid, matched, drawn)
     reweighting = reweighting or Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     return PeopleMeasures(
         labels=len(drawn),
@@ -102,9 +89,9 @@ def measure_people(
         damaged=count_damaged_labels(reader.run.path),
         later=later,
         people=tuple(sorted({label.person for label in given_labels})),
-        scales=calibrate_human_scales(grid, rows),
-        judges=compare_judges_with_people(grid, rows, reweighting),
-        agreement=compare_people_pairwise(grid, rows, reweighting),
+        scales=calibration.calibrate_human_scales(grid, rows),
+        judges=labelled_rows.compare_judges_with_people(grid, rows, reweighting),
+        agreement=labelled_rows.compare_people_pairwise(grid, rows, reweighting),
     )
 
 
@@ -114,17 +101,17 @@ def people_sentences(people: PeopleMeasures) -> Iterator[str]:
     if scale is None:
         yield "No answer that was drawn by chance is labelled yet; labels picked by hand enter no estimate."
         return
-    by = "" if people.whole_scale_name == ALL_FACTORS else f" ({people.whole_scale_name})"
-    among = list_compared_students(scale)
+    by = "" if people.whole_scale_name == calibration.ALL_FACTORS else f" ({people.whole_scale_name})"
+    among = calibration.list_compared_students(scale)
     scope = "" if len(among) == len(scale.students) else f" with labels of its own ({join_names(among)})"
-    first = list(find_leaders(scale))
+    first = list(calibration.find_leaders(scale))
     if first:
         yield (
             f"By people's labels{by}, {first[0]} leads: significantly better than every other student{scope}."
         )
     elif scale.pairs:
         yield f"By people's labels{by}, no student{scope} is significantly ahead of all others."
-    if (panel := people.judges.get(PANEL)) is not None:
+    if (panel := people.judges.get(labelled_rows.PANEL)) is not None:
         yield from _panel_bias_sentence(panel)
     for (first_person, second_person), agreed in people.agreement_by_name.items():
         if agreed.spa.value is not None and agreed.kappa.value is not None:
@@ -178,7 +165,7 @@ def _limits_of_estimates_sentences(people: PeopleMeasures, scale: HumanScale) ->
         yield f"{pluralize(people.hand_picked, 'label')} picked by hand: in no estimate."
 
 
-def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
+def _panel_bias_sentence(panel: labelled_rows.AgainstPeople) -> Iterator[str]:
     """Say how much higher or lower than people all judges score, and whether significantly."""
     value, low, high = panel.bias[:3]
     if value is None or low is None or high is None:
@@ -195,8 +182,6 @@ def _panel_bias_sentence(panel: AgainstPeople) -> Iterator[str]:
 
 def _kappa_text(kappa: Measured) -> str:
     """Return ``κ 0.52, moderate``."""
-    return (
-        "κ –"
-        if kappa.value is None
-        else f"κ {format_figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"
-    )
+    if kappa.value is None:
+        return "κ –"
+    return f"κ {format_figure(kappa.value, 'coefficient')}, {kappa_word(kappa.value)}"

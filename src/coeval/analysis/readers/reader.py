@@ -34,6 +34,9 @@ from coeval.store.rundir import PAIRS
 # Bytes: the default of DuckDB's ``maximum_object_size``, of which it holds two.
 _LONGEST_LINE = 1 << 24
 
+# Texts of `RepeatedJson` that are parsed ahead; five factors of three levels have 243.
+_MOST_TEXTS = 20_000
+
 TRUNCATED_SQL = (
     "coalesce(truncated, false) AS truncated, "
     f"coalesce(truncated AND finish_reason = '{WINDOW}', false) AS windowed"
@@ -74,6 +77,16 @@ GROUP BY ALL ORDER BY ALL
 """  # noqa: S608 - ours
 
 
+class RepeatedJson(NamedTuple):
+    """A column of nested JSON that holds few distinct texts: those that occur again are parsed once, and
+    lines look up what follows: the columns of ``derived``, the SQL of a STRUCT, instead of this one.
+    """
+
+    column: str
+    kind: str
+    derived: str
+
+
 class Stage(NamedTuple):
     """How files of a kind become a table. ``columns`` are those read from a line; ``required`` holds of every
     record (its id contains the other names, so no name can be damaged unseen); ``select`` gives the
@@ -86,6 +99,7 @@ class Stage(NamedTuple):
     required: str
     select: str
     terms: Mapping[str, str]
+    repeated: RepeatedJson | None = None
 
 
 class Twin(NamedTuple):
@@ -332,7 +346,7 @@ class Reader:
             self._db.execute(
                 f"CREATE OR REPLACE TABLE {_raw_table_name(stage)} AS SELECT {stage.select}, "  # noqa: S608
                 f"CASE WHEN NOT coalesce(({stage.required}), false) THEN filename END AS no_record_of "
-                f"FROM {self._lines_sql(stage, files)}",
+                f"FROM {self._derived_lines_sql(stage, files)}",
                 [files] if files else [],
             )
         self.damage = tuple(damage for stage in self.stages for damage in self._read_damage(stage))
@@ -379,6 +393,28 @@ class Reader:
             torn = int(bool(read_torn_tail(Path(file))))
             yield Damage(self._display_name(Path(file)), torn, count - torn)
 
+    def _derived_lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
+        """Build `_lines_sql` of a stage, with what follows from its repeated JSON."""
+        if stage.repeated is None:
+            return self._lines_sql(stage, files)
+        column, kind, derived = stage.repeated
+        lines = self._lines_sql(stage._replace(columns=stage.columns | {column: "VARCHAR"}), files)
+        parsed = f"[{derived} FOR {column} IN [TRY_CAST(TRY_CAST({column} AS JSON) AS {kind})]][1]"
+        self._db.execute(
+            f"CREATE OR REPLACE TABLE common AS SELECT {column} AS text, {parsed} AS parsed "  # noqa: S608
+            f"FROM (SELECT {column} FROM {lines} WHERE {column} IS NOT NULL "
+            f"GROUP BY 1 HAVING count(*) > 1 ORDER BY count(*) DESC LIMIT {_MOST_TEXTS})",
+            [files] if files else [],
+        )
+        self._db.execute("DROP TYPE IF EXISTS common")
+        self._db.execute("CREATE TYPE common AS ENUM (SELECT text FROM common ORDER BY text)")
+        number = f"enum_code(TRY_CAST({column} AS common)) + 1"
+        known = f"(SELECT list(parsed ORDER BY text) FROM common)[{number}]"  # noqa: S608
+        return (
+            f"(SELECT * EXCLUDE ({column}, derived), unnest(derived) "  # noqa: S608
+            f"FROM (SELECT *, coalesce({known}, {parsed}) AS derived FROM {lines}))"
+        )
+
     def _lines_sql(self, stage: Stage, files: Sequence[str]) -> str:
         """Build a table expression of a phase's lines, with one parameter (the files) if there are any. A
         line that is no JSON object becomes a row of NULLs (``ignore_errors``), which the reader counts."""
@@ -387,7 +423,7 @@ class Reader:
             return f"(SELECT {columns}, NULL::VARCHAR AS filename WHERE false)"
         columns = ", ".join(f"{column}: '{kind}'" for column, kind in stage.columns.items())
         return (
-            f"read_json(?::VARCHAR[], format = 'newline_delimited', columns = {{{columns}}}, "
+            f"read_json(?::VARCHAR[], format = 'newline_delimited', records = true, columns = {{{columns}}}, "
             f"ignore_errors = true, filename = true, maximum_object_size = {self._longest})"
         )
 

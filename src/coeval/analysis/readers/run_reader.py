@@ -33,6 +33,7 @@ from coeval.analysis.readers.reader import (
     SERVED_SQL,
     TRUNCATED_SQL,
     Reader,
+    RepeatedJson,
     Stage,
     Twin,
     text_columns,
@@ -70,12 +71,11 @@ from coeval.store.rundir import PAIRS, RunDir
 
 _VALUE = level_sql("level", {level: str(value) for level, value in LEVEL_VALUE.items()})
 _VALUES = (
-    f"list_concat([{_VALUE}::DOUBLE FOR level IN map_values(scores)], "
-    '[CASE WHEN value BETWEEN 0 AND 1 THEN value END FOR value IN map_values("values")])'
+    'list_concat(levels, [CASE WHEN value BETWEEN 0 AND 1 THEN value END FOR value IN map_values("values")])'
 )
 # Those that were asked for and did not come stand last, and have no value.
 _FACTORS = (
-    'list_concat(map_keys(scores), map_keys("values"), [factor FOR factor IN missing IF factor IS NOT NULL])'
+    'list_concat(score_factors, map_keys("values"), [factor FOR factor IN missing IF factor IS NOT NULL])'
 )
 
 STAGES = (
@@ -111,12 +111,11 @@ STAGES = (
         "evaluation",
         text_columns(f"id response_id judge_model_id recipe input_hash criteria status {SERVED_COLUMNS}")
         | {
-            "scores": "MAP(VARCHAR, VARCHAR)",
             "values": "MAP(VARCHAR, DOUBLE)",
             "label_scores": "MAP(VARCHAR, STRUCT(expected VARCHAR, predicted VARCHAR, match BOOLEAN))",
             "missing": "VARCHAR[]",
         },
-        "id = response_id || '__' || judge_model_id AND scores IS NOT NULL AND "
+        "id = response_id || '__' || judge_model_id AND score_factors IS NOT NULL AND "
         "(label_scores IS NULL OR "
         "len([label FOR label IN map_values(label_scores) IF label.match IS NULL]) = 0)",
         f"""md5_number(id) AS key, md5_number(response_id) AS response, judge_model_id AS judge,
@@ -125,6 +124,12 @@ STAGES = (
                 AS question, {SERVED_SQL},
             NOT {is_good_sql(SCORES_SQL)} AS failed""",
         {"judge": "term", "factors": "term[]", "served_by": "term"},
+        RepeatedJson(
+            "scores",
+            "MAP(VARCHAR, VARCHAR)",
+            "struct_pack(score_factors := map_keys(scores), "
+            f"levels := [{_VALUE}::DOUBLE FOR level IN map_values(scores)])",
+        ),
     ),
 )
 

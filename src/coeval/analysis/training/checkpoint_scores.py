@@ -71,10 +71,6 @@ class RunFacts(msgspec.Struct, frozen=True):
         """Return how many answers and judgments were not requested yet."""
         return self.missing.get(_MISSING, 0)
 
-    @property
-    def failures(self) -> dict[str, int]:
-        return {reason: count for reason, count in self.missing.items() if reason != _MISSING}
-
 
 class JudgedBy(msgspec.Struct, frozen=True):
     """The judge of a sample; ``method``: a hash of all that shapes what it says, without the seed."""
@@ -114,12 +110,9 @@ class ChosenRuns(msgspec.Struct, frozen=True):
 
     @property
     def judge(self) -> JudgedBy | None:
-        requested = self.facts[0].judge
-        return (
-            None
-            if requested is None
-            else JudgedBy(requested.model, requested.sampling, self.facts[0].judging_hash)
-        )
+        if (requested := self.facts[0].judge) is None:
+            return None
+        return JudgedBy(requested.model, requested.sampling, self.facts[0].judging_hash)
 
     @property
     def missing(self) -> int:
@@ -135,11 +128,8 @@ def choose_task_runs(
     Samples that agree in how they were made and judged count: of several such groups the largest, of
     equally large ones that with the lowest number. Unfinished ones count only if none is finished, and
     those without ``scores.jsonl`` only if no other has it: then ``summary.json`` alone has their figures.
-
-    Parameters
-    ----------
-    expected : by task, how many samples were requested, and those beyond it are left out; None: as many as
-        its ``summary_agg.json`` says
+    ``expected``: by task, how many samples were requested, and those beyond it are left out; None: as many
+    as its ``summary_agg.json`` says.
     """
     of_task: dict[str, list[Path]] = {}
     for path in list_output_tasks(folder):
@@ -218,8 +208,7 @@ def _read_facts_or_reason(path: Path) -> RunFacts | str:
 
 
 def _keep_largest_group(run_facts: dict[int, RunFacts], reasons: dict[int, str]) -> dict[int, RunFacts]:
-    """Return the largest group of samples that were made and judged alike; add the reasons of the others to
-    ``reasons``."""
+    """Return the largest group of samples made and judged alike; add the others' reasons to ``reasons``."""
     if not run_facts:
         return {}
     groups = Counter(_recipe_key(facts) for facts in run_facts.values())  # in order of their first samples
@@ -262,11 +251,9 @@ def describe_judging_change(a: RunFacts, b: RunFacts, joined: str = " and by ") 
 
 def describe_sampling_change(a: RunFacts, b: RunFacts) -> str:
     """List the settings in which the sampling of b's answers differs from a's; empty if none does."""
-    return (
-        ""
-        if a.answering_hash == b.answering_hash
-        else join_names(_changed_settings(a.inference, b.inference))
-    )
+    if a.answering_hash == b.answering_hash:
+        return ""
+    return join_names(_changed_settings(a.inference, b.inference))
 
 
 def _changed_settings(a: _Requested | None, b: _Requested | None) -> list[str]:
@@ -279,7 +266,8 @@ def _incomplete_notes(kept: dict[int, RunFacts]) -> Iterator[str]:
     for run, facts in kept.items():
         if facts.unfinished:
             yield f"run_{run} is unfinished: {facts.unfinished:,} answers or judgments are not there yet"
-        if failures := facts.failures or facts.n_failed:
+        lacking = {reason: count for reason, count in facts.missing.items() if reason != _MISSING}
+        if failures := lacking or facts.n_failed:
             reasons = join_names(f"{count:,} {reason}" for reason, count in failures.items())
             yield f"run_{run}: without a value, of {facts.n_expected:,} {facts.counted}: {reasons}"
 
@@ -401,9 +389,7 @@ def select_common_items(
     columns: Mapping[int, ItemColumn], lacking_at_most: float = _MOST_LACKING
 ) -> CommonItems:
     """Select the items that all checkpoints share, in one metric; a checkpoint that lacks a larger share of
-    what others have is left out. Items are the same if id and prompt are.
-
-    ``columns``: at least one, by step.
+    what others have is left out. Items are the same if id and prompt are. ``columns``: one or more, by step.
     """
     steps, first = tuple(columns), next(iter(columns.values()))
     keys = dict.fromkeys(key for column in columns.values() for key in column.keys)

@@ -82,11 +82,8 @@ class _SharedStep(NamedTuple):
 def _read_judged_steps(
     folder: Path, tasks: Sequence[str] | None, steps: Sequence[int] | None, pattern: str
 ) -> _JudgedSteps:
-    """Read all judged tasks of an output folder, or of those of the checkpoints below the folder.
-
-    Raises UsageError: the folder is neither, or holds none of these steps; StoreError: a file cannot be
-    read at all.
-    """
+    """Read all judged tasks of an output folder, or of those of the checkpoints below the folder; raises as
+    `compare_judges` does."""
     folders: Sequence[tuple[int | None, Path]] = (
         [(None, folder)] if list_output_tasks(folder) else find_evaluated_steps(folder, pattern, steps)
     )
@@ -115,11 +112,9 @@ LEFT JOIN (SELECT item, sample, words FROM wordings WHERE task = ?) USING (item,
 def _read_judged_step(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | None:
     """Read the judged answers of a task in its headline metric; None if no answer has a score."""
     task = runs.recorded_task
-    task_metric = (task, reader.headline_metrics().get(task))
-    headline = next(
-        (figure for figure in reader.metrics if (figure.task, figure.metric) == task_metric), None
-    )
-    if headline is None:
+    first = reader.headline_metrics().get(task)
+    figures = (figure for figure in reader.metrics if (figure.task, figure.metric) == (task, first))
+    if (headline := next(figures, None)) is None:
         return None
     rows = reader.rows(_ANSWERS, [task, headline.metric, list(runs.runs), task, task])
     return _JudgedStep(
@@ -221,20 +216,11 @@ def compare_judges(
     steps: Sequence[int] | None = None,
     pattern: str = PATTERN,
 ) -> JudgeComparison:
-    """Compare each pair of judges on every task that both judged.
+    """Compare each pair of judges on every task that both judged. ``judges``: by label, an output folder, or
+    the folder that holds those of the checkpoints, whose names fit ``pattern``.
 
-    Parameters
-    ----------
-    judges : by label, an output folder, or the folder that holds those of the checkpoints
-    tasks, steps : only these
-    pattern : the pattern of the checkpoints' folder names
-
-    Raises
-    ------
-    UsageError
-        there are no two of them, or nothing was judged by two of them.
-    StoreError
-        a file cannot be read at all.
+    Raises UsageError: there are no two of them, or nothing was judged by two of them; StoreError: a file
+    cannot be read at all.
     """
     if len(judges) < 2:
         raise UsageError("give two judges or more, each as NAME=DIR")
@@ -298,9 +284,8 @@ def _compare_tasks(
     """Test all steps and tasks of two judges as one family, and state the conclusions."""
     (a, of_a), (b, of_b) = read.items()
     every = [step for steps in tasks.values() for step in steps]
-    differences = iter(
-        adjust_family([FamilyMember(step.difference, width=step.scale.width) for step in every])
-    )
+    family = [FamilyMember(step.difference, width=step.scale.width) for step in every]
+    differences = iter(adjust_family(family))
     for task, shared in tasks.items():
         steps = tuple(
             StepDifference(

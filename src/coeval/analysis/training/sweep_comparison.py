@@ -1,7 +1,7 @@
 """Which checkpoint of which training run to ship: the best and those tied with it, whether scores still rise,
 and runs compared at equal steps; in figures and in sentences.
 
-All of it is paired, on the items that every checkpoint has (`coeval.analysis.training.shared_scores`).
+All of it is paired, on the items that every checkpoint has (`coeval.analysis.training.training_curves`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import combinations, groupby, pairwise
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Self
+from typing import Literal, NamedTuple, Self
 
 import msgspec
 import numpy as np
 
-from coeval.analysis.comparison.comparison_report import format_difference
+from coeval.analysis.comparison.comparison_report import PlainReport, format_difference
 from coeval.analysis.comparison.family import (
     FamilyMember,
     LeadVerdict,
@@ -24,8 +24,13 @@ from coeval.analysis.comparison.family import (
 )
 from coeval.analysis.comparison.paired_difference import Difference, holm_adjust, single_judge_estimate
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.training.shared_scores import CheckpointMatrix, TrainedCheckpoint, match_runs
-from coeval.analysis.training.training_curves import TrainingRun, read_training_curves
+from coeval.analysis.training.training_curves import (
+    CheckpointMatrix,
+    TrainedCheckpoint,
+    TrainingRun,
+    match_runs,
+    read_training_curves,
+)
 from coeval.core.errors import UsageError
 from coeval.core.figures import metric_text
 from coeval.core.shown_names import short_paths
@@ -56,8 +61,7 @@ class CheckpointChoice(msgspec.Struct, frozen=True):
 
 
 class OverallMean(msgspec.Struct, frozen=True):
-    """A checkpoint's mean over the tasks, each counting alike, as a share, with its interval over
-    items."""
+    """A checkpoint's mean over the tasks, each counting alike, as a share, with its interval."""
 
     run: str
     step: int
@@ -92,7 +96,7 @@ class CheckpointDifference(PairDifference, frozen=True):
         return "rising" if self.difference > 0 else "falling"
 
 
-class SweepComparison(msgspec.Struct, frozen=True):
+class SweepComparison(PlainReport, frozen=True):
     """A comparison of training runs, as ``coeval compare`` makes it; ``folders`` by label.
 
     ``overall``: means over the tasks, if there are several; ``choices``, ``changes`` (of a run's last step
@@ -109,11 +113,6 @@ class SweepComparison(msgspec.Struct, frozen=True):
     only_in: dict[str, tuple[int, ...]]
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: what ``coeval compare --json`` prints of sweeps."""
-        data: dict[str, Any] = msgspec.to_builtins(self)
-        return data
 
     def group_by_task(self) -> Iterator[list[CheckpointDifference]]:
         """Group the differences by pair of runs and task, by step."""
@@ -139,10 +138,8 @@ def read_sweeps(
 
 
 def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
-    """Compare several runs by `compare_runs`, with the notes on their points.
-
-    Raises UsageError if they share no task that was scored alike; the message says why.
-    """
+    """Compare several runs by `compare_runs`, with the notes on their points. Raises UsageError if they share
+    no task that was scored alike; the message says why."""
     comparison = compare_runs(runs)
     if not comparison.differences:
         raise UsageError(
@@ -161,7 +158,8 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
     notes = [*together.notes, *(note for group in groups for note in group.notes)]
     only_in = _unshared_steps(runs)
     for label, steps in only_in.items():
-        notes.append(f"only {label} has {_steps_text(steps)}: no other run is compared with it there")
+        texts = f"step{'s' * (len(steps) > 1)} {join_names(map(str, steps))}"
+        notes.append(f"only {label} has {texts}: no other run is compared with it there")
     comparison = SweepComparison(
         folders={run.label: str(run.folder) for run in runs},
         overall=tuple(
@@ -251,8 +249,7 @@ def _run_pairs(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
 
 
 def _adjust_differences(compared: Sequence[_ComparedCheckpoints]) -> tuple[CheckpointDifference, ...]:
-    """Adjust the differences as one family: those over tasks, and those in single tasks as a branch of their
-    own."""
+    """Adjust the differences as one family: those over tasks, and in single tasks a branch of its own."""
     members = [
         FamilyMember(
             pair.difference,
@@ -312,10 +309,8 @@ def task_phrase(task: str | None) -> str:
 
 
 def ship_sentence(choice: CheckpointChoice, *, several: bool) -> str:
-    """Name the checkpoint to ship, and those that are as good on this evidence.
-
-    ``Ship step 160, 88.3 overall: it leads the 7 others.``
-    """
+    """Name the checkpoint to ship, and those that are as good on this evidence. ``Ship step 160, 88.3
+    overall: it leads the 7 others.``"""
     name = checkpoint_label(choice.best, several=several)
     where = f"{metric_text(choice.mean, choice.unit)} {task_phrase(choice.task)}"
     if not choice.peers:
@@ -351,10 +346,8 @@ def list_peers(choice: CheckpointChoice, *, several: bool, most: int = _MOST_NAM
 
 
 def rising_sentence(changes: Sequence[CheckpointDifference], *, several: bool) -> str:
-    """State whether the last step of each run gained on the one before; empty if no run has two.
-
-    ``Rising at the last step: step 800 − step 700 is 3.6 ± 1.4 points.``
-    """
+    """State whether the last step of each run gained on the one before; empty if no run has two. ``Rising at
+    the last step: step 800 − step 700 is 3.6 ± 1.4 points.``"""
     if not changes:
         return ""
     where = "" if changes[0].task is None else f" {task_phrase(changes[0].task)}"
@@ -410,8 +403,3 @@ def _step_ranges_text(steps: Sequence[int], is_marked: Sequence[bool]) -> str:
             spans.append([step])
     texts = ["–".join(map(str, span)) for span in spans]
     return f"step{'s' * (sum(is_marked) > 1)} {join_names(texts)}"
-
-
-def _steps_text(steps: Iterable[int]) -> str:
-    texts = [str(step) for step in steps]
-    return f"step{'s' * (len(texts) > 1)} {join_names(texts)}"

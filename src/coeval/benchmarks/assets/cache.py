@@ -43,10 +43,8 @@ from coeval.store.jsonl import read_json_if_whole, store_error, write_bytes_atom
 PACKAGED = Path(__file__).with_name("manifest.toml")
 
 
-class AssetMissing(UsageError):
+class AssetMissing(UsageError, kind="asset_missing"):
     """Assets that no reachable source has; the message names the ways to get them."""
-
-    kind = "asset_missing"
 
     def __init__(self, message: str, names: tuple[str, ...] = ()) -> None:
         super().__init__(message)

@@ -257,7 +257,7 @@ def _find_address(url: str | None) -> Address:
 
 
 def _choose_sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
-    assumed = effective_defaults(EvalSettings)
+    assumed = dict(effective_defaults(EvalSettings))
     if tested is None or tested.interface not in _TAKES_TOP_K:
         del assumed["top_k"]
     chosen = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}

@@ -103,7 +103,7 @@ def compare(
         report = comparison_page(compared)
         if html is not None:
             write_bytes_atomic(html, write_page(report))
-        _write_and_report_files(report, html, files)
+        _write_files_and_print_paths(report, html, files)
     if as_json:
         write_json(compared)
     elif as_markdown:
@@ -142,16 +142,16 @@ def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFil
 
         if html is not None:
             write_sweep_page(runs, compared, html)
-        _write_and_report_files(training_report(runs, compared), html, files)
+        _write_files_and_print_paths(training_report(runs, compared), html, files)
     if as_json:
         write_json(compared)
     else:
         print_sweeps(compared, streams.results())
 
 
-def _write_and_report_files(report: Report, html: Path | None, files: ReportFiles) -> None:
+def _write_files_and_print_paths(report: Report, written_page: Path | None, files: ReportFiles) -> None:
     """Write the workbook and the pictures, and print where they and the page are."""
-    written = [*filter(None, [html]), *write_report_files(report, files)]
+    written = [*filter(None, [written_page]), *write_report_files(report, files)]
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 

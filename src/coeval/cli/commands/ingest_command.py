@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
@@ -83,11 +82,6 @@ def _choose_import_target(flags: IngestFlags) -> IngestTarget | None:
     return None
 
 
-def print_benchmarks() -> None:
-    rows = [(name, row.license, row.about) for name, row in named_benchmarks().items()]
-    show_rows(streams.results(), "", make_columns("benchmark", "licence", "about"), rows)
-
-
 def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
     """Find a source, show its first items, ask, and import all; with ``--new`` return them for the file."""
     console, selection = streams.results(), Selection(flags.limit, flags.sample, flags.seed)
@@ -107,9 +101,12 @@ def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
         source = structs.replace(source, license=flags.license)
     tables = source.open_tables()
     first = next(tables)
-    with _close_on_usage_error(first):
+    try:
         item_map = _build_item_map(flags, source, first, target)
         responses = _read_answer_columns(flags, first, target)
+    except UsageError:
+        first.close()
+        raise
     ids = IdColumnFinder(first.columns if flags.new is not None and item_map.id is None else ())
     options = IngestOptions(
         source=source,
@@ -142,9 +139,9 @@ def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
         return None
     item_map = _add_id_column_or_warn(item_map, ids, console)
     labels = {label: outcome.values[label]} if label is not None else {}
-    _warn_of_many_labels(labels, item_map, flags.new)
-    license_of = flags.license or ""
-    return NewItems(choice, source, item_map, selection, labels, flags.skip_bad, license_of, responses)
+    _warn_of_many_labels({} if item_map.choices else labels, flags.new)
+    skips, named_license = flags.skip_bad, flags.license or ""
+    return NewItems(choice, source, item_map, selection, labels, skips, named_license, responses)
 
 
 def _add_id_column_or_warn(item_map: ItemMap, ids: IdColumnFinder, console: Console) -> ItemMap:
@@ -158,23 +155,11 @@ def _add_id_column_or_warn(item_map: ItemMap, ids: IdColumnFinder, console: Cons
     return item_map
 
 
-def _warn_of_many_labels(labels: Mapping[str, Sequence[str]], item_map: ItemMap, file: Path) -> None:
+def _warn_of_many_labels(labels: Mapping[str, Sequence[str]], file: Path) -> None:
     for name, values in labels.items():
-        if item_map.choices is None and (many := len(distinct_labels(values))) > MOST_NAMED:
-            warn(
-                streams.messages(),
-                f"{name} has {many:,} values, more than a prompt is to name: write into "
-                f"output_description of {file} how students are to know them",
-            )
-
-
-@contextmanager
-def _close_on_usage_error(table: Table) -> Iterator[None]:
-    try:
-        yield
-    except UsageError:
-        table.close()
-        raise
+        if (many := len(distinct_labels(values))) > MOST_NAMED:
+            know = f"write into output_description of {file} how students are to know them"
+            warn(streams.messages(), f"{name} has {many:,} values, more than a prompt is to name: {know}")
 
 
 def _read_inode_and_mtime(path: Path) -> tuple[int, int] | None:
@@ -188,31 +173,19 @@ def _read_inode_and_mtime(path: Path) -> tuple[int, int] | None:
 
 def _name_label_flag_in_error(error: ColumnsMissing, label: str | None) -> ColumnsMissing:
     """Name ``--label`` in the error: the map has the label as an attribute or as the right choice."""
-    unknown_columns = dict.fromkeys(
-        unknown._replace(key=("label",))
-        if unknown.column == label and unknown.key[0] in ("attributes", "reference")
-        else unknown
-        for unknown in error.missing
-    )
-    return ColumnsMissing(error.path, [*unknown_columns])
-
-
-def write_experiment_and_print_command(file: Path, task: str | None, table: NewItems) -> None:
-    """Write the experiment file of ``--new``, and print the command that runs it."""
-    new = experiment_from_table("coeval ingest", file.stem, table)
-    write_bytes_atomic(file, write_experiment_text(replace(new, task=task or new.task)).encode())
-    start = f"coeval run --config {quote(str(file))}"
-    say(streams.results(), f"{file} takes them from {table.choice.name}. Next: {start}")
+    unknown_columns = []
+    for unknown in error.missing:
+        is_label = unknown.column == label and unknown.key[0] in ("attributes", "reference")
+        unknown_columns.append(unknown._replace(key=("label",)) if is_label else unknown)
+    return ColumnsMissing(error.path, [*dict.fromkeys(unknown_columns)])
 
 
 def _build_item_map(
     flags: IngestFlags, source: TableSource, first: Table, target: IngestTarget | None
 ) -> ItemMap:
     """Build the map from the flags, else from a named benchmark's map, else from columns with usual names."""
-    benchmark_map, prompt_flag, label, choices = (
-        source.map or ItemMap(prompt=""),
-        *map(flags.single_value, ("prompt", "label", "choices")),
-    )
+    benchmark_map = source.map or ItemMap(prompt="")
+    prompt_flag, label, choices = map(flags.single_value, ("prompt", "label", "choices"))
     usual = guess_columns(first.columns) if source.map is None and prompt_flag is None else {}
     prompt = prompt_flag or benchmark_map.prompt or usual.get("prompt")
     if not prompt:
@@ -221,14 +194,13 @@ def _build_item_map(
             f"{join_names(first.columns, 30)}, and none is called {join_names(USUAL['prompt'], 10)}"
         )
     attributes = dict(benchmark_map.attributes) | dict(_parse_pairs(flags.attribute, "--attribute"))
-    if label is not None:
-        attributes[_choose_label_name(label, target)] = label
+    if label is not None:  # a task's only label is meant, whatever the column is called
+        labels = target.task.label_attributes if target is not None else []
+        attributes[labels[0] if len(labels) == 1 else label] = label
     guessed = usual.get("reference") if choices is None else None
-    if guessed in dict(_parse_pairs(flags.response, "--response")).values():
+    if guessed == label or guessed in dict(_parse_pairs(flags.response, "--response")).values():
         guessed = None  # a column called `answer` that is a student's is no reference for its judges
-    reference = (
-        flags.single_value("reference") or benchmark_map.reference or (guessed if guessed != label else None)
-    )
+    reference = flags.single_value("reference") or benchmark_map.reference or guessed
     if choices is not None and reference is None:
         reference = label
     return ItemMap(
@@ -252,9 +224,8 @@ def _read_answer_columns(flags: IngestFlags, first: Table, target: IngestTarget 
     for name in column_by_student:
         if (problem := find_name_problem(name, is_model=True)) is not None:
             raise UsageError(f"--response: {problem}")
-    missing = find_unknown_columns(
-        ItemMap(prompt=first.columns[0], attributes=column_by_student), first.columns
-    )
+    columns_map = ItemMap(prompt=first.columns[0], attributes=column_by_student)
+    missing = find_unknown_columns(columns_map, first.columns)
     if unknown_columns := [unknown._replace(key=("response",)) for unknown in missing]:
         raise ColumnsMissing(first.path, unknown_columns)
     return column_by_student
@@ -266,12 +237,6 @@ def _parse_pairs(texts: Sequence[str], flag: str) -> Iterator[tuple[str, str]]:
         if not name.strip() or (sign and not column.strip()):
             raise UsageError(f"{flag} {text}: write NAME=COLUMN, or one word where both are the same")
         yield name.strip(), column.strip() or name.strip()
-
-
-def _choose_label_name(column: str, target: IngestTarget | None) -> str:
-    """Return the task's label if it has exactly one, else the column's name."""
-    labels = target.task.label_attributes if target is not None else []
-    return labels[0] if len(labels) == 1 else column
 
 
 def _print_preview(console: Console, first: IngestPreview, item_map: ItemMap, source: TableSource) -> None:
@@ -313,14 +278,12 @@ def _print_import_outcome(
         say(console, f"{counted} are in {target.path}")
     if outcome.replaced is not None:
         say(console, f"The previous items are in {outcome.replaced}")
-    total = target.task.sampling.max_items
-    if total is not None and total < outcome.items:
-        say(console, f"sampling.total of {target.task.name} is {total:,}: the first {total:,} are used.")
-    elif total is not None and total > outcome.items and not outcome.same:
-        say(
-            console,
-            f"sampling.total of {target.task.name} is {total:,}; a run ends with exit code 3 for the rest.",
-        )
+    if (total := target.task.sampling.max_items) is not None:
+        total_set = f"sampling.total of {target.task.name} is {total:,}"
+        if total < outcome.items:
+            say(console, f"{total_set}: the first {total:,} are used.")
+        elif total > outcome.items and not outcome.same:
+            say(console, f"{total_set}; a run ends with exit code 3 for the rest.")
     if flags.config is not None:
         restart_flags = " --continue" if target.folder.meta.exists() else ""
         restart_flags += " --redo-changed" if restart_flags and outcome.replaced is not None else ""
@@ -357,7 +320,8 @@ def ingest(
       coeval ingest --list
     """
     if list_all:
-        print_benchmarks()
+        rows = [(name, row.license, row.about) for name, row in named_benchmarks().items()]
+        show_rows(streams.results(), "", make_columns("benchmark", "licence", "about"), rows)
         return
     if source is None:
         raise UsageError("name a file, a folder, a benchmark or a data set; coeval ingest --help shows how")
@@ -367,5 +331,9 @@ def ingest(
     if flags_given.new is not None and flags_given.replace:
         raise UsageError("--replace is for existing items of a run; --new has none")
     table = preview_and_import(source, flags_given)
-    if table is not None and flags_given.new is not None:
-        write_experiment_and_print_command(flags_given.new, flags_given.task, table)
+    if table is not None and (file := flags_given.new) is not None:
+        new = experiment_from_table("coeval ingest", file.stem, table)
+        new = replace(new, task=flags_given.task or new.task)
+        write_bytes_atomic(file, write_experiment_text(new).encode())
+        start = f"coeval run --config {quote(str(file))}"
+        say(streams.results(), f"{file} takes them from {table.choice.name}. Next: {start}")

@@ -31,7 +31,6 @@ from coeval.models.local.callables import require_callable_file
 from coeval.pipeline.config.document import parse_document
 from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.config.names import find_name_problem
-from coeval.pipeline.config.schema import Config
 from coeval.pipeline.plan.estimate.run_estimate import summarise_estimate
 from coeval.pipeline.upkeep.new_experiment import (
     FUNCTION,
@@ -76,19 +75,23 @@ def write_new_file(
     if kind is InitKind.CHECKPOINTS:
         settings = _make_sweep_settings(source or "", flags)
         print_sweep_plan(SweepSettings(**settings))
-        _write_file_and_print_path(target, write_sweep_text(settings))
-        _print_commands(target, {"sweep": "serves and evaluates each checkpoint; --dry-run counts again"})
+        commands = {"sweep": "serves and evaluates each checkpoint; --dry-run counts again"}
+        _write_file_and_print_commands(target, write_sweep_text(settings), commands)
         return
-    name = clean_task_name(target.stem) or "my-benchmark"
     if kind is InitKind.DESCRIPTION:
-        new = _fill_described_experiment(name, source, flags)
+        new = _fill_described_experiment(clean_task_name(target.stem) or "my-benchmark", source, flags)
     else:
         new = _make_experiment_from_items(kind, source or "", flags, target)
     hosted = any(model.interface not in (SIMULATED, FUNCTION) for model in new.models)
     text = write_experiment_text(replace(new, budget_usd=_BUDGET_USD if hosted else None))
-    _print_estimate(read_config(parse_document(text, target)).config, keys, flags.items or source)
-    _write_file_and_print_path(target, text)
-    _print_commands(target, {"describe": "the prompts, as they will be sent", "run": "the experiment"})
+    description = preview_experiment(read_config(parse_document(text, target)).config, keys)
+    for sentence in description.warnings:
+        if not sentence.startswith(f"{flags.items or source}:"):  # about the items: printed before
+            warn(streams.messages(), sentence)
+    for sentence in summarise_estimate(description.estimate):
+        say(streams.results(), sentence)
+    commands = {"describe": "the prompts, as they will be sent", "run": "the experiment"}
+    _write_file_and_print_commands(target, text, commands)
 
 
 def _default_file_stem(kind: InitKind, source: str) -> str:
@@ -169,8 +172,9 @@ def _as_flag_values(name: str | None) -> tuple[str, ...]:
 
 def _find_answer_column(path: str, encoding: str | None) -> str:
     columns = _read_table_columns(path, encoding)
-    if matches := [name for name in _ANSWER_COLUMNS if name in columns]:
-        return matches[0]
+    for name in _ANSWER_COLUMNS:
+        if name in columns:
+            return name
     names = join_names(columns, 30)
     raise UsageError(f"which column holds the answers? Name it with --response COLUMN; {path} has {names}")
 
@@ -230,29 +234,13 @@ def _parse_model(text: str) -> NewModel:
 # --- The file
 
 
-def _print_estimate(config: Config, keys: Keys, table: str | None) -> None:
-    """Print what a run would call and cost, with lengths by rules of thumb. Warnings about the items'
-    ``table`` are skipped: they were printed before."""
-    description = preview_experiment(config, keys)
-    for sentence in description.warnings:
-        if not sentence.startswith(f"{table}:"):
-            warn(streams.messages(), sentence)
-    for sentence in summarise_estimate(description.estimate):
-        say(streams.results(), sentence)
-
-
-def _write_file_and_print_path(target: Path, text: str) -> None:
+def _write_file_and_print_commands(target: Path, text: str, purpose_by_command: dict[str, str]) -> None:
     write_bytes_atomic(target, text.encode())
-    say(
-        streams.messages(),
-        f"Written: {target}. Edit it as you like; docs/configuration.md explains every key.",
-    )
-
-
-def _print_commands(target: Path, commands: dict[str, str]) -> None:
-    say(streams.messages(), "Next:")
-    for command, purpose in commands.items():
-        say(streams.messages(), f"  coeval {command} --config {quote(str(target))}   {purpose}")
+    messages = streams.messages()
+    say(messages, f"Written: {target}. Edit it as you like; docs/configuration.md explains every key.")
+    say(messages, "Next:")
+    for command, purpose in purpose_by_command.items():
+        say(messages, f"  coeval {command} --config {quote(str(target))}   {purpose}")
 
 
 @with_settings_flags(InitFlags)

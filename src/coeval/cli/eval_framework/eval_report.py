@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from rich.console import Console
@@ -56,7 +57,7 @@ from coeval.reports.measure_table import (
 from coeval.store.jsonl import write_json_atomic
 
 if TYPE_CHECKING:
-    from coeval.analysis.training.sample_figures import SampleFigure
+    from coeval.analysis.training.aggregate import SampleFigure
 
 # --- Final table of an evaluation
 
@@ -74,12 +75,10 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
         _print_sample_figures(figures, results)
     names = ShownNames.of(cost.model for cost in outcome.costs)
     incomparable = [
-        Incomparable(task.label, task.summary.compared_with, "; ".join(task.summary.reasons))
+        Incomparable(task.label, summary.compared_with, "; ".join(summary.reasons))
         for task in outcome.tasks
-        if task.summary is not None
-        and task.summary.metrics
-        and not task.summary.comparable
-        and not task.summary.not_measured
+        if (summary := task.summary) and summary.metrics
+        if not (summary.comparable or summary.not_measured)
     ]
     show_incomparable(names.shorten_in(incomparable), results)
     results.print()
@@ -98,13 +97,11 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
     elif any(summary.requestable_missing for summary in gaps):
         if any(summary.missing.get("cut_off") for summary in gaps):
             warn(messages, "Judges were cut off: raise --judge-max-tokens, or they will be again.")
-        hint = "To fill the gaps, run the same command: it requests only what is missing."
         if any(summary.not_measured for summary in gaps):
-            hint = (
-                "Most requests failed because of a setting or the connection: fix that first. Then the "
-                "same command requests only what is missing."
-            )
-        say(messages, hint)
+            cause = "Most requests failed because of a setting or the connection: fix that first."
+            say(messages, f"{cause} Then the same command requests only what is missing.")
+        else:
+            say(messages, "To fill the gaps, run the same command: it requests only what is missing.")
         if outcome.errors is not None:
             say(messages, f"What failed, and why: {outcome.errors}")
     folders = ", ".join(dict.fromkeys(str(task.folder) for task in outcome.tasks))
@@ -134,11 +131,8 @@ def _print_metrics_by_task(outcome: Outcome, console: Console) -> None:
     if names:
         by_instruction = any(name.startswith("instruction_level_") for name in names)
         counted = "prompts (instructions in instruction_level rows)" if by_instruction else "prompts"
-        say(
-            console,
-            f"n: {counted}; a task's own line counts what it scores, and how many of these failed.",
-            "dim",
-        )
+        own_line = "a task's own line counts what it scores, and how many of these failed"
+        say(console, f"n: {counted}; {own_line}.", "dim")
 
 
 def read_sample_figures(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
@@ -151,7 +145,7 @@ def read_sample_figures(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
     if not folder_by_task:
         return {}
     from coeval.analysis.readers.output_reader import OutputReader  # duckdb and numpy
-    from coeval.analysis.training.sample_figures import compute_task_figures
+    from coeval.analysis.training.aggregate import compute_task_figures
 
     with OutputReader(next(iter(folder_by_task.values()))) as reader:
         return {
@@ -196,16 +190,10 @@ def _print_cut_off_and_empty_answers(outcome: Outcome, results: Console) -> None
         CutOffAnswers(label, summary.truncated.n, summary.truncated.answers, summary.truncated.by_window)
         for label, summary in summaries
     ]
-    empty = [
-        EmptyAnswers(
-            label,
-            summary.empty.n,
-            summary.empty.truncated,
-            summary.empty.answers,
-            given=summary.given is not None,
-        )
-        for label, summary in summaries
-    ]
+    empty = []
+    for label, summary in summaries:
+        counts, given = summary.empty, summary.given is not None
+        empty.append(EmptyAnswers(label, counts.n, counts.truncated, counts.answers, given=given))
     if (sentence := cut_off_sentence(cut, "to")) is not None:
         say(results, sentence, "yellow")
     for warning in (cut_off_warning(cut), empty_answers_sentence(empty, "to")):
@@ -245,13 +233,9 @@ def evaluate_and_print(settings: EvalSettings, output: EvalOutput) -> int:
             prepared: Prepared = prepare_evaluation(evaluation, terminal, progress)
         if output.estimate_only:
             return _write_and_print_estimate(prepared, messages, as_json=output.as_json)
+        ask = partial(ask_alone, prepared, keys, terminal, throttle=throttle)
         with open_output_folder(prepared, output.log_level):
-            replies = run_async(
-                run_interruptible(
-                    lambda event: ask_alone(prepared, keys, terminal, event, throttle), terminal.note
-                )
-            )
-            outcome = conclude(prepared, replies)
+            outcome = conclude(prepared, run_async(run_interruptible(ask, terminal.note)))
     if output.as_json:
         write_json(_outcome_to_json(outcome))
     else:
@@ -273,10 +257,8 @@ def _write_and_print_estimate(prepared: Prepared, messages: Console, *, as_json:
     if (budget := prepared.evaluation.budget_usd) is not None:
         accounts = read_accounts(usage_file(prepared.evaluation)).values()
         spent = sum(account.spent_usd + account.reserved_usd for account in accounts)
-        priced = not estimate.unpriced
-        print_budget_fit(
-            check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=priced), messages
-        )
+        fit = check_budget_fit(str(BUDGET), budget, spent, estimate.total, priced=not estimate.unpriced)
+        print_budget_fit(fit, messages)
     say(messages, f"Written: {path}", "dim")
     return 0
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -60,10 +59,8 @@ def answer_json_lines(answers: tuple[JudgedAnswer, ...]) -> Iterator[str]:
 
 
 class AnswerView:
-    """Prints answers on a console, folded between words on a terminal and in one piece elsewhere.
-
-    ``whole``: long texts too. ``planned`` has the scales of factors.
-    """
+    """Prints answers on a console, folded between words on a terminal and in one piece elsewhere. ``whole``:
+    long texts too. ``planned`` has the scales of factors."""
 
     def __init__(self, console: Console, *, whole: bool, planned: Planned | None = None) -> None:
         self._console = console
@@ -72,29 +69,26 @@ class AnswerView:
 
     def show(self, judged_answers: tuple[JudgedAnswer, ...]) -> None:
         """Print answers; an item is printed once above its answers that follow one another."""
-        for number_of_item, (_, answers) in enumerate(
-            groupby(judged_answers, key=lambda judged: judged.item.id)
-        ):
-            for number, judged in enumerate(answers):
-                if not number:
-                    self._print_item(judged.item, after_other=bool(number_of_item))
-                self._print_answer(judged)
+        before: Datapoint | None = None
+        for judged in judged_answers:
+            if before is None or judged.item.id != before.id:
+                if before is not None:
+                    self._console.print()
+                before = judged.item
+                self._print_item(before)
+            self._print_answer(judged)
 
-    def _print_item(self, item: Datapoint, *, after_other: bool) -> None:
+    def _print_item(self, item: Datapoint) -> None:
         """Print an item's id, attributes, failure and texts."""
-        if after_other:
-            self._console.print()
-        self._print_line(Text(escape_line(item.id), style="bold"))
-        for name, values in (
-            ("attributes", item.sampled_target_attributes),
-            ("nuance", item.sampled_nuanced_attributes),
-        ):
+        self._print_line(item.id, "bold")
+        attributes = {"attributes": item.sampled_target_attributes, "nuance": item.sampled_nuanced_attributes}
+        for name, values in attributes.items():
             if values:
                 pairs = ", ".join(f"{attribute}={value}" for attribute, value in values.items())
-                self._print_line(Text(escape_line(f"{name}: {pairs}"), style="dim"))
+                self._print_line(f"{name}: {pairs}", "dim")
         self._print_failure_if_bad(item)
         if item.source:
-            self._print_line(Text(escape_line(f"source: {item.source}"), style="dim"))
+            self._print_line(f"source: {item.source}", "dim")
         self._print_named_text("prompt", item.prompt)
         self._print_named_text("reference", item.reference_response)
         self._print_named_text("evidence", "\n".join(item.evidence) or None)
@@ -103,17 +97,17 @@ class AnswerView:
         """Print an answer with its judgments and comparisons."""
         answer = judged.answer
         if answer is None:
-            self._print_line(Text("not answered", style="yellow"))
+            self._print_line("not answered", "yellow")
             return
         self._console.print()
         sample = f" (sample {answer.sample + 1})" if answer.sample else ""
         name = escape_line(f"answer of {answer.student_model_id}{sample}")
         self._print_line(Text(name, style="bold") + _format_score_and_cut_off(judged, answer))
-        self._print_line(Text(escape_line(answer.id), style="dim"))
+        self._print_line(answer.id, "dim")
         self._print_failure_if_bad(answer)
         self._print_named_text("reasoning", answer.reasoning)
         if answer.response == "":
-            self._print_line(Text("(empty)", style="yellow"), 2)
+            self._print_line("(empty)", "yellow", indent=2)
         elif answer.response is not None:
             self._print_text(answer.response)
         for judgment in judged.judgments:
@@ -144,23 +138,23 @@ class AnswerView:
     def _print_failure_if_bad(self, record: Kept) -> None:
         if not is_good(record):
             reason = f" ({record.error.kind}): {record.error.message}" if record.error is not None else ""
-            self._print_line(Text(escape_line(f"failed{reason}"), style="red"), 2)
+            self._print_line(f"failed{reason}", "red", indent=2)
 
     def _print_named_text(self, name: str, text: str | None) -> None:
         if text is not None:
-            self._print_line(Text(f"{name}:"))
+            self._print_line(f"{name}:")
             self._print_text(text)
 
     def _print_text(self, text: str, style: str = "") -> None:
         shown_text = text if self._whole or len(text) <= _LONG else text[:_LONG]
         for line in escape_lines(shown_text).split("\n"):
-            self._print_line(Text(line.rstrip(), style=style), 2)
+            self._print_line(Text(line.rstrip(), style=style), indent=2)
         if hidden := len(text) - len(shown_text):
-            self._print_line(Text(f"… {hidden:,} more characters (--full shows them)", style="yellow"), 2)
+            self._print_line(f"… {hidden:,} more characters (--full shows them)", "yellow", indent=2)
 
-    def _print_line(self, line: Text, indent: int = 0) -> None:
+    def _print_line(self, text: str | Text, style: str = "", *, indent: int = 0) -> None:
         """Print one line, or on a terminal as many as it takes, each of them indented."""
-        blanks = " " * indent
+        blanks, line = " " * indent, text if isinstance(text, Text) else Text(escape_line(text), style=style)
         line.rstrip()
         if not self._console.file.isatty():
             self._console.print(Text(blanks) + line, soft_wrap=True)

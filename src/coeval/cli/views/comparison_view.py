@@ -85,24 +85,25 @@ def print_comparisons(report: ComparisonReport, console: Console) -> None:
     pairs = list(group_by_pair(report.comparisons))
     order = sort_best_first(report.comparisons, list(report.sides))
     many = len(report.bases) == 1 and len(report.sides) > 2
-    leading = [sentence.text for sentence in leading_sentences(report.comparisons, 1)]
-    for sentence in (
-        [*leading, significant_count_sentence(report.comparisons)] if many else _first_sentences(report)
-    ):
+    sentences = _first_sentences(report)
+    if many:
+        leading = [sentence.text for sentence in leading_sentences(report.comparisons, 1)]
+        sentences = [*leading, significant_count_sentence(report.comparisons)]
+    for sentence in sentences:
         say(console, sentence)
     for doubt in report.doubts:
         warn(console, doubt)
     for (a, b), of_pair in [] if many else pairs[:_MOST_TABLES]:
-        whole = not console.file.isatty()
-        places = [comparison.place if whole else _indented_row_name(comparison) for comparison in of_pair]
-        headings = ("task", *report.mean_headings(*pair_headings(a, b)))
+        places = [row.place for row in of_pair]  # whole off a terminal, for searches
+        if console.file.isatty():  # labels and parts are indented below their task
+            below = ("label", "part")
+            places = [f"  {row.metric}" if row.family in below else row.place for row in of_pair]
+        headings = ("task", *report.mean_headings(*pair_headings(a, b), "b − a"))
         show_tables(console, [_difference_table(f"a: {a}  b: {b}", headings, places, of_pair)])
     if many:
         _print_leader_comparisons(report, order, console)
-        of_leader = [
-            comparison for comparison in report.comparisons if order[0] in (comparison.a, comparison.b)
-        ]
-        report = msgspec.structs.replace(report, comparisons=tuple(of_leader))
+        of_leader = tuple(row for row in report.comparisons if order[0] in (row.a, row.b))
+        report = msgspec.structs.replace(report, comparisons=of_leader)
     elif len(pairs) > _MOST_TABLES:
         say(console, f"{_MOST_TABLES} of {len(pairs)} pairs; {_ALL}")
     console.print()
@@ -137,10 +138,10 @@ def _difference_table(
     columns = (
         ReportColumn("name", heading),
         *pair_columns(*pair),
-        *([ReportColumn("judges", "judges", "gap")] * judged),
-        ReportColumn("p", "p", "probability"),
+        *(make_columns("judges", kind="gap") if judged else ()),
+        *make_columns("p", kind="probability"),
         *make_columns("n", kind="count"),
-        ReportColumn("least", "least", "points"),
+        *make_columns("least", kind="points"),
     )
     rows = []
     for name, comparison in zip(names, comparisons, strict=True):
@@ -157,10 +158,8 @@ def comparison_markdown(report: ComparisonReport, gate: Sequence[str] = ()) -> s
     parts = [f"**{escape_markdown(SIMULATED)}**"] if report.simulated else []
     parts.append("\n".join(f"- {comparison}" for comparison in items))
     for (a, b), pairs in group_by_pair(report.comparisons):
-        table = _difference_table(
-            "", ("task", *report.mean_headings(a, b)), [comparison.place for comparison in pairs], pairs
-        )
-        parts.append(as_markdown(table))
+        headings, places = ("task", *report.mean_headings(a, b)), [row.place for row in pairs]
+        parts.append(as_markdown(_difference_table("", headings, places, pairs)))
     notes = [*report.missing, *report.notes]
     parts += ["\n".join(f"- {escape_markdown(note)}" for note in notes)] if notes else []
     return "\n\n".join([*parts, report.legend]) + "\n"
@@ -174,9 +173,3 @@ def _first_sentences(report: ComparisonReport) -> list[str]:
         texts = overall or texts
     more = len(texts) - _MOST_SENTENCES
     return texts[:_MOST_SENTENCES] + ([f"… and {more:,} more comparisons: see below"] if more > 0 else [])
-
-
-def _indented_row_name(comparison: Comparison) -> str:
-    """Indent labels and parts below their task on a terminal. Elsewhere each row has its whole name, for
-    searches."""
-    return f"  {comparison.metric}" if comparison.family in ("label", "part") else comparison.place

@@ -92,13 +92,10 @@ class PhaseStatus(msgspec.Struct, frozen=True):
 
 
 class StateShown(msgspec.Struct, frozen=True):
-    """A folder's state, and the process at work.
-
-    ``status``: a run's is that of ``meta.json``, but "stopped" if it says "running" and nobody is at work,
-    "not started" without the file, and "replacing" while parts are moved to ``replaced/``. Of
-    eval-framework: "completed" if nothing is owed, "incomplete" if records are missing, else "running" or
-    "stopped".
-    """
+    """A folder's state, and the process at work. A run's ``status`` is that of ``meta.json``, but "stopped"
+    if it says "running" and nobody is at work, "not started" without the file, and "replacing" while parts
+    move to ``replaced/``. Of eval-framework: "completed" if nothing is owed, "incomplete" if records are
+    missing, else "running" or "stopped"."""
 
     status: str
     pid: int | None
@@ -127,9 +124,8 @@ class MoneyShown(msgspec.Struct, frozen=True):
         if self.in_jobs_usd:
             sentence += f", {dollars(self.in_jobs_usd)} held for batch jobs"
         if self.set_aside_usd:
-            sentence += (
-                f", {dollars(self.set_aside_usd)} set aside for requests that are being sent or come next"
-            )
+            aside = "set aside for requests that are being sent or come next"
+            sentence += f", {dollars(self.set_aside_usd)} {aside}"
         return sentence
 
 
@@ -196,14 +192,11 @@ def read_folder_status(path: Path) -> FolderStatus:
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
     mixed = (look.report.gaps.mixed,) if look.report is not None and look.report.gaps.mixed else ()
-    return _read_rest(
-        folder,
-        {phase: _count_phase(folder, look, phase) for phase in PHASES},
-        path.name if meta is None else meta.experiment_id,
-        StateShown(status, pid),
-        None if isinstance(config, str) else config.experiment,
-        (*mixed, *look.recorded.describe_discarded_replies()),
-    )
+    phases = {phase: _count_phase(folder, look, phase) for phase in PHASES}
+    run = path.name if meta is None else meta.experiment_id
+    experiment = None if isinstance(config, str) else config.experiment
+    notes = (*mixed, *look.recorded.describe_discarded_replies())
+    return _read_rest(folder, phases, run, StateShown(status, pid), experiment, notes)
 
 
 def _read_rest(
@@ -218,16 +211,8 @@ def _read_rest(
     spend = {cost.model: cost for cost in read_model_costs(folder.usage, at_work=at_work)}
     jobs = [_job_as_data(job) for job in read_jobs(folder.pending_batches)]
     errors = list(deque(read_decodable_lines(folder.errors, ErrorLine), maxlen=LAST_ERRORS))
-    return FolderStatus(
-        phases,
-        spend,
-        jobs,
-        errors,
-        run,
-        state,
-        _read_budget(folder.usage, experiment, at_work=at_work),
-        notes,
-    )
+    budget = _read_budget(folder.usage, experiment, at_work=at_work)
+    return FolderStatus(phases, spend, jobs, errors, run, state, budget, notes)
 
 
 def _read_budget(usage: Path, experiment: Experiment | None, *, at_work: bool) -> BudgetShown:
@@ -281,7 +266,6 @@ def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseSt
     """Count a phase's records; good ones that the plan does not name count only if there is no plan."""
     recorded, report = look
     files = [] if report is None else [file for file in report.files if file.phase == phase]
-    owed = None if report is None else _count_owed_records(report, phase)
     indexes: dict[str, PhaseIndex[Any]] = {
         "data_generation": recorded.items,
         "response_collection": recorded.responses,
@@ -290,21 +274,15 @@ def _count_phase(folder: RunDir, look: QuickInspection, phase: Phase) -> PhaseSt
     if phase not in indexes:
         documents = len(list(folder.folder(phase).glob("*.json")))
         damaged = sum(file.damaged is not None for file in files)
-        return PhaseStatus(None if owed is None else documents, documents - damaged, damaged, owed)
+        is_settled = report is not None and not (report.no_plan or report.gaps.unsettled)
+        lacking = None if report is None else damaged or (0 if is_settled else None)
+        return PhaseStatus(None if lacking is None else documents, documents - damaged, damaged, lacking)
     good = sum(entry.good for entry in indexes[phase].entries())
     failed = len(indexes[phase]) - good
-    if owed is None:
+    if report is None or (owed := report.count_owed(phase)) is None:
         return PhaseStatus(None, good, failed, None)
     planned = sum(file.gap.planned for file in files if file.gap is not None)
     return PhaseStatus(planned, planned - owed, failed, owed)
-
-
-def _count_owed_records(report: RepairReport, phase: Phase) -> int | None:
-    """Count a phase's owed records, or, in phases 1–2, documents; None if they cannot be known."""
-    if phase in ("attribute_mapping", "rubric_mapping"):
-        damaged = sum(file.damaged is not None for file in report.files if file.phase == phase)
-        return damaged or (None if report.no_plan or report.gaps.unsettled else 0)
-    return report.count_owed(phase)
 
 
 # --- Tables
@@ -336,7 +314,13 @@ def show_status(path: Path, console: Console) -> None:
         warn(console, sentence)
     else:
         _show_run(folder, inspect_quickly(folder, config), limits, console)
-    _show_costs(folder.usage, console, at_work=at_work)
+    try:
+        costs = read_model_costs(folder.usage, at_work=at_work)
+        names = ShownNames.of(cost.model for cost in costs)
+        show_costs(names.shorten_in(costs), console)
+        print_full_names(console, names)
+    except StoreError as error:
+        warn(console, f"its cost is unknown: {error}")
     for key, limit in limits:
         say(console, f"{key}: {limit}")
     if unknown:
@@ -375,11 +359,8 @@ def _show_run(folder: RunDir, look: QuickInspection, limits: Limits, console: Co
     if look.report is not None:
         if look.report.gaps.mixed:
             warn(console, look.report.gaps.mixed)
-        lacking = [
-            (f"{file.path.parent.name}/{file.path.name}", file.owed)
-            for file in look.report.files
-            if file.owed
-        ]
+        owed = [file for file in look.report.files if file.owed]
+        lacking = [(f"{file.path.parent.name}/{file.path.name}", file.owed) for file in owed]
         if left_out := show_lacking_files(lacking, console, _MOST_ROWS, "Files that lack records"):
             console.print(f"… and {left_out:,} more")
     show_unscored_checks(folder, console)
@@ -404,8 +385,7 @@ def _show_phases(
     rows = []
     for name, phase in phases.items():
         complete = name in (ended or ()) if phase.owed is None else not phase.owed
-        counts = (phase.planned, phase.good, phase.failed, phase.owed)
-        rows.append((name, None if ended is None else complete, *counts))
+        rows.append((name, None if ended is None else complete, *msgspec.structs.astuple(phase)))
     figures = make_columns("planned", "good", "failed", "missing", kind="count")
     show_rows(console, "", (*make_columns(heading, "complete"), *figures), rows)
 
@@ -428,16 +408,6 @@ def _show_invalid_and_owed(report: RepairReport, folder: RunDir, limits: Limits,
         first = raised if used_up else describe_check_failures(folder, checks)
         whole = owed + len(gaps.unsettled)
         print_remedy(console, gaps.short, build_continue_command(folder), owed=whole, first=first)
-
-
-def _show_costs(usage: Path, console: Console, *, at_work: bool) -> None:
-    try:
-        costs = read_model_costs(usage, at_work=at_work)
-        names = ShownNames.of(cost.model for cost in costs)
-        show_costs(names.shorten_in(costs), console)
-        print_full_names(console, names)
-    except StoreError as error:
-        warn(console, f"its cost is unknown: {error}")
 
 
 def _show_error_counts(errors: Path, console: Console) -> None:

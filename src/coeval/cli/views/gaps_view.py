@@ -29,17 +29,16 @@ _MOST_REASONS = 20
 
 def print_missing_records(missing: MissingRecords, folder: RunDir, console: Console) -> None:
     """Print which records of a run's plan are missing, if any, in which files, and how to continue."""
-    if missing.gaps is None or not missing.sentences:
-        for sentence in missing.sentences:
-            warn(console, sentence)
-        return
-    for sentence in missing.gaps.describe(with_files=False):
+    gaps = missing.gaps if missing.sentences else None
+    for sentence in missing.sentences if gaps is None else gaps.describe(with_files=False):
         warn(console, sentence)
+    if gaps is None:
+        return
     most = _MOST_FILES if console.file.isatty() else None
-    if left_out := show_lacking_files(missing.gaps.missing_by_file, console, most):
+    if left_out := show_lacking_files(gaps.missing_by_file, console, most):
         more = f"coeval status --run {quote(str(folder.path))}"
         say(console, f"… and {pluralize(left_out, 'more file')}; see {more}")
-    print_remedy(console, missing.gaps.short, build_continue_command(folder), owed=missing.gaps.owed)
+    print_remedy(console, gaps.short, build_continue_command(folder), owed=gaps.owed)
 
 
 def show_lacking_files(
@@ -109,13 +108,10 @@ def _describe_reasons(outcome: PhaseOutcome, *, interrupted: bool) -> str:
     reasons = [f"{count:,} failed: {kind}" for kind, count in outcome.failed.most_common()]
     gaps = ((count, _GAPS.get(kind, kind)) for kind, count in outcome.gaps.most_common())
     reasons += [f"{count:,} not requested: {why}" for count, why in gaps]
-    if outcome.unsupplied:
-        reasons.append(f"{outcome.unsupplied:,} not supplied")
-    if outcome.incomplete:
-        reasons.append(f"{outcome.incomplete:,} lack factors")
-    if outcome.pending:
-        reasons.append(f"{outcome.pending:,} wait for batch jobs")
-    if outcome.waiting:
-        why = "not begun when the run was stopped" if interrupted else "wait for what they need"
-        reasons.append(f"{outcome.waiting:,} {why}")
-    return "; ".join(reasons)
+    others = (
+        (outcome.unsupplied, "not supplied"),
+        (outcome.incomplete, "lack factors"),
+        (outcome.pending, "wait for batch jobs"),
+        (outcome.waiting, "not begun when the run was stopped" if interrupted else "wait for what they need"),
+    )
+    return "; ".join([*reasons, *(f"{count:,} {why}" for count, why in others if count)])

@@ -25,13 +25,11 @@ _COLUMNS = (
 )
 
 
-def gate_legend(report: GateReport) -> str:
-    """Explain the columns of the gate's table."""
+def _explain_columns(report: GateReport) -> str:
     return (
         "In points: candidate − base over n items; at least: its lower bound "
-        f"({100 * report.level:.4g}% sure), "
-        "items without a score counted as lost; allowed: the loss that the policy allows; other judges: same "
-        "verdict with judges as a sample."
+        f"({100 * report.level:.4g}% sure), items without a score counted as lost; allowed: the loss that "
+        "the policy allows; other judges: same verdict with judges as a sample."
     )
 
 
@@ -46,7 +44,7 @@ def print_gate(report: GateReport, console: Console) -> None:
         show_table(console, _task_table(gated, f"{gated.candidate} − {gated.base}"))
         for text in _not_go_sentences(gated):
             say(console, text)
-    say(console, gate_legend(report), "dim")
+    say(console, _explain_columns(report), "dim")
     for text in (*report.doubts, *print_and_drop_incomparable(report.notes, console)):
         warn(console, text)
     print_full_names(console, names)
@@ -62,7 +60,7 @@ def gate_markdown(report: GateReport) -> str:
     items = [f"- **Doubt:** {escape_markdown(doubt)}" for doubt in report.doubts]
     items += [f"- {escape_markdown(note)}" for note in report.notes]
     parts += ["\n".join(items)] if items else []
-    return "\n\n".join([*parts, gate_legend(report)]) + "\n"
+    return "\n\n".join([*parts, _explain_columns(report)]) + "\n"
 
 
 def junit_xml(report: GateReport) -> bytes:
@@ -70,16 +68,16 @@ def junit_xml(report: GateReport) -> bytes:
     what does not decide is skipped."""
     root = Element("testsuites", name="coeval gate")
     for gated in report.candidates:
-        cases = [(task, _junit_outcome(task)) for task in gated.tasks]
+        kinds = [_junit_outcome(task) for task in gated.tasks]
         counts = {
-            "tests": len(cases),
-            "failures": sum(kind == "failure" for _, kind in cases),
-            "errors": sum(kind == "error" for _, kind in cases),
-            "skipped": sum(kind == "skipped" for _, kind in cases),
+            "tests": len(kinds),
+            "failures": kinds.count("failure"),
+            "errors": kinds.count("error"),
+            "skipped": kinds.count("skipped"),
         }
         name = escape_line(f"{gated.candidate} against {gated.base}")
         suite = SubElement(root, "testsuite", {"name": name} | {key: str(n) for key, n in counts.items()})
-        for task, kind in cases:
+        for task, kind in zip(gated.tasks, kinds, strict=True):
             case = SubElement(suite, "testcase", classname=name, name=escape_line(task.place))
             if kind:
                 kept = {} if kind == "skipped" else {"type": task.verdict}
@@ -105,17 +103,8 @@ def _not_go_sentences(candidate: GatedCandidate) -> Iterator[str]:
 
 
 def _task_table(candidate: GatedCandidate, title: str = "") -> ReportTable:
-    rows = [
-        (
-            task.place,
-            task.verdict,
-            task.tier,
-            task.difference,
-            task.lower,
-            task.max_drop,
-            task.n,
-            task.other_judges or None,
-        )
-        for task in candidate.tasks
-    ]
+    rows = []
+    for task in candidate.tasks:
+        figures = (task.difference, task.lower, task.max_drop, task.n)
+        rows.append((task.place, task.verdict, task.tier, *figures, task.other_judges or None))
     return ReportTable("gate", title, _COLUMNS, tuple(rows))

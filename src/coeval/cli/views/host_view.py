@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import msgspec
 from rich.console import Console
@@ -145,7 +144,7 @@ def _model_cells(model: OfferedModel, verbose: bool) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, Any]]:
+def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, object]]:
     """Return the hosts for JSON; unknown values are null."""
     return [
         {
@@ -159,7 +158,7 @@ def hosts_as_data(reports: Sequence[HostReport]) -> list[dict[str, Any]]:
     ]
 
 
-def _model_as_data(model: OfferedModel, names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+def _model_as_data(model: OfferedModel, names: Mapping[str, Sequence[str]]) -> dict[str, object]:
     tariff = model.tariff
     price = tariff and {"rates": tariff.rates, "tiers": tariff.tiers, "source": tariff.source}
     return {

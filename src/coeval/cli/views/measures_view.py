@@ -62,10 +62,6 @@ class _ShownAnalysis(NamedTuple):
     findings: Sequence[str]
     parts: Sequence[ReportTable | Sentence]
 
-    @property
-    def is_empty(self) -> bool:
-        return not any(isinstance(part, ReportTable) for part in self.parts)
-
 
 def _select_shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
     selected = dict(select_parts(measures, analysis))
@@ -82,56 +78,53 @@ def _select_shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
 
 def _has_figures(table: ReportTable) -> bool:
     """Check whether a table has more than counts."""
+    if table.name == "confusion":
+        return bool(table.rows)
     figures = [at for at, column in enumerate(table.columns) if at >= table.names and column.kind != "count"]
     texts = format_rows(table.columns, table.rows)
-    has_value = table.name == "confusion" or any(
-        row[at] not in ("", MISSING) for row in texts for at in figures
-    )
-    return has_value and bool(table.rows)
+    return any(row[at] not in ("", MISSING) for row in texts for at in figures)
 
 
 def as_markdown(measures: Measures, analysis: Analysis) -> str:
     """Write findings as a list, then the tables, each below its title."""
-    analysis_shown = _select_shown(measures, analysis)
-    parts = [f"**{escape_markdown(SIMULATED)}**"] if analysis_shown.simulated else []
-    if analysis_shown.findings:
-        parts.append("\n".join(f"- {escape_markdown(finding)}" for finding in analysis_shown.findings))
-    parts.append(f"Scores that count (units): {measures.units:,}.")
-    for part in (
-        *([analysis_shown.scores] if analysis_shown.scores is not None else []),
-        *analysis_shown.parts,
-    ):
+    simulated, scores, findings, parts = _select_shown(measures, analysis)
+    texts = [f"**{escape_markdown(SIMULATED)}**"] if simulated else []
+    if findings:
+        texts.append("\n".join(f"- {escape_markdown(finding)}" for finding in findings))
+    texts.append(f"Scores that count (units): {measures.units:,}.")
+    for part in (*filter(None, [scores]), *parts):
         if isinstance(part, Sentence):
-            parts.append(escape_markdown(part.text))
+            texts.append(escape_markdown(part.text))
         else:
-            parts += [f"### {escape_markdown(part.title)}", table_as_markdown(part)]
-    return "\n\n".join(parts) + "\n"
+            texts += [f"### {escape_markdown(part.title)}", table_as_markdown(part)]
+    return "\n\n".join(texts) + "\n"
 
 
 def print_measures(measures: Measures, analysis: Analysis, console: Console, names: ShownNames) -> None:
     """Print an analysis; ``names`` are the short names of models."""
-    analysis_shown = _select_shown(names.shorten_in(measures), analysis)
-    if analysis_shown.simulated:
+    simulated, scores, findings, parts = _select_shown(names.shorten_in(measures), analysis)
+    if simulated:
         console.print(Text(SIMULATED, style="bold yellow"))
-    if analysis_shown.scores is not None:
-        show_tables(console, [analysis_shown.scores])
-    if analysis_shown.findings and (analysis_shown.scores is not None or analysis_shown.simulated):
+    if scores is not None:
+        show_tables(console, [scores])
+    if findings and (scores is not None or simulated):
         console.print()
-    for finding in analysis_shown.findings:
+    for finding in findings:
         say(console, f"- {finding}")
-    for part in analysis_shown.parts:
+    for part in parts:
         if isinstance(part, Sentence):
             say(console, part.text, "dim")
         else:
             show_tables(console, [part])
-    if not analysis_shown.is_empty:
+    if any(isinstance(part, ReportTable) for part in parts):
         console.print()
         say(console, "[low, high]: 95% interval, clustered by item (n). docs/measures.md", "dim")
         print_full_names(console, names)
-    elif not analysis_shown.findings:
-        nothing = "No task of this run has labels." if analysis == "labels" else _NOT_YET
-        say(console, _UNLABELLED if analysis == "calibration" else nothing)
+    elif not findings:
+        say(console, _NOTHING.get(analysis, "There is nothing to show yet."))
 
 
-_NOT_YET = "There is nothing to show yet."
-_UNLABELLED = "Nobody has labelled an answer of this run yet: coeval label RUN"
+_NOTHING = {
+    "labels": "No task of this run has labels.",
+    "calibration": "Nobody has labelled an answer of this run yet: coeval label RUN",
+}

@@ -153,10 +153,8 @@ class Terminal(Progress):
 
 
 def draw_bars(counts: Sequence[PhaseCount], figures: Sequence[Figures], width: int, height: int) -> Table:
-    """Draw a heading, and a row for each phase, within ``width`` cells and ``height`` lines.
-
-    No figure is ever cut: the bar shrinks first, then the less important figures go, then names are cut.
-    """
+    """Draw a heading and a row for each phase, within ``width`` cells and ``height`` lines. No figure is cut:
+    the bar shrinks first, then less important figures go, then names are cut."""
     rows = list(zip(counts, figures, strict=True))
     if len(rows) >= height:
         rows = [row for row in rows if row[0].ended < row[0].owed][: height - 2]

@@ -28,7 +28,7 @@ from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import print_and_drop_incomparable, print_full_names, show_costs, show_tables
 from coeval.core.plain import escape_line, guard_formula, is_displayable
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import join_names
+from coeval.core.text import join_names, pluralize
 
 if TYPE_CHECKING:  # the analysis loads numpy, scipy and duckdb, which a table does not need
     from coeval.analysis.breakdown import By, ScoreParts
@@ -82,18 +82,14 @@ def print_tables(
         tables.append(part_label_table(list(of_label)))
     show_tables(console, tables, has_text_above=results.simulated)
     if parts.scores:
-        say(
-            console,
-            f"Means of all scores of {'an' if parts.scores[0].by == 'attribute' else 'a'} "
-            f"{parts.scores[0].by}, in points, 0 to 100, with the 95% interval over "
-            "items (n); missing: expected scores that are missing, in no mean.",
-            "dim",
-        )
+        by = f"{'an' if parts.scores[0].by == 'attribute' else 'a'} {parts.scores[0].by}"
+        means = f"Means of all scores of {by}, in points, 0 to 100, with the 95% interval over items (n)"
+        say(console, f"{means}; missing: expected scores that are missing, in no mean.", "dim")
     if parts.labels:
         say(console, LABEL_INTERVAL, "dim")
-    for note in results.notes if any(parts) else ():
-        say(console, note, "dim")
     if any(parts):
+        for note in results.notes:
+            say(console, note, "dim")
         print_full_names(console, names)
 
 
@@ -178,34 +174,31 @@ def _csv_cell(value: Any) -> Any:
 LABEL_INTERVAL = "[low, high] in label accuracy: 95% interval, over items."
 
 
-def result_notes(results: Results) -> list[str]:
-    """List sentences that explain the tables."""
-    notes = []
+def result_notes(results: Results) -> Iterator[str]:
+    """Yield sentences that explain the tables."""
     if results.scored:
-        notes.append(
+        yield (
             "Scores in points, 0 to 100, with the 95% interval [low, high] of the mean over items (n); "
             "failed: answers and judgments without a result, in no mean."
         )
     bounds = [(score.least, score.most) for score in results.students if score.task is None]
     bounds += [(label.least, label.most) for label in results.labels]
     if any(least != most for least, most in bounds):
-        notes.append(
-            f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
-        )
-    notes += map(escape_line, answer_note_sentences(results.students))
-    notes += _label_notes(results)
+        yield f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
+    yield from map(escape_line, answer_note_sentences(results.students))
+    yield from _label_notes(results)
     if results.sampled:
-        notes.append(
+        yield (
             "mean@N: over N answers to an item, pooled within it. item s.e.: its standard error over "
             "items; sd in item: standard deviation of answers to one item."
         )
     if any(sample.pass_at is not None for sample in results.sampled):
-        notes.append(
+        yield (
             "pass@N, pass^N: how often one of N answers passes, and all of them; "
             "by k: coeval analyze students --run RUN --format json."
         )
-    notes += _removed_notes(results)
-    return notes + [escape_line(note) for note in results.notes]
+    yield from _removed_notes(results)
+    yield from map(escape_line, results.notes)
 
 
 def result_warnings(results: Results) -> Iterator[str]:
@@ -221,33 +214,26 @@ def result_warnings(results: Results) -> Iterator[str]:
         yield from map(escape_line, missing_label_sentences(label_name, bounded))
 
 
-def _label_notes(results: Results) -> list[str]:
-    notes = []
+def _label_notes(results: Results) -> Iterator[str]:
     if results.scored and results.only_labelled:
-        notes.append(f"({LABELS}): label accuracy, the share of right answers; in no overall score.")
+        yield f"({LABELS}): label accuracy, the share of right answers; in no overall score."
     if results.labels:
-        notes.append(LABEL_INTERVAL)
+        yield LABEL_INTERVAL
     if any(label.none_of_the_labels for label in results.labels):
-        notes.append(f"{NO_LABEL}: answers that are none of the task's labels, or several; wrong.")
-    return notes
+        yield f"{NO_LABEL}: answers that are none of the task's labels, or several; wrong."
 
 
-def _removed_notes(results: Results) -> list[str]:
+def _removed_notes(results: Results) -> Iterator[str]:
     """Explain what the configuration no longer plans: the mark, and what is left out of all means."""
-    notes = []
-    if any(s.removed for s in results.students) or any(label.removed for label in results.labels):
-        notes.append("(removed): no longer in the configuration; a removed task is in no overall score.")
+    if any(row.removed for row in (*results.students, *results.labels)):
+        yield "(removed): no longer in the configuration; a removed task is in no overall score."
     names = [
         f"{row.kind} {escape_line(row.name)}"
         + (f" of {escape_line(row.task)}" if row.kind == "factor" else "")
         for row in results.left_out
     ]
     if names:
-        notes.append(f"No longer in the configuration and in no mean: {join_names(dict.fromkeys(names))}.")
-    beyond = [
-        f"{cut.items:,} {'item' if cut.items == 1 else 'items'} of {escape_line(cut.task)}"
-        for cut in results.beyond_total
-    ]
+        yield f"No longer in the configuration and in no mean: {join_names(dict.fromkeys(names))}."
+    beyond = [f"{pluralize(cut.items, 'item')} of {escape_line(cut.task)}" for cut in results.beyond_total]
     if beyond:
-        notes.append(f"Beyond sampling.total and in no mean: {join_names(beyond)}.")
-    return notes
+        yield f"Beyond sampling.total and in no mean: {join_names(beyond)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from operator import attrgetter
 
 from rich.console import Console
 
@@ -47,12 +48,12 @@ def show_rows(
 _LONGEST_SIDE = 12
 
 
-def pair_headings(a: str, b: str) -> tuple[str, str, str]:
-    """Return the headings of two sides' scores and their difference."""
-    return (a, b, "b − a") if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b", "b − a")
+def pair_headings(a: str, b: str) -> tuple[str, str]:
+    """Return the headings of two sides' scores."""
+    return (a, b) if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b")
 
 
-def pair_columns(a: str, b: str, difference: str) -> tuple[ReportColumn, ...]:
+def pair_columns(a: str, b: str, difference: str = "b − a") -> tuple[ReportColumn, ...]:
     """Make the columns of two sides' scores and their difference."""
     return (
         ReportColumn("a", a, "points", terminal=a),
@@ -68,27 +69,20 @@ def print_full_names(console: Console, names: ShownNames) -> None:
         say(console, f"Names in full: {full}.", "dim")
 
 
-def print_and_drop_incomparable(notes: Sequence[str], console: Console) -> list[str]:
+def print_and_drop_incomparable(notes: Iterable[str], console: Console) -> list[str]:
     """Print notes on incomparable figures as tables, and return the other notes."""
     by_note = {note: Incomparable.parse_note(note) for note in notes}
-    show_incomparable(
-        [incomparable for incomparable in by_note.values() if incomparable is not None], console
-    )
-    return [note for note, incomparable in by_note.items() if incomparable is None]
+    show_incomparable([parsed for parsed in by_note.values() if parsed is not None], console)
+    return [note for note, parsed in by_note.items() if parsed is None]
 
 
 def show_incomparable(incomparables: Sequence[Incomparable], console: Console) -> None:
     """Print which tasks cannot be compared, and why: a table for each kind of figures."""
-    for with_what, group in groupby(
-        sorted(incomparables, key=lambda incomparable: incomparable.with_what),
-        lambda incomparable: incomparable.with_what,
-    ):
-        rows = [
-            (incomparable.task, incomparable.remedy or None, incomparable.why_without_folders)
-            for incomparable in group
-        ]
-        if any(remedy for _, remedy, _ in rows):
-            rows = [(task, remedy or MISSING, why) for task, remedy, why in rows]
+    key = attrgetter("with_what")
+    for with_what, group in groupby(sorted(incomparables, key=key), key):
+        same = list(group)
+        no_remedy = MISSING if any(row.remedy for row in same) else None
+        rows = [(row.task, row.remedy or no_remedy, row.why_without_folders) for row in same]
         columns = make_columns("model" if with_what == OTHER_MODELS else "task", "to change that", "why")
         show_tables(console, [ReportTable("", f"Not comparable with {with_what}", columns, tuple(rows))])
 

@@ -102,16 +102,12 @@ class BatchJob(NamedTuple):
         return f"coeval-{self.tag}"
 
 
-class Undecided(ServerFault):
+class Undecided(ServerFault, kind="undecided"):
     """The provider stores no tag, and discloses whether a job is ours only when it has ended."""
 
-    kind = "undecided"
 
-
-class Unmade(ServerFault):
+class Unmade(ServerFault, kind="unmade"):
     """A job's requests could not be uploaded, so there is no job; it may be retried."""
-
-    kind = "unmade"
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from coeval.core.errors import (
 from coeval.core.model import (
     ModelSpec,
     mark_cut_by_window,
-    mark_uncounted,
+    mark_if_uncounted,
     max_answer_tokens,
     min_answer_limit,
 )
@@ -463,7 +463,7 @@ class BatchedModel(HostedModel):
         where = f"a batch of {self.name}"
         try:
             if 200 <= status < 300:
-                completion = mark_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
+                completion = mark_if_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.add_batch_price(completion.usage)
                 completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._max_bytes)
                 return BatchOutcome(custom_id, completion)

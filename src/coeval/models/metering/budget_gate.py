@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from coeval.core.errors import CoevalError, QuotaExhausted, StoreError
 from coeval.core.options import BUDGET, CONTINUE, Option, max_cost
-from coeval.core.text import dollars, dollars_beyond, limit_in_dollars
+from coeval.core.text import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Spent, describe_uncertain
 
 # Requests of batch jobs whose money is worth waiting for: what fewer leave pays for jobs of one or two each.
@@ -139,7 +139,7 @@ class Budget:
         """Make the error for a request that this budget cannot pay for, with the ways out."""
         so_far = Spent.add_up([fund.row for fund in self.funds], at_work=True)
         gone, needed = (
-            dollars_beyond(self.limit_usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
+            dollars_beyond_limit(self.limit_usd, so_far.usd, usd) if so_far.usd else ("$0.00", dollars(usd))
         )
         spent = f"{gone} of it is spent{describe_uncertain(so_far.perhaps_usd)}"
         settle = (

@@ -20,7 +20,7 @@ from coeval.core.errors import (
     QuotaExhausted,
     RequestTimeout,
 )
-from coeval.core.model import ModelSpec, count_prompt_bytes, mark_uncounted, max_answer_tokens
+from coeval.core.model import ModelSpec, count_prompt_bytes, mark_if_uncounted, max_answer_tokens
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
@@ -140,7 +140,7 @@ class Admission:
             while (money := permit.take_permit()) is not None:
                 await money
             try:
-                completion = mark_uncounted(await call(request))
+                completion = mark_if_uncounted(await call(request))
             except Draining:
                 permit.return_permit()
                 raise

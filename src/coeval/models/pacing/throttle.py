@@ -21,7 +21,7 @@ from pathlib import Path
 from tempfile import gettempdir
 
 from coeval.core.errors import UsageError
-from coeval.core.model import is_own_address
+from coeval.core.model import is_private_address
 from coeval.core.regular_files import file_kind
 
 if sys.platform != "win32":
@@ -130,7 +130,7 @@ class Throttle:
 
     def open_turn(self, url: str) -> Turn | None:
         """Return the turn of an endpoint's requests, or None if its requests are not throttled."""
-        return Turn(self) if self._everywhere or not is_own_address(url) else None
+        return Turn(self) if self._everywhere or not is_private_address(url) else None
 
     def pop_unreported_problem(self) -> str | None:
         """Return the `problem` on the first call only: a process may have several sessions."""

@@ -248,7 +248,7 @@ class Http:
             endpoint.limiter.reject_waiting(self, reason)
             endpoint.wake_retries(self)
 
-    async def reach(self, endpoint: Endpoint, path: str) -> None:
+    async def check_connection(self, endpoint: Endpoint, path: str) -> None:
         """Check whether the endpoint takes connections: see `check_reachable`."""
         self._endpoints.add(endpoint)
         await check_reachable(endpoint, path)

@@ -125,10 +125,8 @@ _NETWORKS = [(rank, ipaddress.ip_network(network)) for rank, held in _NEAR.items
 _METADATA_NAMES = ("metadata", "metadata.google.internal", "instance-data")
 
 
-class SourceFailed(CoevalError):
+class SourceFailed(CoevalError, kind="source_failed"):
     """A source does not give what it should; the next one is tried."""
-
-    kind = "source_failed"
 
 
 def download(

@@ -46,6 +46,11 @@ class Draft:
                 return default
         return value
 
+    def get_mapping(self, *path: str | int) -> dict[str, Any]:
+        """Return a mapping, usable or not, or an empty one if there is none."""
+        value = self.get_raw(*path)
+        return value if isinstance(value, dict) else {}
+
     def indices(self, section: str) -> list[int]:
         """Return the indices of a section's entries that are mappings."""
         items = self.data.get(section)
@@ -62,8 +67,7 @@ class Draft:
 
     def variants_by_name(self, index: int) -> dict[str, object]:
         """Return a model's variants by name, as far as they can be read."""
-        variants = self.get_raw("models", index, "variants")
-        return {str(name): own for name, own in variants.items()} if isinstance(variants, dict) else {}
+        return {str(name): own for name, own in self.get_mapping("models", index, "variants").items()}
 
     def model_and_variant_names(self) -> list[str]:
         """Return the names of models, and of the students that their variants are."""

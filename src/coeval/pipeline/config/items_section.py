@@ -6,19 +6,10 @@ from typing import Annotated, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from coeval.pipeline.config.values import (
-    MODEL_NAME_PATTERN,
-    NAME_PATTERN,
-    AttributeColumns,
-    Conditions,
-    Pair,
-    PairOrAll,
-    PathText,
-    TotalOrAll,
-)
+from coeval.pipeline.config import values
 
-Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": NAME_PATTERN})]
-ModelName: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": MODEL_NAME_PATTERN})]
+Name: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": values.NAME_PATTERN})]
+ModelName: TypeAlias = Annotated[str, Field(json_schema_extra={"pattern": values.MODEL_NAME_PATTERN})]
 
 
 class Section(BaseModel):
@@ -32,12 +23,12 @@ class Section(BaseModel):
 class Sampling(Section):
     """How many items a task has, and how many attributes each samples."""
 
-    target: PairOrAll = Field(
+    target: values.PairOrAll = Field(
         default=(1, 1),
         description="Target attributes per item: [lo, hi], or `all` to walk the full cross product.",
     )
-    nuance: Pair = Field(default=(0, 0), description="Nuanced attributes per item: [lo, hi].")
-    total: TotalOrAll = Field(
+    nuance: values.Pair = Field(default=(0, 0), description="Nuanced attributes per item: [lo, hi].")
+    total: values.TotalOrAll = Field(
         description="Items per task and teacher, at most 10,000,000; `all` uses every row of `items`, and "
         "is what such a task has where nothing is said."
     )
@@ -52,7 +43,7 @@ class Sampling(Section):
 class TableSection(Section):
     """Files of the user's rows, and how to read them."""
 
-    path: PathText = Field(
+    path: values.PathText = Field(
         description="CSV, JSON lines, Parquet, or a folder of them, relative to the working directory."
     )
     encoding: str | None = Field(default=None, description="Of text that is not UTF-8, such as cp1252.")
@@ -75,7 +66,7 @@ class Items(TableSection):
         description="Column of the right answer, compared without a judge: an attribute and a label "
         "attribute of that name. Its values need not be declared.",
     )
-    attributes: AttributeColumns = Field(
+    attributes: values.AttributeColumns = Field(
         default={}, description="Attribute → column of its value; or a list of columns of the same names."
     )
     id: str | None = Field(
@@ -87,7 +78,7 @@ class Items(TableSection):
         description="Column of choices, put below the prompt as A, B, C …; `reference` then names the right "
         "one, and an attribute or label of the same column is its letter.",
     )
-    where: Conditions = Field(
+    where: values.Conditions = Field(
         default=(), description="Rows to keep: `column = value`, or with !=, <, <=, >, >=; several in a list."
     )
     limit: int | None = Field(default=None, ge=1, description="Only the first N items.")
@@ -110,7 +101,7 @@ class Items(TableSection):
 class Documents(Section):
     """The user's documents, from whose passages teachers write the items of a task."""
 
-    path: PathText = Field(
+    path: values.PathText = Field(
         description="A file or folder of Markdown, text, HTML or PDF, relative to the working directory."
     )
     chunk: int = Field(

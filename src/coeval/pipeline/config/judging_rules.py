@@ -35,7 +35,7 @@ def _check_weights(draft: Draft, index: int) -> Iterator[Finding]:
     if not isinstance(rubric, dict):
         return  # teachers write the factors
     labels = draft.get("tasks", index, "label_attributes", default=[])
-    for factor in weights if isinstance(weights := draft.get_raw("tasks", index, "weights"), dict) else ():
+    for factor in draft.get_mapping("tasks", index, "weights"):
         if factor not in rubric or factor in labels:
             path: KeyPath = ("tasks", index, "weights", factor)
             yield Finding(

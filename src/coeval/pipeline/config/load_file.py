@@ -236,25 +236,16 @@ def _take_absent_sections_from_resumed_run(document: Document) -> Document:
         absent.append("students")
     for section in absent:
         if section in theirs.data:
-            data[section] = _drop_hidden_credentials(theirs.data[section])
+            data[section] = theirs.data[section]
+            for entry in keep_mappings(data[section]):
+                if entry.get("access_key") == HIDDEN:  # it comes from the key file or the environment
+                    del entry["access_key"]
             lines = lines.with_section(section, theirs.lines)
             problems += [problem for problem in theirs.problems if problem.finding.path[:1] == (section,)]
     if "tasks" in absent:
         _drop_prompts_of_absent_models(data)
     problems += [lines.locate(finding) for finding in find_inherited_code(data, absent, stored_config)]
     return Document(data, lines, problems)
-
-
-def _drop_hidden_credentials(section: Any) -> Any:
-    """Drop credentials that a stored configuration hides: they come from the key file or the environment."""
-    if not isinstance(section, list):
-        return section
-    return [
-        {key: value for key, value in entry.items() if not (key == "access_key" and value == HIDDEN)}
-        if isinstance(entry, dict)
-        else entry
-        for entry in section
-    ]
 
 
 def _drop_prompts_of_absent_models(data: FileData) -> None:

@@ -228,8 +228,7 @@ def check_user_code(draft: Draft) -> Iterator[Finding]:
     for index in draft.indices("models"):
         path: KeyPath = ("models", index, "parameters")
         interface = draft.get("models", index, "interface", default="")
-        values = draft.get_raw(*path, default={})
-        parameters = values if isinstance(values, dict) else {}
+        parameters = draft.get_mapping(*path)
         if (needed := _NEEDED.get(interface)) is not None and needed not in parameters:
             example = "{callable: app.py:answer}" if interface == "python" else "{argv: [./answer.sh]}"
             yield Finding(path, "V-39", f"says no `{needed}`, and {interface} needs one; write {example}")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from coeval.core.errors import UsageError
-from coeval.core.model import NO_LIMIT, find_answer_limits, is_own_address
+from coeval.core.model import NO_LIMIT, find_answer_limits, is_private_address
 from coeval.core.options import CONTINUE
 from coeval.core.redaction import Redactor
 from coeval.core.shown_url import HIDDEN, KNOWN_KEY, find_credential_fields, is_credential_name
@@ -151,8 +151,7 @@ def check_tasks(draft: Draft) -> Iterator[Finding]:
         yield from _check_label_attributes(draft, index, teachers)
         if not _has_only_supplied_items(draft, index, teachers):
             yield from _check_attribute_counts(draft, index)
-        library = draft.get_raw("tasks", index, "prompt_library")
-        for key, text in library.items() if isinstance(library, dict) else ():
+        for key, text in draft.get_mapping("tasks", index, "prompt_library").items():
             template = text if isinstance(text, str) else ""
             misnamed = [*_check_prompt_library_key(index, key, template, models)]
             yield from misnamed or _check_template_shows_input(draft, index, key, template, teachers)
@@ -232,10 +231,10 @@ def _check_prompt_library_key(
         return
     if dot and model_names is not None and model not in model_names:
         yield Finding(path, "V-24", f"no model is named '{model}'", Suggestion(model, model_names, "models:"))
-    yield from _check_template_variables(path, identifier, template)
+    yield from _find_unknown_variables(path, identifier, template)
 
 
-def _check_template_variables(path: KeyPath, identifier: str, template: str) -> Iterator[Finding]:
+def _find_unknown_variables(path: KeyPath, identifier: str, template: str) -> Iterator[Finding]:
     for name in dict.fromkeys(placeholders(template)):
         if name not in VARIABLES[identifier]:
             way = Suggestion(name, VARIABLES[identifier], "for literal braces write {{ and }}")
@@ -371,12 +370,12 @@ def _check_resume_from(draft: Draft) -> Iterator[Finding]:
 
 
 def _check_batch(draft: Draft) -> Iterator[Finding]:
-    for interface, phases in _mapping_or_empty(draft.get_raw("experiment", "batch")).items():
+    for interface, phases in draft.get_mapping("experiment", "batch").items():
         path: KeyPath = ("experiment", "batch", interface)
         if interface not in BATCH_INTERFACES:
             way = Suggestion(interface, BATCH_INTERFACES, "batchable:")
             yield Finding(path, "V-13", f"'{interface}' has no Batch API here", way)
-        for phase in _mapping_or_empty(phases):
+        for phase in phases if isinstance(phases, dict) else ():
             if phase not in BATCH_PHASES:
                 way = Suggestion(phase, BATCH_PHASES, "phases:")
                 yield Finding((*path, phase), "V-13", f"'{phase}' is no phase with batches", way)
@@ -391,16 +390,14 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
     for index in draft.indices("models"):
         model: KeyPath = ("models", index)
         interface = draft.get(*model, "interface", default="")
-        common = _mapping_or_empty(draft.get_raw(*model, "parameters"))
-        roles = _mapping_or_empty(draft.get_raw(*model, "role_parameters"))
-        parts = [((*model, "role_parameters", role), _mapping_or_empty(own)) for role, own in roles.items()]
-        varied = [
-            (
-                (*model, "variants", name, "parameters"),
-                _mapping_or_empty(_mapping_or_empty(own).get("parameters")),
-            )
-            for name, own in draft.variants_by_name(index).items()
+        common = draft.get_mapping(*model, "parameters")
+        role_paths = [
+            (*model, "role_parameters", role) for role in draft.get_mapping(*model, "role_parameters")
         ]
+        variant_paths = [(*model, "variants", name, "parameters") for name in draft.variants_by_name(index)]
+        parts, varied = (
+            [(path, draft.get_mapping(*path)) for path in paths] for paths in (role_paths, variant_paths)
+        )
         yield from check_account(model, draft.get_raw(*model, "account"), draft.get_raw(*model, "access_key"))
         names = (draft.get_raw(*model, "name"), common.get("model"), common.get("base_model"))
         for path, own in (((*model, "parameters"), common), *parts, *varied):
@@ -436,20 +433,16 @@ def _check_student_variants(draft: Draft) -> Iterator[Finding]:
             template = draft.get(*path)
             if not isinstance(template, str) or not template.strip():
                 continue
-            yield from _check_template_variables(path, "test", template)
+            yield from _find_unknown_variables(path, "test", template)
             if "input" not in placeholders(template):
                 message = f"shows no {{input}}: {_WITHOUT['input']}; put it where it belongs"
                 yield Finding(path, "V-35", message)
 
 
-def _mapping_or_empty(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
 def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: ParameterMap) -> Iterator[Finding]:
     """Check limits on answers: a budget needs a bound on what one answer costs (V-21)."""
     name = draft.get("models", index, "name", default="")
-    quota = _mapping_or_empty(_mapping_or_empty(draft.get_raw("experiment", "quota")).get(name))
+    quota = draft.get_mapping("experiment", "quota", name)
     budgets = {
         "experiment.budget_usd": draft.get_raw("experiment", "budget_usd"),
         f"experiment.quota.{name}.max_cost_usd": quota.get("max_cost_usd"),
@@ -457,7 +450,7 @@ def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: Parameter
     budget = next((key for key, usd in budgets.items() if isinstance(usd, int | float)), None)
     host = HOSTS.get(draft.get("models", index, "interface", default=""))
     url = draft.get_raw("models", index, "parameters", "base_url")
-    if host is not None and host.local and not (isinstance(url, str) and not is_own_address(url)):
+    if host is not None and host.local and not (isinstance(url, str) and not is_private_address(url)):
         budget = None  # it costs nothing; one that does all the same is refused when its price is known
     for keys, limit in find_answer_limits(own):
         if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):

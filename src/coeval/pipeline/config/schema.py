@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, TypeAlias, get_args
 
 from pydantic import Field
 
-from coeval.core.model import MAX_ANSWER_BYTES, ModelSpec, find_answer_limits
+from coeval.core.model import ModelSpec, find_answer_limits
 from coeval.core.options import ProbeMode
 from coeval.core.records import Purpose, Role, SamplingParameters, variant_name
 from coeval.core.scale import HIGH_MEDIUM_LOW, RubricScale
@@ -19,6 +19,7 @@ from coeval.core.text import pluralize
 from coeval.models.batch.job_list import BATCH_PHASES
 from coeval.models.catalog import HOSTS
 from coeval.models.local.local_transformers import ENGINE_OPTIONS
+from coeval.pipeline.config import values
 from coeval.pipeline.config.items_section import (
     AnsweredStudent,
     Documents,
@@ -28,21 +29,7 @@ from coeval.pipeline.config.items_section import (
     Sampling,
     Section,
 )
-from coeval.pipeline.config.values import (
-    ENDPOINT_KEYS,
-    NAME_PATTERN,
-    Attributes,
-    CheckOptions,
-    FilledText,
-    NuancedAttributes,
-    ParameterMap,
-    PathText,
-    Rubric,
-    RubricFactor,
-    ScaleLevels,
-    TargetAttributes,
-    Weights,
-)
+from coeval.pipeline.config.values import ENDPOINT_KEYS, CheckOptions, ParameterMap, RubricFactor
 from coeval.simulation.traits import RANGES, VARIED
 
 Phase: TypeAlias = Literal[
@@ -69,12 +56,14 @@ OPTIONS = {
 }
 """Interface → the parameters that it alone knows and no provider sees."""
 
+_SPEC_KEYS = ENDPOINT_KEYS.intersection(ModelSpec.__struct_fields__) - {"structured_output"}
+
 
 class Variant(Section):
     """A prompt and sampling parameters that override the model's."""
 
     system_prompt: str | None = Field(default=None, description="System message that replaces the model's.")
-    prompt: FilledText | None = Field(
+    prompt: values.FilledText | None = Field(
         default=None,
         description="Template around each item, like `test` of `prompt_library`; it must contain `{input}`.",
     )
@@ -105,7 +94,7 @@ class ModelConfig(Section):
         default={},
         description="Prompts to compare: each is a student `name@variant` that answers the same items. The "
         "model alone is then no student; an empty variant `{}` tests it unchanged.",
-        json_schema_extra={"propertyNames": {"pattern": NAME_PATTERN}},
+        json_schema_extra={"propertyNames": {"pattern": values.NAME_PATTERN}},
     )
     samples: int = Field(
         default=1,
@@ -141,21 +130,12 @@ class ModelConfig(Section):
         ours = self.parameters
         own_options = OPTIONS.get(self.interface, frozenset())
         return ModelSpec(
+            **{"model": self.name, **{key: ours[key] for key in _SPEC_KEYS & ours.keys()}},
             name=self.name,
             interface=self.interface,
-            model=ours.get("model", self.name),
-            base_model=ours.get("base_model"),
-            base_url=ours.get("base_url"),
             access_key=self.access_key,
             account=self.account,
-            timeout_s=ours.get("timeout_s", 600.0),
-            max_concurrency=ours.get("max_concurrency"),
-            requests_per_minute=ours.get("requests_per_minute"),
-            tokens_per_minute=ours.get("tokens_per_minute"),
-            max_answer_bytes=ours.get("max_answer_bytes", MAX_ANSWER_BYTES),
             structured_output=self.structured_output and ours.get("structured_output", True),
-            prompt_caching=ours.get("prompt_caching", True),
-            extra_body=ours.get("extra_body", {}),
             options={key: value for key, value in ours.items() if key in own_options},
         )
 
@@ -218,7 +198,7 @@ class TaskConfig(Section):
     """A task: its description, items, attributes and rubric."""
 
     name: Name = Field(description="Unique; used in file names and reports.")
-    description: FilledText = Field(description="What the student has to do.")
+    description: values.FilledText = Field(description="What the student has to do.")
     output_description: str = Field(
         default="",
         description="What a good answer looks like. Default for a task with labels and no rubric: the "
@@ -238,30 +218,32 @@ class TaskConfig(Section):
         description="Your documents: teachers write each item from a passage of them and quote it as "
         "evidence (docs/documents.md). `target_attributes` may be left out then.",
     )
-    target_attributes: TargetAttributes = Field(
+    target_attributes: values.TargetAttributes = Field(
         description="What items must cover; `auto`: teachers propose; `complete`: all combinations."
     )
-    nuanced_attributes: NuancedAttributes = Field(
+    nuanced_attributes: values.NuancedAttributes = Field(
         default={}, description="What keeps items varied; `auto`: teachers propose."
     )
-    target_attributes_seed: Attributes | None = Field(
+    target_attributes_seed: values.Attributes | None = Field(
         default=None, description="Attributes that are always used, in addition to the teachers' proposals."
     )
-    nuanced_attributes_seed: Attributes | None = Field(
+    nuanced_attributes_seed: values.Attributes | None = Field(
         default=None, description="Nuances that are always used, in addition to the teachers' proposals."
     )
     sampling: Sampling = Field(description="How many items, and what each samples.")
     store_nuanced: bool = Field(default=False, description="Keep each item's nuance in its record.")
-    rubric: Rubric = Field(
+    rubric: values.Rubric = Field(
         description="Factor → criterion, `{criterion: …, scale: …}` or a check; `auto`: teachers write it; "
         "`extend`: they add to an earlier run's."
     )
-    scale: ScaleLevels | None = Field(
+    scale: values.ScaleLevels | None = Field(
         default=None,
         description="Levels of the rubric's factors: a range such as `1-5`, a list such as `[pass, fail]`, "
         "or level → number (docs/tasks.md). Default: High, Medium, Low.",
     )
-    weights: Weights = Field(default={}, description="Factor → weight in an item's score. Default: 1 each.")
+    weights: values.Weights = Field(
+        default={}, description="Factor → weight in an item's score. Default: 1 each."
+    )
     rationale: bool | None = Field(
         default=None,
         description="Whether judges give a one-sentence reason before each level; `false` saves tokens. "
@@ -282,7 +264,7 @@ class TaskConfig(Section):
         default=None,
         description="Pairwise judging: the student to compare all others with. Default: all pairs.",
     )
-    prompt_library: dict[str, FilledText] = Field(
+    prompt_library: dict[str, values.FilledText] = Field(
         default={}, description="Own prompt templates: `{id}`, or `{id}.{model name}` for one model."
     )
     prompts_may_omit: list[Omissible] = Field(
@@ -356,18 +338,20 @@ class Experiment(Section):
     """Where the run is kept, what its phases do with what exists, and its limits."""
 
     id: Name = Field(description="Unique; the name of the run's folder.")
-    storage_folder: PathText = Field(description="Folder of all runs, relative to the working directory.")
+    storage_folder: values.PathText = Field(
+        description="Folder of all runs, relative to the working directory."
+    )
     phases: dict[Phase, Mode] = Field(
         default={},
         description="What each phase does with work that exists. New (the default) makes everything, and "
         "refuses a folder that holds any; Keep leaves a task as it is that has any record; Model (phases "
         "3–5) a combination of task and models; Extend makes each record that is missing or failed.",
     )
-    resume_from: PathText | None = Field(
+    resume_from: values.PathText | None = Field(
         default=None, description="A run to start from: its id in storage_folder, or a path."
     )
     quota: dict[str, Quota] = Field(default={}, description="Ceilings by model name.")
-    store: PathText | None = Field(
+    store: values.PathText | None = Field(
         default=None,
         description="Folder of paid answers that runs share: the same request is paid once. COEVAL_STORE "
         "goes before it.",
@@ -488,7 +472,7 @@ class Config(Section):
         set_by_user = {name: limit for name, limit in limits.items() if limit is not None}
         return ReasonSetting(task.rationale, factors if task.judging_mode == "single" else 1, set_by_user)
 
-    def variant_prompts(self) -> dict[str, str]:
+    def variant_prompts_by_library_key(self) -> dict[str, str]:
         """Return the templates of variants by their keys in a ``prompt_library``."""
         return {
             f"test.{variant_name(model.name, name)}": variant.prompt

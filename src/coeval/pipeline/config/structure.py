@@ -145,25 +145,22 @@ def _to_finding(detail: ErrorDetails) -> Finding:
     return finding._replace(rule=_find_rule_of_path(path) or finding.rule)
 
 
+_OWNED_BY_RULES = {
+    "models.*.roles": "V-05",
+    "models.*.interface": "V-06",
+    "experiment.generation_retries": "V-12",
+    "experiment.batch": "V-13",
+    "experiment.probe_mode": "V-15",
+    "experiment.probe_on_fail": "V-16",
+}
+
+
 def _find_rule_of_path(path: KeyPath) -> str | None:
     """Return the rule that owns a path, whatever is wrong with its value."""
-    match path:
-        case ("models",) | ("tasks",):
-            return "V-01"
-        case ("models", int(), "roles", *_):
-            return "V-05"
-        case ("models", int(), "interface"):
-            return "V-06"
-        case ("experiment", "generation_retries"):
-            return "V-12"
-        case ("experiment", "batch", *_):
-            return "V-13"
-        case ("experiment", "probe_mode"):
-            return "V-15"
-        case ("experiment", "probe_on_fail"):
-            return "V-16"
-        case _:
-            return None
+    if path in (("models",), ("tasks",)):
+        return "V-01"
+    words = "".join("*." if isinstance(part, int) else f"{part}." for part in path)
+    return next((rule for start, rule in _OWNED_BY_RULES.items() if words.startswith(f"{start}.")), None)
 
 
 def _to_value_finding(detail: ErrorDetails, path: KeyPath) -> Finding:

@@ -44,9 +44,14 @@ _NumberOrAll = Discriminator(lambda value: WORD if value == "all" else LIST)
 _PairOrWord = Discriminator(lambda value: WORD if isinstance(value, str) else LIST)
 
 
+def _rule_error(rule: str, message: str) -> PydanticCustomError:
+    """Make the error of a broken rule; pydantic takes what stands in braces of a template only."""
+    return PydanticCustomError(rule, "{message}", {"message": message})
+
+
 def _require_text(text: str) -> str:
     if not text.strip():
-        raise PydanticCustomError("V-20", "is empty; fill it in")
+        raise _rule_error("V-20", "is empty; fill it in")
     return text
 
 
@@ -62,12 +67,10 @@ def _stringify_value(value: Any) -> Any:
 
 def _require_distinct(values: list[str]) -> list[str]:
     if not values:
-        raise PydanticCustomError("V-25", "has no values; list at least one")
+        raise _rule_error("V-25", "has no values; list at least one")
     repeated = sorted(value for value, times in Counter(values).items() if times > 1)
     if repeated:
-        raise PydanticCustomError(
-            "V-25", "lists {repeated} more than once; keep one of each", {"repeated": join_names(repeated)}
-        )
+        raise _rule_error("V-25", f"lists {join_names(repeated)} more than once; keep one of each")
     return values
 
 
@@ -94,15 +97,12 @@ NuancedAttributes: TypeAlias = Annotated[
 
 def _parse_scale_value(value: Any) -> RubricScale:
     if isinstance(value, int | float) or not isinstance(value, str | list | dict):
-        raise PydanticCustomError(
-            "V-20",
-            'should be levels, such as [pass, fail] or "1-5"; found {found}',
-            {"found": format_value(value)},
-        )
+        message = f'should be levels, such as [pass, fail] or "1-5"; found {format_value(value)}'
+        raise _rule_error("V-20", message)
     try:
         return parse_scale(value)
     except ValueError as error:
-        raise PydanticCustomError("V-36", "{why}", {"why": str(error)}) from None
+        raise _rule_error("V-36", str(error)) from None
 
 
 ScaleLevels: TypeAlias = Annotated[
@@ -161,26 +161,19 @@ Weights: TypeAlias = dict[str, Annotated[float, Field(gt=0)]]
 def _parse_range(value: Any) -> Any:
     """Parse ``[lo, hi]``; ``[1]`` means ``[1, 1]``. Anything else is one error."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= 2:
-        raise PydanticCustomError("V-20", "should be two whole numbers [lo, hi]; write for example [1, 2]")
+        raise _rule_error("V-20", "should be two whole numbers [lo, hi]; write for example [1, 2]")
     if any(isinstance(number, bool) or not isinstance(number, int) for number in value):
-        raise PydanticCustomError(
-            "V-20",
-            "should hold whole numbers only, found {found}; write for example [1, 2]",
-            {"found": format_value(value)},
-        )
+        message = f"should hold whole numbers only, found {format_value(value)}; write for example [1, 2]"
+        raise _rule_error("V-20", message)
     return (value[0], value[-1])
 
 
 def _require_ascending(pair: tuple[int, int]) -> tuple[int, int]:
     lo, hi = pair
     if lo < 0:
-        raise PydanticCustomError(
-            "V-21", "starts at {lo}, but a count cannot be negative; use 0 or more", {"lo": lo}
-        )
+        raise _rule_error("V-21", f"starts at {lo}, but a count cannot be negative; use 0 or more")
     if lo > hi:
-        raise PydanticCustomError(
-            "V-21", "is [{lo}, {hi}], upside down; write [{hi}, {lo}]", {"lo": lo, "hi": hi}
-        )
+        raise _rule_error("V-21", f"is [{lo}, {hi}], upside down; write [{hi}, {lo}]")
     return pair
 
 
@@ -203,11 +196,8 @@ MOST_ITEMS = 10_000_000
 
 def _require_plannable_total(total: int) -> int:
     if total > MOST_ITEMS:
-        raise PydanticCustomError(
-            "V-21",
-            "is {total}; use at most {most}: items are planned one by one; to count more takes minutes",
-            {"total": total, "most": f"{MOST_ITEMS:,}"},
-        )
+        why = "items are planned one by one; to count more takes minutes"
+        raise _rule_error("V-21", f"is {total}; use at most {MOST_ITEMS:,}: {why}")
     return total
 
 
@@ -253,9 +243,7 @@ def is_printable_path(text: str) -> bool:
 
 def _require_path(text: str) -> str:
     if not is_printable_path(text):
-        raise PydanticCustomError(
-            "V-20", "is {shown}, with a control character; write the path without it", {"shown": ascii(text)}
-        )
+        raise _rule_error("V-20", f"is {text!a}, with a control character; write the path without it")
     return text
 
 
@@ -265,11 +253,7 @@ PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_requir
 def _require_stop_texts(value: Any) -> Any:
     texts = value if isinstance(value, list) else [value]
     if value is not None and not all(isinstance(text, str) for text in texts):
-        raise PydanticCustomError(
-            "V-20",
-            "is {found}, not text or a list of texts; put it in quotes",
-            {"found": format_value(value)},
-        )
+        raise _rule_error("V-20", f"is {format_value(value)}, not text or a list of texts; put it in quotes")
     return value
 
 
@@ -324,7 +308,7 @@ def _require_address(text: str) -> str:
     except ValueError:
         readable = False
     if not readable:
-        raise PydanticCustomError("V-20", "is not an address; write https://host/v1 or http://…")
+        raise _rule_error("V-20", "is not an address; write https://host/v1 or http://…")
     return text
 
 

@@ -92,9 +92,8 @@ def _read_items_by_task(
 
 @dataclass(slots=True)
 class AnswerFile:
-    """The answers of one student to one task. ``lines`` are its records, ``rewritten``: the file does not
-    hold them so yet, ``changed``: some of its records will be gone. ``flaws`` stop a start; ``notes`` are
-    for the user."""
+    """One student's answers to one task. ``lines`` are its records, unless the file holds them (not
+    ``rewritten``); ``changed``: some will be gone. ``flaws`` stop a start; ``notes`` are for the user."""
 
     path: Path
     task: str
@@ -184,7 +183,7 @@ def _fill_from_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask,
     for _, file in targets:
         file.table = table.path
     try:
-        rows = _AnswerTableRows.read(find_answer_source(table), build_answer_map(table))
+        rows = _AnswerTableRows(find_answer_source(table), build_answer_map(table))
     except UsageError as error:
         for _, file in targets:
             file.note_unreadable_table(error)
@@ -205,30 +204,24 @@ class _TableAnswer(NamedTuple):
 class _AnswerTableRows:
     """The rows of a table of answers by the item's id, or by its prompt with single blanks."""
 
-    def __init__(self, *, by_id: bool) -> None:
-        self._by_id = by_id
+    def __init__(self, source: TableSource, needed: ItemMap) -> None:
+        """Read all rows. Raises UsageError: a table cannot be read, or lacks a column."""
+        self._by_id = needed.id is not None
         self._rows: dict[str, _TableAnswer] = {}
         self._twice: dict[Path, LineMessages] = {}
         self._used: set[str] = set()
-        self._problems: list[str] = []
         self._numbered = ""  # a task whose items have no ids of their own
-
-    @classmethod
-    def read(cls, source: TableSource, needed: ItemMap) -> _AnswerTableRows:
-        """Read all rows. Raises UsageError: a table cannot be read, or lacks a column."""
-        rows = cls(by_id=needed.id is not None)
         harvest = Harvest(source.open_tables(), needed)
         for row in harvest.read_items():
             answer = row.item.attributes.get(_RESPONSE)
             key = row.item.id if row.item.id is not None else _squeeze_blanks(row.item.prompt)
             if answer is None:
                 continue
-            first = rows._rows.setdefault(key, _TableAnswer(answer, row.path, row.line))
+            first = self._rows.setdefault(key, _TableAnswer(answer, row.path, row.line))
             if (first.path, first.line) != (row.path, row.line):
-                repeats = rows._twice.setdefault(row.path, LineMessages())
+                repeats = self._twice.setdefault(row.path, LineMessages())
                 repeats.note(f"the prompt stood on line {first.line} already; the first one counts", row.line)
-        rows._problems = harvest.describe_problems()
-        return rows
+        self._problems = harvest.describe_problems()
 
     def match_answers(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:
         """Yield the items of a task with their answers."""

@@ -239,7 +239,7 @@ class Blueprint:
                 proposals[teacher.name] = proposal.rubric if kind == "rubric" else proposal.attributes
         return proposals
 
-    def read_rubric_so_far(self, task: TaskConfig) -> dict[str, str]:
+    def merge_inherited_and_proposed_rubrics(self, task: TaskConfig) -> dict[str, str]:
         """Return the rubric as far as it is known: inherited, with teachers' proposals so far."""
         return merge_rubrics(
             self.read_inherited_rubric(task), *self._collect_proposals(task, "rubric", {}).values()

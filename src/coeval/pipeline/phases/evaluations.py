@@ -7,22 +7,9 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from coeval.core import records
 from coeval.core.errors import CheckFailed, Gap, Pending, Unparsable
 from coeval.core.model import MAX_ANSWER_BYTES
-from coeval.core.records import (
-    CHECK,
-    EXACT_MATCH,
-    Completion,
-    Datapoint,
-    Evaluation,
-    Failure,
-    Preference,
-    Request,
-    Response,
-    Schema,
-    evaluation_id,
-    judgment_id,
-)
 from coeval.core.text import cut_to_bytes
 from coeval.engine.model_work import ModelWork, RecordFields, answer_text, make_failure
 from coeval.engine.work import Tally
@@ -56,7 +43,7 @@ class PreparedItem:
 
     __slots__ = ("_nuance", "_values", "content", "item", "requested")
 
-    def __init__(self, item: Datapoint, nuance: Mapping[str, str]) -> None:
+    def __init__(self, item: records.Datapoint, nuance: Mapping[str, str]) -> None:
         prompt, reference = item.prompt or "", item.reference_response or ""
         self.item, self._nuance = item, nuance
         self._values: Mapping[str, str] = {}
@@ -79,23 +66,23 @@ class PreparedItem:
 
 
 @dataclass(slots=True)
-class ResponseWork(ModelWork[Response]):
+class ResponseWork(ModelWork[records.Response]):
     """Makes one student's response to an item. An empty answer is an answer."""
 
     setup: TaskSetup
     prepared: PreparedItem
 
     phase = "response_collection"
-    record = Response
+    record = records.Response
 
     @property
     def weight(self) -> int:
         return self.setup.records_per_response
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.prepared.values)
 
-    def parse_fields(self, completion: Completion) -> RecordFields:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         """Return what judges will see: a refusal is an answer."""
         return {"response": completion.text or completion.refusal or ""}
 
@@ -119,8 +106,8 @@ class JudgeInput:
 
     setup: TaskSetup
     prepared: PreparedItem
-    response: Response
-    earlier: Evaluation | None = None
+    response: records.Response
+    earlier: records.Evaluation | None = None
     _hash: str = ""
 
     @property
@@ -133,7 +120,7 @@ class JudgeInput:
         """Return a judgment's fields but its outcome. ``made_from``: the input hash of kept scores."""
         response = self.response
         return {
-            "id": evaluation_id(response.id, judge),
+            "id": records.evaluation_id(response.id, judge),
             "response_id": response.id,
             "datapoint_id": response.datapoint_id,
             "task_id": response.task_id,
@@ -149,7 +136,7 @@ class JudgeInput:
 
 
 @dataclass(slots=True)
-class EvaluationWork(ModelWork[Evaluation]):
+class EvaluationWork(ModelWork[records.Evaluation]):
     """Asks one judge for ``factors`` of one response; a record that has others already is completed."""
 
     judged: JudgeInput
@@ -160,25 +147,25 @@ class EvaluationWork(ModelWork[Evaluation]):
 
     phase = "evaluation"
     weight = 1
-    record = Evaluation
+    record = records.Evaluation
 
-    async def do(self) -> Evaluation:
+    async def do(self) -> records.Evaluation:
         if self.judged.setup.task.evaluation_mode == "per_factor":
             await self._ask_by_factor()
         else:
             await self.ask(self.key, self.question, self.parse_fields, self.tally)
         return self.make_record(self._merge_into_record_fields())
 
-    def make_failed_record(self, error: Exception) -> Evaluation:
+    def make_failed_record(self, error: Exception) -> records.Evaluation:
         if self._has_score():  # what was scored stays scored; only the rest is missing
             return self.make_record(self._merge_into_record_fields())
         return ModelWork.make_failed_record(self, error)
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         """Ask for all factors at once; those that a reply lacks are asked for again."""
         return self._build_prompt(*self.judged.setup.form.build_joint_question(self._missing_factors()))
 
-    def parse_fields(self, completion: Completion) -> RecordFields:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         verdict = self.judged.setup.form.parse_joint_reply(
             self._record_reply_text(completion), self._missing_factors()
         )
@@ -213,21 +200,21 @@ class EvaluationWork(ModelWork[Evaluation]):
         form = self.judged.setup.form
         values, schema = form.build_factor_question(factor)
 
-        def read(completion: Completion) -> None:
+        def read(completion: records.Completion) -> None:
             self._store_levels(form.parse_factor_reply(self._record_reply_text(completion, factor), factor))
 
-        key = judgment_id(self.key, factor)
+        key = records.judgment_id(self.key, factor)
         varying = ("factor", "criterion") if len(self.factors) > 1 else ()
         await self.ask(key, lambda _: self._build_prompt(values, schema, varying), read, tally)
 
     def _build_prompt(
-        self, values: Mapping[str, str], schema: Schema, varying: Collection[str] = ()
-    ) -> Request:
+        self, values: Mapping[str, str], schema: records.Schema, varying: Collection[str] = ()
+    ) -> records.Request:
         judged = self.judged
         variables = {**judged.prepared.values, "response": judged.response.response or "", **values}
         return self.role_model.prompt(variables, schema, varying)
 
-    def _record_reply_text(self, completion: Completion, factor: str = "") -> str:
+    def _record_reply_text(self, completion: records.Completion, factor: str = "") -> str:
         reply_text = completion.text if completion.refusal is None else completion.refusal
         self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
         return answer_text(completion, "the judge")
@@ -236,7 +223,7 @@ class EvaluationWork(ModelWork[Evaluation]):
         """Check whether the record has a score, kept from an earlier record or new."""
         return bool(self.levels or any(self._list_kept_fields(self.judged.earlier)))
 
-    def _list_kept_fields(self, earlier: Evaluation | None) -> Iterator[RecordFields]:
+    def _list_kept_fields(self, earlier: records.Evaluation | None) -> Iterator[RecordFields]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
             (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
@@ -290,45 +277,45 @@ class LabelWork:
     weight = 1
     calls = 0
     at_once = True
-    model = EXACT_MATCH
+    model = records.EXACT_MATCH
 
-    async def do(self) -> Evaluation:
+    async def do(self) -> records.Evaluation:
         attributes = self.judged.prepared.item.sampled_target_attributes
         labels = self.judged.setup.labels
         expected = {name: attributes[name] for name in labels if name in attributes}
-        return Evaluation(
+        return records.Evaluation(
             **self._identity_fields(),
             label_scores=score_labels(self.judged.response.response or "", expected, labels),
         )
 
-    def make_failed_record(self, error: Exception) -> Evaluation:
-        return Evaluation(**self._identity_fields(), status="failed", error=make_failure(error))
+    def make_failed_record(self, error: Exception) -> records.Evaluation:
+        return records.Evaluation(**self._identity_fields(), status="failed", error=make_failure(error))
 
     def _identity_fields(self) -> RecordFields:
-        return self.judged.identity_fields(EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
+        return self.judged.identity_fields(records.EXACT_MATCH, hash_label_recipe(self.judged.setup.labels))
 
 
 # --- Phase 3: items of teachers
 
 
 @dataclass(slots=True)
-class ItemWork(ModelWork[Datapoint]):
+class ItemWork(ModelWork[records.Datapoint]):
     """Asks a teacher for the item of one slot."""
 
     setup: TaskSetup
     sample: Sample
 
     phase = "data_generation"
-    record = Datapoint
+    record = records.Datapoint
 
     @property
     def weight(self) -> int:
         return 1 + sum(student.samples for student in self.setup.students) * self.setup.records_per_response
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         return self.role_model.prompt(self.sample.values, BENCHMARK_ITEM)
 
-    def parse_fields(self, completion: Completion) -> RecordFields:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         """Parse the item; one that was cut off is not repaired into half an item."""
         text = answer_text(completion, "the teacher")
         item = parse_item(text)
@@ -353,7 +340,7 @@ class ItemWork(ModelWork[Datapoint]):
 
 
 @dataclass(slots=True)
-class PairWork(ModelWork[Preference]):
+class PairWork(ModelWork[records.Preference]):
     """Asks one judge which of two answers is better; ``first`` is shown first."""
 
     design: PairDesign
@@ -362,9 +349,9 @@ class PairWork(ModelWork[Preference]):
 
     phase = "evaluation"
     weight = 1
-    record = Preference
+    record = records.Preference
 
-    def question(self, _: int) -> Request:
+    def question(self, _: int) -> records.Request:
         variables = {
             **self.first.prepared.values,
             "answer_a": self.first.response.response or "",
@@ -373,7 +360,7 @@ class PairWork(ModelWork[Preference]):
         }
         return self.role_model.prompt(variables, self.design.schema)
 
-    def parse_fields(self, completion: Completion) -> RecordFields:
+    def parse_fields(self, completion: records.Completion) -> RecordFields:
         preferred = parse_preference(answer_text(completion, "the judge"))
         return {
             "winner": preferred.value,
@@ -411,9 +398,9 @@ class CheckWork:
     phase = "evaluation"
     weight = 1
     calls = 0
-    model = CHECK
+    model = records.CHECK
 
-    async def do(self) -> Evaluation:
+    async def do(self) -> records.Evaluation:
         """Compute each factor, in this process or by a worker."""
         judged = self.judged
         response, checks = judged.response, judged.setup.checks
@@ -432,11 +419,13 @@ class CheckWork:
                 reasons[factor] = why
         return self._build_record(values, reasons)
 
-    def make_failed_record(self, error: Exception) -> Evaluation:
-        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE)
-        return Evaluation(**identity, status="failed", error=make_failure(error), missing=self.factors)
+    def make_failed_record(self, error: Exception) -> records.Evaluation:
+        identity = self.judged.identity_fields(records.CHECK, CHECK_RECIPE)
+        return records.Evaluation(
+            **identity, status="failed", error=make_failure(error), missing=self.factors
+        )
 
-    def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> Evaluation:
+    def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
         """Build the record, with an earlier one's values unless all are computed again."""
         hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
         criteria, made_from = {factor: hashes[factor] for factor in values}, None
@@ -445,19 +434,17 @@ class CheckWork:
             values, reasons = kept | values, _keep_texts_of_factors(kept, earlier.reasons) | reasons
             criteria = _keep_texts_of_factors(kept, earlier.criteria) | criteria
             made_from = earlier.input_hash
-        identity = self.judged.identity_fields(CHECK, CHECK_RECIPE, made_from)
+        identity = self.judged.identity_fields(records.CHECK, CHECK_RECIPE, made_from)
         left = hashes.keys() - values.keys()
         missing = tuple(factor for factor in hashes if factor in left) if left else ()
-        fields: RecordFields = {
-            "criteria": criteria or None,
-            "reasons": reasons or None,
-            "missing": missing,
-        }
+        fields: RecordFields = {"criteria": criteria or None, "reasons": reasons or None, "missing": missing}
         if not values:
             why = f"{missing[0]}: {reasons[missing[0]]}"
-            return Evaluation(**identity, **fields, status="failed", error=Failure(CheckFailed.kind, why))
+            return records.Evaluation(
+                **identity, **fields, status="failed", error=records.Failure(CheckFailed.kind, why)
+            )
         fields["values"] = {factor: values[factor] for factor in (*hashes, *values) if factor in values}
-        return Evaluation(**identity, **fields)
+        return records.Evaluation(**identity, **fields)
 
 
 def _keep_texts_of_factors(factors: dict[str, float], texts: dict[str, str] | None) -> dict[str, str]:

@@ -59,8 +59,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class SuppliedItem(NamedTuple):
-    """An item and its record's ``line``, which the file holds unless ``changed``; ``unused`` fields are
-    unknown."""
+    """An item and its record's ``line``, not the file's if ``changed``; ``unused`` are unknown fields."""
 
     line: bytes
     item: Datapoint

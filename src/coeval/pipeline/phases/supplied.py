@@ -19,13 +19,7 @@ from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_item_writer
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import AnswerFile
-from coeval.pipeline.phases.item_file import (
-    ITEM_FORM,
-    ItemFile,
-    build_item,
-    build_item_map,
-    find_item_source,
-)
+from coeval.pipeline.phases.item_file import ITEM_FORM, ItemFile, build_item, build_item_map, find_item_source
 from coeval.pipeline.plan.run_plan import Plan
 from coeval.store.jsonl import replace_file
 from coeval.store.legacy import is_legacy
@@ -102,8 +96,7 @@ _NAMED = 6
 
 @dataclass(frozen=True, slots=True)
 class Supply:
-    """The supplied files: items of benchmark teachers (``absent``: not yet), existing answers, documents by
-    task."""
+    """Supplied items of benchmark teachers (``absent``: none yet), existing answers, documents by task."""
 
     files: list[ItemFile]
     absent: dict[Path, ItemSource]
@@ -111,7 +104,7 @@ class Supply:
     documents: dict[str, CutDocuments] = field(default_factory=dict)
 
     @property
-    def rewritten(self) -> Mapping[Path, list[bytes]]:
+    def unwritten_lines(self) -> Mapping[Path, list[bytes]]:
         """Return the records that files are to hold and do not hold yet."""
         items = {file.path: file.lines for file in self.files if file.rewritten}
         return items | {file.path: file.lines for file in self.answers if file.rewritten}

@@ -65,7 +65,7 @@ def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
                 counts.add_node(setup, node)
                 is_open = is_open or node.owed
             counts.open_slots.append(is_open)
-        for node in walk.list_grouped_nodes():
+        for node in walk.list_nodes_of_alike_records():
             counts.add_node(setup, node)
         for spared in walk.spared:
             counts.add_spared(setup, spared)
@@ -102,11 +102,8 @@ def refuse_changed_records(
     now. It counts them by difference."""
     if not plan_count.changed or change_policy is not ChangePolicy.REFUSE:
         return
-    old, new, scales = (
-        read_recipes(folder),
-        _collect_recipes(setups),
-        _describe_changed_scales(setups, folder),
-    )
+    old, new = read_recipes(folder), _collect_recipes(setups)
+    scales = _describe_changed_scales(setups, folder)
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
         for reason in _explain_change(changed, old, new, tables or {}, scales):

@@ -54,9 +54,8 @@ class Preview:
     supply: Supply
 
     def refuse_start(self, options: RunOptions) -> None:
-        """Refuse a start that cannot do what it should. Raises UsageError: good records are outdated whatever
-        teachers propose, documents are missing, or records would be moved away for a run that could do
-        nothing."""
+        """Refuse a start. Raises UsageError: good records are outdated whatever teachers propose, documents
+        are missing, or records would be moved away for a run that could do nothing."""
         changed = self.supply.describe_changed_tables()
         refuse_changed_records(
             self.least, self.plan.setups, self.records_folder, options.change_policy, changed
@@ -103,8 +102,7 @@ def _with_variant_names(config: Config, names: Sequence[str]) -> frozenset[str]:
 
 
 def read_start_supply(config: Config, options: RunOptions) -> Supply:
-    """Read what is supplied to a run that starts now, changing nothing. Raises ConfigError: it cannot be
-    used."""
+    """Read what is supplied to a run that starts now; raises ConfigError if some cannot be used."""
     taken = None if options.continue_run else find_item_source_run(config)
     folder = run_folder(config)
     supply = read_supply(config, folder, taken)
@@ -115,8 +113,8 @@ def read_start_supply(config: Config, options: RunOptions) -> Supply:
         if source is not None
         for path in source.files("data_generation")
     ]
-    items_in += [path for path in supply.rewritten if path not in items_in]
-    supply.answers.extend(read_answer_files(config, folder, items_in, supply.rewritten))
+    items_in += [path for path in supply.unwritten_lines if path not in items_in]
+    supply.answers.extend(read_answer_files(config, folder, items_in, supply.unwritten_lines))
     supply.refuse_flawed()
     return supply
 
@@ -169,7 +167,7 @@ def _build_setup_bounds(
     if (known_rubric := blueprint.read_part(task, "rubric")) is not None:
         settled = setup(known_rubric)
         return settled, settled
-    rubric_so_far = blueprint.read_rubric_so_far(task)
+    rubric_so_far = blueprint.merge_inherited_and_proposed_rubrics(task)
     proposals = len(blueprint.list_owed_proposals(task, "rubric"))
     proposed = {f"{PROPOSED_PREFIX}{n})": "" for n in range(1, MOST_NAMES * proposals + 1)}
     least = (
@@ -196,13 +194,15 @@ def _read_records(
     """Index the records of a continued run; else inherited ones, and those in the folder that stay."""
     recorded = RunIndex()
     if options.continue_run:
-        recorded.read(folder, supplied=supply.rewritten)
+        recorded.read(folder, supplied=supply.unwritten_lines)
     else:
         if source is not None:
             recorded.read(
-                _InheritedFolder(source.path, folder), inherited_phases(config), supplied=supply.rewritten
+                _InheritedFolder(source.path, folder),
+                inherited_phases(config),
+                supplied=supply.unwritten_lines,
             )
-        recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.rewritten)
+        recorded.read(foresee_cleared_folder(config, folder), FLOWING, supplied=supply.unwritten_lines)
     for task, teacher in supply.absent.values():
         recorded.assume_items(task.name, teacher, task.sampling.max_items or 0)
     return recorded
@@ -244,7 +244,6 @@ class _FutureBlueprint(Blueprint):
 
 NO_CALLS = Calls(0, 0)
 PhaseOfTask: TypeAlias = tuple[Phase, str]
-"""A phase of a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,14 +279,13 @@ class Forecast:
 
 
 def forecast_start(config: Config, options: RunOptions) -> Forecast:
-    """Forecast the calls of a run that starts now; raises UsageError if it would not
-    (`Preview.refuse_start`)."""
+    """Forecast a start's calls; raises UsageError if it would not start: see `Preview.refuse_start`."""
     preview = preview_run(config, options)
     preview.refuse_start(options)
-    return build_forecast(config, preview)
+    return forecast_calls(config, preview)
 
 
-def build_forecast(config: Config, preview: Preview) -> Forecast:
+def forecast_calls(config: Config, preview: Preview) -> Forecast:
     """Build the forecast of a run that finds what ``preview`` says."""
     calls: dict[PhaseOfTask, Calls] = {}
     owed: dict[PhaseOfTask, Calls] = {}

@@ -9,8 +9,7 @@ and the order of lines decide that, never times.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from enum import Enum
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -142,7 +141,7 @@ class RecordIndexer:
         self._entries: dict[tuple[bool, str, RequestAttempts, bool, Emptiness], RecordEntry] = {}
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
-    def items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
+    def index_items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
         """Index lines of items."""
         indexes, contents = self._indexes, self._contents
         column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.items_by_teacher
@@ -153,11 +152,8 @@ class RecordIndexer:
                 row = rows[part.id]
                 if row in column.entries and column.stays(row, part):
                     continue
-                good, attributes, prompt = (
-                    self._is_good_noting_doubt(part),
-                    part.sampled_target_attributes,
-                    part.prompt or "",
-                )
+                good, attributes = self._is_good_noting_doubt(part), part.sampled_target_attributes
+                prompt = part.prompt or ""
                 shared = self._attributes.setdefault(tuple(attributes.items()), attributes)
                 fellows = by_teacher.setdefault((part.task_id, part.teacher_model_id), {})
                 fellows[part.id] = shared
@@ -176,7 +172,7 @@ class RecordIndexer:
             except Undecodable:
                 indexes.items.files.damage(position)
 
-    def responses(self, lines: Iterable[tuple[int, ResponsePart]]) -> None:
+    def index_responses(self, lines: Iterable[tuple[int, ResponsePart]]) -> None:
         """Index lines of answers; one made from an earlier version of its item is not good."""
         indexes, items, older_items = self._indexes, self._contents, self._older_contents
         rows, answered = indexes.rows, None
@@ -210,7 +206,7 @@ class RecordIndexer:
             except Undecodable:
                 indexes.responses.files.damage(position)
 
-    def evaluations(self, lines: Iterable[tuple[int, EvaluationPart]]) -> None:
+    def index_evaluations(self, lines: Iterable[tuple[int, EvaluationPart]]) -> None:
         """Index lines of judgments; one of an earlier version of its answer is outdated."""
         indexes, rows, alike_before = self._indexes, self._indexes.rows, self._evaluation_entries
         judged_by: dict[tuple[str, str], _JudgeColumn] = {}
@@ -251,7 +247,7 @@ class RecordIndexer:
             except Undecodable:
                 indexes.evaluations.files.damage(position)
 
-    def pairs(self, lines: Iterable[tuple[int, PreferencePart]]) -> None:
+    def index_pairs(self, lines: Iterable[tuple[int, PreferencePart]]) -> None:
         """Index lines of comparisons; one of an earlier version of its answers is not good."""
         indexes, rows = self._indexes, self._indexes.rows
         judged, older = self._judged, self._older_judged
@@ -339,41 +335,6 @@ def count_prior_attempts(
     return NOT_TRIED if entry is None else max(index.attempts_after_good(key), entry.attempts)
 
 
-class SourceChange(Enum):
-    """How the source of a record differs from the one on disk."""
-
-    UNCHANGED = "unchanged"
-    """The source is the one on record."""
-    RECOVERED = "recovered"
-    """The source was missing or not good, and this run made it. Records count if made from the same
-    content."""
-    REPLACED = "replaced"
-    """A good source was made again; what was made from it is to be made again too."""
-
-
-def find_source_change(index: PhaseIndex[RecordEntry], key: str) -> SourceChange:
-    """Return whether a record made now replaces a good one or a missing one."""
-    entry = index.get(key)
-    return SourceChange.REPLACED if entry is not None and entry.good else SourceChange.RECOVERED
-
-
-def is_outdated(
-    source: SourceChange,
-    index: PhaseIndex[RecordEntry] | PhaseIndex[EvaluationEntry],
-    key: str,
-    kind: type[ResponsePart | EvaluationPart],
-    make_input_hash: Callable[[], str],
-) -> bool:
-    """Check whether a record, if it exists, was made from something else than ``make_input_hash()``, the
-    ``input_hash`` of one made now. Nothing is read if ``source`` decides."""
-    if source is SourceChange.UNCHANGED:
-        return False
-    entry = index.get(key)
-    if source is SourceChange.REPLACED or entry is None or not entry.good:
-        return True
-    return index.load(key, kind).input_hash != make_input_hash()
-
-
 class RunIndex:
     """An index of a run's records: read phase after phase; comparisons of answers are in ``pairs``."""
 
@@ -416,7 +377,7 @@ class RunIndex:
     ) -> RunIndex:
         """Index the records of these phases; ``without`` names lines to skip, by offset. ``supplied`` are
         items and answers that will be written to files before a run starts."""
-        notes, needed = RecordIndexer(self), set(phases)
+        indexer, needed = RecordIndexer(self), set(phases)
 
         def files(phase: Phase) -> list[Path]:
             existing, directory = folder.files(phase), folder.folder(phase)
@@ -426,14 +387,14 @@ class RunIndex:
             ]
 
         if "data_generation" in needed:
-            notes.items(self.items.files.lines(files("data_generation"), ItemPart, without, supplied))
+            indexer.index_items(self.items.files.lines(files("data_generation"), ItemPart, without, supplied))
         if "response_collection" in needed:
             answers = files("response_collection")
-            notes.responses(self.responses.files.lines(answers, ResponsePart, without, supplied))
+            indexer.index_responses(self.responses.files.lines(answers, ResponsePart, without, supplied))
         if "evaluation" in needed:
             verdicts = folder.files("evaluation")
-            notes.evaluations(self.evaluations.files.lines(verdicts, EvaluationPart, without))
-            notes.pairs(self.pairs.files.lines(folder.files(PAIRS), PreferencePart, without))
+            indexer.index_evaluations(self.evaluations.files.lines(verdicts, EvaluationPart, without))
+            indexer.index_pairs(self.pairs.files.lines(folder.files(PAIRS), PreferencePart, without))
         return self
 
     def assume_items(self, task: str, teacher: str, total: int) -> None:

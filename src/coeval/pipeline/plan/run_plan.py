@@ -64,8 +64,7 @@ class _StatusCache(dict[EntryT | None, RecordStatus]):
 
 
 class RecordStatuses(_StatusCache[RecordEntry]):
-    """Statuses of what ``part`` makes in a phase. Changed records are made again (``redo``) or taken
-    (``accepts``)."""
+    """What ``part`` makes in a phase; changed records are made again (``redo``) or taken (``accepts``)."""
 
     def __init__(self, phase: Phase, setup: TaskSetup, part: RoleModel, *, redo: bool, accepts: bool) -> None:
         super().__init__()
@@ -127,10 +126,8 @@ class ComputedStatuses(_StatusCache[EvaluationEntry]):
     def _find_what_is_owed(self, entry: EvaluationEntry | None) -> RecordStatus:
         if entry is None or not entry.good:
             return RecordStatus(owed=True, factors=tuple(self._criteria))
-        changed, scored = (
-            self._redo and bool(entry.find_recipe_or_input_change(self._recipe)),
-            dict(entry.scored),
-        )
+        changed = self._redo and bool(entry.find_recipe_or_input_change(self._recipe))
+        scored = dict(entry.scored)
         owed = tuple(
             factor
             for factor, current in self._criteria.items()

@@ -82,7 +82,9 @@ class TaskSetup:
     def recipes(self) -> list[Recipe]:
         return [cast.recipe for cast in (*self.teachers, *self.students, *self.judges)]
 
-    def with_recorded_recipes(self, recipes_by_hash: Mapping[str, Mapping[str, str]]) -> TaskSetup:
+    def with_recorded_recipes_of_absent_functions(
+        self, recipes_by_hash: Mapping[str, Mapping[str, str]]
+    ) -> TaskSetup:
         """Copy the setup with recorded recipes (parts by hash) for functions whose source is not here."""
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
@@ -163,7 +165,7 @@ def build_setup(
     if task.judging == "pairwise":
         judge_template = COMPARE_PAIR
     labels = set(task.label_attributes)
-    library = {**config.variant_prompts(), **task.prompt_library}
+    library = {**config.variant_prompts_by_library_key(), **task.prompt_library}
     unjudged = labels | task.checks.keys()
     judged = {factor: text for factor, text in blueprint.rubric.items() if factor not in unjudged}
     reasons = config.decide_reasons(task, len(judged))

@@ -111,7 +111,7 @@ class PlanWalk:
         self._gathers = not yield_each and not plan.selective
         self._answered_students = setup.students_with_existing_answers
         self.unanswered: Counter[str] = Counter()
-        """Missing existing answers, by student; complete once `list_grouped_nodes` was consumed."""
+        """Missing existing answers, by student; complete once `list_nodes_of_alike_records` was consumed."""
 
         def makers(phase: Phase, parts: Iterable[RoleModel]) -> list[_ModelColumn]:
             return [
@@ -166,7 +166,7 @@ class PlanWalk:
     # --- items -------------------------------------------------------------------------------
 
     def walk_slot(self, slot: Slot) -> Iterator[Node]:
-        """Yield the owed or changed records that begin with an item; `list_grouped_nodes` has the others."""
+        """Yield the owed or changed records of an item; see `list_nodes_of_alike_records` for the others."""
         row = self._recorded.rows.get(slot.id, NO_ROW)
         entry, teacher = self._item(row), slot.teacher_name
         if entry is not None and self._passages and not self._has_current_passages(row):
@@ -374,7 +374,7 @@ class PlanWalk:
         """Return the sums of spared records so far, by phase, teacher and model."""
         return self._spared.values()
 
-    def list_grouped_nodes(self) -> Iterator[Node]:
+    def list_nodes_of_alike_records(self) -> Iterator[Node]:
         """Yield the other records: one node for all of a phase, teacher and model that are alike."""
         return (node for node in self._group_nodes() if node.records)
 

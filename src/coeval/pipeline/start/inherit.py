@@ -161,8 +161,8 @@ def find_item_source_run(config: Config) -> RunDir | None:
 
 
 def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult:
-    """Copy the inherited artifacts that the target does not have yet, converting an older layout. The rubric
-    of a task with ``rubric: extend`` is not copied: its teachers add to it."""
+    """Copy the inherited artifacts that the target lacks, converting older layouts, without a rubric to
+    extend."""
     if source.path.resolve() == target.path.resolve():
         raise UsageError(f"resume_from names the run itself ({target.path}); use {CONTINUE} instead")
     phases = inherited_phases(config)

@@ -18,14 +18,7 @@ from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.open import check_askable, find_model_obstacle
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
-from coeval.pipeline.phases.blueprint import (
-    KINDS,
-    PHASE_OF,
-    Blueprint,
-    Kind,
-    Proposal,
-    find_declared_part,
-)
+from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, Proposal, find_declared_part
 from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
@@ -141,8 +134,7 @@ class Proposals:
 
 
 class _ProposalBlueprint(Blueprint):
-    """A blueprint beside the run. Proposals by another recipe, or with ``ask_again`` all, are requested
-    again."""
+    """A blueprint beside the run; proposals by another recipe, or if ``ask_again`` all, are owed."""
 
     def __init__(self, config: Config, folder: RunDir, preview: Preview, *, ask_again: bool) -> None:
         super().__init__(

@@ -137,8 +137,7 @@ def _find_phase_of_file(path: Path) -> str:
 
 
 def sum_own_usage(folder: RunDir) -> dict[str, Usage]:
-    """Sum the usage of a run's own records by model; empty if that of inherited ones is unknown. Raises
-    StoreError: the records cannot be read."""
+    """Sum the usage of a run's own records by model; empty if that of inherited ones is unknown."""
     meta = folder.read_meta() if folder.meta.exists() else None
     if meta is not None and meta.resume_from is not None and meta.inherited is None:
         return {}

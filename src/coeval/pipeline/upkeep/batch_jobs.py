@@ -8,8 +8,7 @@ from coeval.engine.progress import Watcher
 from coeval.models.batch.batches import cancel_jobs
 from coeval.models.batch.job_list import BatchMode, read_jobs
 from coeval.models.keys import Keys
-from coeval.pipeline.config.load_file import load_config
-from coeval.pipeline.config.schema import Config
+from coeval.pipeline.config.load_file import read_config
 from coeval.pipeline.run import run_phases
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.run_session import RunSummary
@@ -28,7 +27,9 @@ async def fetch_batches(
     Raises UsageError: a credential is missing, or records of another configuration are in the run;
     StoreError: the run folder cannot be read or written.
     """
-    config = _relocate_config(load_config(folder.config), folder)
+    path = folder.path.resolve()
+    here = {"storage_folder": str(path.parent), "id": path.name, "probe_mode": "disable"}
+    config = read_config(folder.config).with_experiment_settings(**here).config
     if cancel:
         names = {model.name for model in config.models}
         with folder.hold_lock():
@@ -38,10 +39,3 @@ async def fetch_batches(
     options = RunOptions(continue_run=True, batches=mode)
     refuse_bad_start(config, options)
     return await run_phases(config, options, keys=keys, watcher=watcher, interrupt=interrupt)
-
-
-def _relocate_config(config: Config, folder: RunDir) -> Config:
-    """Set a configuration's folder to where its run is now, without probes."""
-    path = folder.path.resolve()
-    location = {"storage_folder": str(path.parent), "id": path.name, "probe_mode": "disable"}
-    return config.model_copy(update={"experiment": config.experiment.model_copy(update=location)})

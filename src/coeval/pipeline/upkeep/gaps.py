@@ -32,7 +32,7 @@ from coeval.store.rundir import RunDir
 
 @dataclass(slots=True)
 class FileGap:
-    """Planned records of one file, and how many of them exist, good and complete."""
+    """Planned records of one file, and how many of them are there, good and complete."""
 
     phase: Phase
     planned: int = 0
@@ -45,9 +45,8 @@ class FileGap:
 
 @dataclass(slots=True)
 class Gaps:
-    """The gaps of a run. ``files`` in the order of the plan; ``unsettled``: tasks whose phases 1–2 are
-    unfinished; ``short``: supplied files that people have to extend; ``mixed``: see
-    `describe_mixed_records`."""
+    """The gaps of a run, ``files`` in the order of the plan. ``unsettled``: tasks whose phases 1–2 are
+    unfinished; ``short``: supplied files for people to extend; ``mixed``: see `describe_mixed_records`."""
 
     files: dict[Path, FileGap] = field(default_factory=dict)
     unsettled: list[str] = field(default_factory=list)
@@ -110,7 +109,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Colle
         if drawn is None:
             gaps.unsettled.append(task.name)
         else:
-            setups.append(build_setup(config, task, drawn).with_recorded_recipes(recipes))
+            setups.append(build_setup(config, task, drawn).with_recorded_recipes_of_absent_functions(recipes))
     plan = build_plan(
         config, RunOptions(continue_run=True, change_policy=ChangePolicy.REPORT), setups, recorded
     )

@@ -85,15 +85,21 @@ def _choose_target(
         raise UsageError(
             f"--task {task}: {file} has no such task; {Suggestion(task, tasks, 'tasks:').sentence()}"
         )
-    targets = list(_list_targets(config, folder))
+    teachers = list_benchmark_teachers(config)
+    targets = [
+        IngestTarget(folder, entry, benchmark.name)
+        for entry in config.tasks
+        for benchmark in teachers
+        if benchmark.serves(entry.name, entry.category)
+    ]
     matching = [p for p in targets if task in (None, p.task.name) and teacher in (None, p.teacher)]
     if len(matching) == 1:
         return matching[0]
     if teacher is not None and not any(target.teacher == teacher for target in targets):
-        teachers = dict.fromkeys(target.teacher for target in targets)
+        names = dict.fromkeys(target.teacher for target in targets)
         raise UsageError(
             f"--teacher {teacher}: no benchmark of {file} is named so; "
-            f"{Suggestion(teacher, teachers, 'benchmarks:').sentence()}"
+            f"{Suggestion(teacher, names, 'benchmarks:').sentence()}"
         )
     if not matching:
         if task is not None and (table := tasks[task].items) is not None:
@@ -104,21 +110,13 @@ def _choose_target(
     raise UsageError(f"{file} has several places for items: {choices}; name one")
 
 
-def _list_targets(config: Config, folder: RunDir) -> Iterator[IngestTarget]:
-    for task in config.tasks:
-        for teacher in list_benchmark_teachers(config):
-            if teacher.serves(task.name, task.category):
-                yield IngestTarget(folder, task, teacher.name)
-
-
 # Distinct values kept in memory; a label with more is no label but free text.
 _MOST_LABELS = 100_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestOptions:
-    """What to import. ``tables`` are those of ``source``; ``replace``: existing other items move away;
-    ``skip_bad``: rows that make no item are left out."""
+    """What to import. ``replace``: existing other items move away; ``skip_bad``: flawed rows are left out."""
 
     source: TableSource
     tables: Iterator[Table]

@@ -18,22 +18,9 @@ from typing import Literal, NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.core import records
 from coeval.core.errors import ConfigError, Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import decode, decode_utf8, make_decoder
-from coeval.core.records import (
-    LEVELS,
-    Datapoint,
-    Evaluation,
-    Kept,
-    Preference,
-    Response,
-    evaluation_id,
-    is_good,
-    item_prefix,
-    preference_id,
-    proposal_id,
-    response_id,
-)
 from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, locate_item_files
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.schema import PHASES, Config, Phase
@@ -93,12 +80,12 @@ class _LevelScores(msgspec.Struct):
     scores: dict[str, str]
 
 
-_KIND: dict[Phase, type[Kept]] = {
+_KIND: dict[Phase, type[records.Kept]] = {
     "attribute_mapping": Proposal,
     "rubric_mapping": Proposal,
-    "data_generation": Datapoint,
-    "response_collection": Response,
-    "evaluation": Evaluation,
+    "data_generation": records.Datapoint,
+    "response_collection": records.Response,
+    "evaluation": records.Evaluation,
 }
 
 
@@ -117,11 +104,12 @@ class Examiner:
         self._replaced: set[str] = set()
         self._responses: set[str] = set()
         self._read = {phase: make_decoder(kind) for phase, kind in _KIND.items()}
-        self._read_pair = make_decoder(Preference)
+        self._read_pair = make_decoder(records.Preference)
 
-    def examine_line(self, phase: Phase, line: bytes, source: ItemSource | None = None) -> Kept | Flaw:
-        """Return a line's record, or what is wrong with it; items of a ``source`` are read as if
-        hand-written."""
+    def examine_line(
+        self, phase: Phase, line: bytes, source: ItemSource | None = None
+    ) -> records.Kept | Flaw:
+        """Return a line's record, or what is wrong with it; a ``source``'s items are read as hand-written."""
         if source is not None:
             parsed = parse_item_line(line, source.task.name, source.teacher)
             if isinstance(parsed, str):
@@ -143,35 +131,34 @@ class Examiner:
         if not isinstance(parsed, str):
             self._replaced.add(parsed.item.id)
 
-    def _find_flaw(self, record: Kept) -> Flaw | None:
+    def _find_flaw(self, record: records.Kept) -> Flaw | None:
         """Check id, value and origin of a record; a valid item or answer is noted, for others to refer to."""
         if flaw := _find_id_flaw(record):
             return flaw
-        if record.status == "ok" and not is_good(record):
+        if record.status == "ok" and not records.is_good(record):
             return Flaw("value", f"{record.id} has status ok and holds no value")
         match record:
-            case Datapoint():
+            case records.Datapoint():
                 self._items.add(record.id)
-            case Response(datapoint_id=item):
+            case records.Response(datapoint_id=item):
                 exists = item in self._items or item in self._replaced
                 if not exists and not item.startswith(self.gone):
                     return Flaw("origin", f"there is no datapoint {item}")
                 self._responses.add(record.id)
-            case Evaluation(task_id=task, datapoint_id=item):
+            case records.Evaluation(task_id=task, datapoint_id=item):
                 factors, scored = self._rubrics.get(task), (*record.scores, *(record.values or ()))
                 if factors is not None and (unknown := [f for f in scored if f not in factors]):
                     return Flaw("factor", f"the rubric has no factor {', '.join(unknown)}")
                 return self._find_missing_answer_flaw(task, item, record.student_model_id, record.sample)
-            case Preference(task_id=task, datapoint_id=item):
+            case records.Preference(task_id=task, datapoint_id=item):
                 names = (record.first_model_id, record.second_model_id)
                 missing = (self._find_missing_answer_flaw(task, item, name) for name in names)
                 return next(filter(None, missing), None)
         return None
 
     def _find_missing_answer_flaw(self, task: str, item: str, student: str, sample: int = 0) -> Flaw | None:
-        """Return a flaw if an answer is missing, unless a table that gave it dropped it: its judgments are
-        valid."""
-        response = response_id(item, student, sample)
+        """Return a flaw if an answer is missing, unless a table dropped it: judgments of it stay valid."""
+        response = records.response_id(item, student, sample)
         item_exists = item in self._items or item in self._replaced
         if response in self._responses or (item_exists and (task, student) in self._answered):
             return None
@@ -184,30 +171,30 @@ def _classify_misfit(line: bytes, message: str) -> Flaw:
         scores = decode(line, _LevelScores).scores
     except Undecodable:
         return Flaw("fields", message)
-    wrong = [f"{factor}: {level!r}" for factor, level in scores.items() if level not in LEVELS]
+    wrong = [f"{factor}: {level!r}" for factor, level in scores.items() if level not in records.LEVELS]
     return Flaw("level", ", ".join(wrong)) if wrong else Flaw("fields", message)
 
 
-def _find_id_flaw(record: Kept) -> Flaw | None:
+def _find_id_flaw(record: records.Kept) -> Flaw | None:
     """Check that the id of a record names what it is about."""
     match record:
         case Proposal(task_id=task):
-            expected = proposal_id(task, record.teacher_model_id, record.kind)
-        case Datapoint(task_id=task):
-            start = item_prefix(task, record.teacher_model_id)
+            expected = records.proposal_id(task, record.teacher_model_id, record.kind)
+        case records.Datapoint(task_id=task):
+            start = records.item_prefix(task, record.teacher_model_id)
             if record.id.startswith(start) and record.id != start:
                 return None
             return Flaw("id", f"{record.id!r} should begin with {start!r} and go on")
-        case Response(datapoint_id=item):
-            expected = response_id(item, record.student_model_id, record.sample)
-        case Preference(datapoint_id=item):
+        case records.Response(datapoint_id=item):
+            expected = records.response_id(item, record.student_model_id, record.sample)
+        case records.Preference(datapoint_id=item):
             names = (record.first_model_id, record.second_model_id, record.judge_model_id)
-            expected = preference_id(item, *names)
-        case Evaluation(datapoint_id=item):
-            response = response_id(item, record.student_model_id, record.sample)
+            expected = records.preference_id(item, *names)
+        case records.Evaluation(datapoint_id=item):
+            response = records.response_id(item, record.student_model_id, record.sample)
             if record.response_id != response:
                 return Flaw("id", f"response_id is {record.response_id!r}; it should be {response!r}")
-            expected = evaluation_id(response, record.judge_model_id)
+            expected = records.evaluation_id(response, record.judge_model_id)
         case _:
             raise TypeError(f"no file of a run keeps a {type(record).__name__}")
     return None if record.id == expected else Flaw("id", f"it is {record.id!r}; it should be {expected!r}")
@@ -285,9 +272,8 @@ class RepairOptions(NamedTuple):
 
 
 def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
-    """Set invalid records of a run aside, after examining its files, and count what is then owed. Raises
-    UsageError: this is no run, has an older layout, or is in use; StoreError: a file cannot be read or
-    written."""
+    """Set invalid records of a run aside, and count what is then owed. Raises UsageError: this is no run, has
+    an older layout, or is in use; StoreError: a file cannot be read or written."""
     folder.refuse_foreign()
     if not options.dry_run:
         finish_move_to_replaced(folder)
@@ -316,7 +302,7 @@ def inspect_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     config = load_run_config(folder)
     report = examine_files(folder, options, config)
     if not isinstance(config, str):
-        supplied = read_stored_supply(config, folder).rewritten
+        supplied = read_stored_supply(config, folder).unwritten_lines
         recorded = RunIndex().read(folder, without=report.flaws, supplied=supplied)
         add_gaps_to_report(folder, config, report, recorded, options.phases)
     return report
@@ -347,7 +333,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
     examiner = Examiner(dict(read_rubric_factors(folder)), answered)
     for path, source in sources.items():
         if source.teacher == OWN_ITEMS and not path.exists():
-            examiner.gone += (item_prefix(source.task.name, source.teacher),)
+            examiner.gone += (records.item_prefix(source.task.name, source.teacher),)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in read_whole_lines(old):
                 examiner.note_replaced_item(text, source)
@@ -374,7 +360,7 @@ def _list_record_files(folder: RunDir, phase: Phase) -> list[Path]:
 
 def _examine_file(
     state: FileState,
-    examine_line: Callable[[bytes], Kept | Flaw],
+    examine_line: Callable[[bytes], records.Kept | Flaw],
     report: RepairReport,
     options: RepairOptions,
 ) -> FileState:
@@ -383,8 +369,8 @@ def _examine_file(
     for offset, text in read_whole_lines(path):
         state.lines += 1
         result = examine_line(text)
-        if isinstance(result, Kept):
-            state.failed += not is_good(result)
+        if isinstance(result, records.Kept):
+            state.failed += not records.is_good(result)
             continue
         state.flaws[offset] = result
         counts[result.reason] += 1
@@ -524,9 +510,8 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
 
 
 def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
-    """Inspect a run, line by line only if something does not fit; ``config`` is from `load_run_config`.
-    Raises StoreError: a file cannot be read."""
-    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).rewritten
+    """Inspect a run, line by line only if something does not fit; ``config``: from `load_run_config`."""
+    supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).unwritten_lines
     recorded = RunIndex().read(folder, supplied=supplied)
     if not (folder.meta.exists() or folder.config.exists()) or is_legacy(folder.path):
         return QuickInspection(recorded, None)

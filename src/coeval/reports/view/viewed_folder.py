@@ -17,7 +17,7 @@ import msgspec
 
 from coeval.analysis.load import find_writer_pid, is_readable, list_record_files
 from coeval.analysis.readers.reader import Reader
-from coeval.analysis.training.sample_figures import mean_over_tasks
+from coeval.analysis.training.aggregate import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames

@@ -216,7 +216,7 @@ def judges(
     from coeval.cli import streams
     from coeval.sweeps import sweep_settings
 
-    folders = _parse_folders(judges, "--judges")
+    folders = _parse_named_folders(judges, "--judges")
     if out is not None and out.is_dir():
         raise UsageError(f"--out {out} is a folder; name a file")
     task_names, step_numbers = sweep_settings.parse_names(tasks), sweep_settings.parse_steps(steps)
@@ -278,7 +278,7 @@ def plot(
     from coeval.cli import streams
     from coeval.sweeps import sweep_settings
 
-    folders = _parse_folders(runs, "--runs")
+    folders = _parse_named_folders(runs, "--runs")
     patterns = _parse_patterns(name_pattern or [], folders)
     step_numbers, task_names = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
@@ -301,13 +301,13 @@ def plot(
 # --- Flags that give a name to a value
 
 
-def _parse_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
+def _parse_named_folders(texts: Sequence[str], flag: str) -> dict[str, Path]:
     """Parse ``NAME=DIR`` texts, in order. Raises UsageError: one has another form, a name occurs twice, or
     there is no such folder."""
     folders: dict[str, Path] = {}
     for text in texts:
-        name, sign, folder = text.partition("=")
-        if not (name and sign and folder):
+        name, _, folder = text.partition("=")
+        if not (name and folder):
             raise UsageError(f"{flag} {text}: give a name and a folder, for example {flag} a=outputs/a")
         if name in folders:
             raise UsageError(f"{flag} {text}: the name {name} already refers to {folders[name]}")

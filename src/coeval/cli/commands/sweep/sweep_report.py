@@ -117,10 +117,10 @@ class SweepView(Progress):
             say(self._console, f"{format_duration(time.monotonic() - self._board.began)}  {line}")
 
     def _table(self) -> Table:
-        return make_board_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
+        return make_slot_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
 
 
-def make_board_table(board: SweepBoard, width: int, height: int) -> Table:
+def make_slot_table(board: SweepBoard, width: int, height: int) -> Table:
     """Make the live table: slots with their work, judging, and a line of counts, within ``width`` ×
     ``height`` cells."""
     table = Table.grid(padding=(0, 2, 0, 0), pad_edge=False)

@@ -29,17 +29,6 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 _COLUMNS = (*make_columns("step"), *SAMPLE_COLUMNS, *make_columns("missing", kind="count"))
 
 
-def print_aggregates(aggregated: Sequence[CheckpointAggregate], console: Console) -> None:
-    """Print each task's headline by checkpoint."""
-    for task in sorted({task for checkpoint in aggregated for task in checkpoint.tasks}):
-        by_step = [(row.checkpoint.step, row.tasks[task]) for row in aggregated if task in row.tasks]
-        rows = tuple(
-            (str(step), *sample_cells(figure, figure.ci95), figure.missing) for step, figure in by_step
-        )
-        title = f"{task}: {join_names(dict.fromkeys(row.metric for _, row in by_step))}"
-        show_tables(console, [ReportTable("", title, _COLUMNS, rows)])
-
-
 def print_conclusions(
     runs: Sequence[TrainingRun],
     compared: SweepComparison,
@@ -73,8 +62,16 @@ def print_aggregates_and_gaps(
     steps: Sequence[int] | None = None,
     pattern: str = "step_{step}",
 ) -> bool:
-    """Print the checkpoints' results and what is missing; return whether something requested is missing."""
-    print_aggregates(aggregated, streams.results())
+    """Print each task's headline by checkpoint, and what is missing; return whether something requested is
+    missing."""
+    for task in sorted({task for checkpoint in aggregated for task in checkpoint.tasks}):
+        figures_by_step = {row.checkpoint.step: row.tasks[task] for row in aggregated if task in row.tasks}
+        rows = tuple(
+            (str(step), *sample_cells(figures, figures.ci95), figures.missing)
+            for step, figures in figures_by_step.items()
+        )
+        title = f"{task}: {join_names(dict.fromkeys(row.metric for row in figures_by_step.values()))}"
+        show_tables(streams.results(), [ReportTable("", title, _COLUMNS, rows)])
     absent = sorted(set(steps or ()) - {row.checkpoint.step for row in aggregated})
     everywhere = tasks or sorted({task for row in aggregated for task in (*row.tasks, *row.unscored)})
     steps_by_note: dict[tuple[str, str], list[str]] = {}
@@ -99,15 +96,13 @@ def aggregate_draw_and_print(sweep: Sweep) -> int:
     """Aggregate all steps in the output folder, draw curves, print results; return the exit code."""
     from coeval.reports.training_files import aggregate_and_write_sweep  # duckdb, numpy and vl-convert
 
-    plan = JobPlan.read(sweep.own_folder)
-    made = aggregate_and_write_sweep(sweep.out, {task.label: task.samples for task in plan.tasks})
-    tasks = [task.label for task in plan.tasks]
+    samples = JobPlan.read(sweep.own_folder).samples
+    made = aggregate_and_write_sweep(sweep.out, samples)
     if made.run is not None and made.comparison is not None:
         print_conclusions([made.run], made.comparison, streams.results(), made.aggregates)
-    gaps = print_aggregates_and_gaps(made.aggregates, sweep.out, tasks)
+    gaps = print_aggregates_and_gaps(made.aggregates, sweep.out, [*samples])
     if made.paths:
-        pictures = len(made.paths) - 1
-        say(streams.messages(), f"written: {made.paths[-1]} and {pictures} pictures")
+        say(streams.messages(), f"written: {made.paths[-1]} and {len(made.paths) - 1} pictures")
     return GAPS if gaps else 0
 
 

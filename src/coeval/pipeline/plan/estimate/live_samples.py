@@ -17,20 +17,10 @@ from typing import TypeAlias
 
 import msgspec
 
+from coeval.core import records
 from coeval.core.errors import AskError, Gap, QuotaExhausted
 from coeval.core.foreign import convert
 from coeval.core.options import max_calls
-from coeval.core.records import (
-    Datapoint,
-    Kept,
-    Response,
-    Usage,
-    evaluation_id,
-    is_good,
-    item_id,
-    model_of,
-    response_id,
-)
 from coeval.core.shown_names import short_names
 from coeval.core.text import dollars, pluralize
 from coeval.engine.model_work import Asking, RoleModel
@@ -101,7 +91,7 @@ _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork | PairWork
 def list_sampled_models(preview: Preview) -> set[str]:
     """Name the models whose calls an estimate is about."""
     return {
-        model_of(name)
+        records.model_of(name)
         for (phase, _, name), counts in preview.plan_count.by_model.items()
         if counts.calls and phase in FLOWING
     }
@@ -111,7 +101,7 @@ def _describe_low_quotas(config: Config, preview: Preview, ledger: Ledger) -> It
     """Describe each ceiling that leaves fewer requests than the run needs: samples count towards it."""
     owed: Counter[str] = Counter()
     for (phase, _, name), counts in preview.plan_count.by_model.items():
-        owed[model_of(name)] += counts.calls if phase in FLOWING else 0
+        owed[records.model_of(name)] += counts.calls if phase in FLOWING else 0
     for name, quota in config.experiment.quota.items():
         if quota.max_calls is not None and owed[name]:
             meter = ledger.meter(name)
@@ -127,8 +117,7 @@ def _describe_low_quotas(config: Config, preview: Preview, ledger: Ledger) -> It
 async def add_live_samples(
     config: Config, preview: Preview, lengths: Lengths, askable: Iterable[str], session: Session
 ) -> None:
-    """Add to ``lengths`` what ``experiment.estimate_samples`` requests of each ``askable`` model show. Raises
-    Draining: interrupted."""
+    """Add what ``experiment.estimate_samples`` requests of ``askable`` models show. Raises Draining."""
     watcher = session.context.watcher
     samples = _LiveSamples(config, preview, lengths, askable, watcher)
     await await_unless_interrupted(
@@ -155,7 +144,7 @@ class _LiveSamples:
         self._watcher = watcher
         self._exhausted: set[str] = set()
         self._items: dict[str, list[PreparedItem]] = {}
-        self._answers: dict[str, list[tuple[PreparedItem, Response]]] = {}
+        self._answers: dict[str, list[tuple[PreparedItem, records.Response]]] = {}
 
     async def request_samples(self, asking: Asking) -> None:
         """Request all samples, and report what each took, or that it failed."""
@@ -172,7 +161,7 @@ class _LiveSamples:
         for setup, teacher, number in self._share_out_samples("data_generation", self._setups):
             task = setup.task
             samples = Samples(setup.space, seed=task.sampling.seed, task=task.name, teacher=teacher.name)
-            key = item_id(task.name, teacher.name, number + 1)
+            key = records.item_id(task.name, teacher.name, number + 1)
             kind = ItemWork if setup.task.documents is None else DocumentItemWork
             yield kind(asking, teacher, key, NOT_TRIED, setup, samples.draw_sample(number + 1))
 
@@ -181,7 +170,7 @@ class _LiveSamples:
         for setup, student, number in self._share_out_samples("response_collection", possible):
             items = self._items[setup.task.name]
             prepared = items[number % len(items)]
-            key = response_id(prepared.item.id, student.name)
+            key = records.response_id(prepared.item.id, student.name)
             yield ResponseWork(asking, student, key, NOT_TRIED, setup, prepared)
 
     def _make_judgment_works(self, asking: Asking) -> Iterator[EvaluationWork | PairWork]:
@@ -197,7 +186,10 @@ class _LiveSamples:
             factors = tuple(setup.criteria)
             if setup.task.evaluation_mode == "per_factor":
                 factors = (factors[number % len(factors)],)
-            judged, key = JudgeInput(setup, prepared, response), evaluation_id(response.id, judge.name)
+            judged, key = (
+                JudgeInput(setup, prepared, response),
+                records.evaluation_id(response.id, judge.name),
+            )
             if setup.pairs is not None:  # compared with itself: as long as any comparison
                 yield PairWork(asking, judge, key, NOT_TRIED, setup.pairs, judged, judged)
                 continue
@@ -246,18 +238,18 @@ class _LiveSamples:
         for (task, _), items in recorded.items_by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():
                 if (entry := recorded.items.get(key)) is not None and entry.good:
-                    item = recorded.items.load(key, Datapoint)
+                    item = recorded.items.load(key, records.Datapoint)
                     texts = {"item": item.prompt or "", "reference": item.reference_response or ""}
                     self._lengths.add_item_texts(item.id, {kind: len(text) for kind, text in texts.items()})
                     yield PreparedItem(item, {})
 
-    def _load_recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, Response]]:
+    def _load_recorded_answers(self, setup: TaskSetup) -> Iterator[tuple[PreparedItem, records.Response]]:
         responses = self._preview.plan.recorded.responses
         for prepared in self._items[setup.task.name]:
             for student in setup.students:
-                key = response_id(prepared.item.id, student.name)
+                key = records.response_id(prepared.item.id, student.name)
                 if (entry := responses.get(key)) is not None and entry.good:
-                    yield prepared, responses.load(key, Response)
+                    yield prepared, responses.load(key, records.Response)
 
     def _with_expected_factors(self, setup: TaskSetup) -> TaskSetup:
         """Copy an unsettled task's setup with as many factors as are expected: known ones, then stand-ins."""
@@ -265,7 +257,7 @@ class _LiveSamples:
         owed = len(self._preview.blueprint.list_owed_proposals(task, "rubric"))
         if task.name not in self._preview.unsettled or not owed or not setup.judges:
             return setup
-        rubric_so_far = self._preview.blueprint.read_rubric_so_far(task)
+        rubric_so_far = self._preview.blueprint.merge_inherited_and_proposed_rubrics(task)
         possible = merge_rubrics(rubric_so_far, _STAND_IN)
         rubric = dict(islice(possible.items(), len(rubric_so_far) + round(expect_new_factors(owed).central)))
         form = build_judge_form(task, rubric)
@@ -280,17 +272,17 @@ class _LiveSamples:
     async def _do_sample(self, phase: Phase, work: _Work) -> None:
         """Request a sample, add its lengths, and keep it for later phases."""
         record = await self._request_record(work)
-        if record is None or not is_good(record):
+        if record is None or not records.is_good(record):
             return
         seen = convert(msgspec.to_builtins(record), LengthFields)
         add_record_lengths(self._lengths, self._setups, phase, seen, "sample")
         match record, work:
-            case Datapoint(), ItemWork():
+            case records.Datapoint(), ItemWork():
                 self._items[record.task_id].insert(0, PreparedItem(record, work.sample.nuance))
-            case Response(), ResponseWork():
+            case records.Response(), ResponseWork():
                 self._answers.setdefault(record.task_id, []).append((work.prepared, record))
 
-    async def _request_record(self, work: _Work) -> Kept | None:
+    async def _request_record(self, work: _Work) -> records.Kept | None:
         """Return a sample's record and report its usage; None if it failed, which is reported too."""
         who = f"{work.model} as {work.role_model.role}, {work.phase}"
         try:
@@ -304,7 +296,7 @@ class _LiveSamples:
         except (AskError, Gap, TimeoutError) as error:
             self._watcher.warn(f"sample of {who}: {str(error) or f'no answer in {_LONGEST_S:.0f} s'}")
             return None
-        usage = record.usage or Usage()
+        usage = record.usage or records.Usage()
         cost = f", {dollars(usage.cost_usd)}" if usage.cost_usd else ""
         self._watcher.note(
             f"sample of {self._short.get(work.model, work.model)} as {work.role_model.role}: "

@@ -52,7 +52,7 @@ class LengthFields(msgspec.Struct):
 def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
     """Read lengths from records, and from table items that the run will copy; damaged lines are skipped."""
     lengths, setups = Lengths(), preview.plan.setups
-    source, supplied = find_source_run(config), preview.supply.rewritten
+    source, supplied = find_source_run(config), preview.supply.unwritten_lines
     for phase in FLOWING:
         folders = (run_folder(config), *([source] if source is not None else []))
         kinds = (kind for kind in RECORD_FILES if phase_of_kind(kind) == phase)

@@ -194,8 +194,7 @@ class _TaskShapes:
             yield self._build_judging_shape(judge, known_factors, factors)
 
     def _build_shape(self, phase: Purpose, role_model: RoleModel, size: PromptSize, made: Span) -> CallShape:
-        """Build the calls of a model; ``made``: a reply's characters. Lost records may come again and save
-        some."""
+        """Build a model's calls; ``made``: a reply's characters. Lost records that come again save some."""
         requested, task = self.requested_in(phase, role_model), self.setup.task.name
         key = (phase, task, role_model.name)
         most, least = (of.by_model.get(key) for of in (self.preview.plan_count, self.preview.least))
@@ -251,7 +250,7 @@ class _TaskShapes:
         setup, task = self.setup, self.setup.task
         if task.name not in self.preview.unsettled or not proposing_teachers:
             return tuple(setup.criteria), exact(len(setup.criteria))
-        rubric_so_far = self.preview.blueprint.read_rubric_so_far(task)
+        rubric_so_far = self.preview.blueprint.merge_inherited_and_proposed_rubrics(task)
         known_factors = tuple(factor for factor in setup.criteria if factor in rubric_so_far)
         new = expect_new_factors(proposing_teachers)
         if known_factors:  # it may be that nothing is added

@@ -12,7 +12,7 @@ from coeval.models.keys import Keys
 from coeval.pipeline.config.resolve import resolve_models
 from coeval.pipeline.config.schema import BATCH_INTERFACES, Config
 from coeval.pipeline.plan.estimate.run_estimate import EstimateInputs, estimate_run
-from coeval.pipeline.plan.preview import Preview, build_forecast, preview_run
+from coeval.pipeline.plan.preview import Preview, forecast_calls, preview_run
 from coeval.pipeline.run_options import RunOptions
 from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.estimate import Estimate, Saving
@@ -40,7 +40,7 @@ def preview_start(config: Config, options: RunOptions, keys: Keys, prices: Price
         resolved = resolve_models(config, lambda _: True, prices)
         warnings.append(f"priced as the cheapest host, and a run would not start (exit code 1): {error}")
     preview = preview_run(resolved.config, options)
-    warnings += build_forecast(resolved.config, preview).warnings
+    warnings += forecast_calls(resolved.config, preview).warnings
     return PreviewedStart(resolved.config, preview, resolved.choices, tuple(warnings))
 
 
