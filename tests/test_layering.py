@@ -92,7 +92,7 @@ LATE_IMPORTS = {
     "cli/loop.py": {"uvloop": "not on Windows"},
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
     "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
-    "benchmarks/words.py": {"regex": "only texts beyond ASCII need it"},
+    "benchmarks/text_analysis.py": {"regex": "only texts beyond ASCII need it"},
     "judging/checks/rubric_check.py": {"regex": "only checks with a pattern need it"},
     "judging/checks/check_options.py": {
         "rapidfuzz": "one kind of check needs it",
