@@ -121,8 +121,8 @@ def test_run_and_arun_take_the_same_typed_keywords() -> None:
 
     assert parameters(coeval.run) == parameters(coeval.arun)
     assert not any(p.kind is p.VAR_KEYWORD for p in signature(coeval.run).parameters.values())
-    explained = (getdoc(coeval.run) or "").splitlines()
-    assert all(f"{name}:" in explained for name in signature(coeval.run).parameters)
+    explained = [line.partition(": ")[0] for line in (getdoc(coeval.run) or "").splitlines()]
+    assert all(f"- ``{name}``" in explained for name in signature(coeval.run).parameters)
 
 
 @pytest.mark.process

@@ -92,7 +92,7 @@ LATE_IMPORTS = {
     "cli/loop.py": {"uvloop": "not on Windows"},
     "benchmarks/tasks/ifbench_formats.py": {"emoji": "one instruction type of 58 needs its table"},
     "benchmarks/tasks/ifbench_words.py": {"syllapy": "one instruction type of 58 needs its dictionary"},
-    "benchmarks/words.py": {"regex": "only texts beyond ASCII need it"},
+    "benchmarks/text_analysis.py": {"regex": "only texts beyond ASCII need it"},
     "judging/checks/rubric_check.py": {"regex": "only checks with a pattern need it"},
     "judging/checks/check_options.py": {
         "rapidfuzz": "one kind of check needs it",
@@ -110,7 +110,6 @@ LATE_IMPORTS = {
     "models/batch/batches.py": {
         "coeval.models.batch.batch_http": "aiohttp is slow to load, and only batch jobs need it"
     },
-    "models/transport/faults.py": {"aiohttp": "its exceptions are named where it is loaded already"},
 }
 """File → what its functions import, and why not at the top. In ``cli/`` a command may import late what
 few of its calls need; ``coeval --help`` loads no command."""

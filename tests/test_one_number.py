@@ -157,7 +157,8 @@ def _of_view(folder: Path) -> Iterator[Face]:
     """What ``coeval view`` serves of a folder: its line in the list; its page, with the lines above it."""
     viewed = ViewedFolder(folder, lambda _: None)
     viewed.needed = viewed.report_needed = True
-    viewed.read_changes()
+    viewed.read_changed_records()
+    viewed.write_changed_report()
     best, page = viewed.list_entry()["summary"].best, of_html("view, page", (viewed.report or b"").decode())
     name = {"wins in 100": "strength", "labels right": "accuracy"}.get(best.what, "score")
     fields = {"student": "name", name: "score", f"{name}, from": "low", f"{name}, to": "high"}

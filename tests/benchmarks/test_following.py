@@ -16,7 +16,6 @@ from coeval.benchmarks.tasks.following import (
     FollowingItem,
     IFBench,
     IFEval,
-    is_followed,
     loose_readings,
     make_instruction,
     score_prompt,
@@ -67,11 +66,12 @@ def test_each_instruction_finds_its_own_reading() -> None:
 @pytest.mark.parametrize("response", ["", " \n\t", "\n\n"])
 def test_a_blank_response_follows_nothing(response: str) -> None:
     assert score_prompt(item(NO_COMMA), response, Language()) == Followed([False], [False])
-    assert not is_followed(make_instruction(*NO_COMMA), response, Language())
+    assert not make_instruction(*NO_COMMA).is_followed(response, Language())
 
 
 def test_arguments_that_are_none_are_left_out_and_whole_floats_are_numbers() -> None:
-    assert is_followed(make_instruction("count:numbers", {"N": 2.0, "keyword": None}), "1 and 2", Language())
+    instruction = make_instruction("count:numbers", {"N": 2.0, "keyword": None})
+    assert instruction.is_followed("1 and 2", Language())
 
 
 @pytest.mark.parametrize(

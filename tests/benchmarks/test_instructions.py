@@ -15,7 +15,6 @@ from coeval.benchmarks.tasks.following import (
     IFEVAL_INSTRUCTIONS,
     INSTRUCTIONS,
     FollowingItem,
-    is_followed,
     make_instruction,
     score_prompt,
 )
@@ -233,13 +232,13 @@ def each(followed: bool) -> list[tuple[str, dict[str, Any], str]]:
 @pytest.mark.process
 @pytest.mark.parametrize(("kind", "kwargs", "response"), each(True))
 def test_followed(kind: str, kwargs: dict[str, Any], response: str, language: Language) -> None:
-    assert is_followed(make_instruction(kind, kwargs), response, language)
+    assert make_instruction(kind, kwargs).is_followed(response, language)
 
 
 @pytest.mark.process
 @pytest.mark.parametrize(("kind", "kwargs", "response"), each(False))
 def test_not_followed(kind: str, kwargs: dict[str, Any], response: str, language: Language) -> None:
-    assert not is_followed(make_instruction(kind, kwargs), response, language)
+    assert not make_instruction(kind, kwargs).is_followed(response, language)
 
 
 def test_every_type_is_tried() -> None:
@@ -296,4 +295,4 @@ CHARACTERS = random.Random(0).choices("abc.?!'\"-,*[](){}<>`\n ", k=MEGABYTE)
 def test_no_instruction_takes_long_over_a_megabyte(text: str) -> None:
     """Time that grows with the square of the length would outlast the runner's limit."""
     for kind, kwargs in ARGUMENTS.items():
-        is_followed(make_instruction(kind, kwargs), text, LANGUAGE)
+        make_instruction(kind, kwargs).is_followed(text, LANGUAGE)

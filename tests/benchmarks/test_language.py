@@ -22,8 +22,9 @@ from coeval.benchmarks.text_analysis import (
     looks_like_verb,
     plain_sentences,
     read_punkt_model,
+    treebank_words,
+    word_runs,
 )
-from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.judging.checks.check_options import detect_language
 
 PIECES = (

@@ -173,7 +173,7 @@ def test_while_jobs_are_cancelled_nobody_else_works_on_a_task(
             pass
         return 7
 
-    monkeypatch.setattr("coeval.cli.commands.status.cancel_jobs", cancelled)
+    monkeypatch.setattr("coeval.cli.commands.status.cancel_jobs_and_count_left", cancelled)
     assert _cancel_jobs_and_count_failures(RunDir(tmp_path), None, None) == 7
     assert RunDir(tmp_path / "ifeval").writer_pid() is None, "afterwards they may"
 

@@ -99,7 +99,7 @@ def test_what_cannot_come_any_more_is_not_waited_for(board: Board, clock: Clock)
         clock.now += 1
         come(board, "answers", 10)
     assert board.remaining_s("answers") == pytest.approx(50)
-    board.count_gap("answers", ModelStopped("no key"))
+    board.phases["answers"].gaps[ModelStopped.kind] += 1
     board.count_cut_off("answers", 399)
     assert board.remaining_s("answers") == pytest.approx(10)
     assert phase_figures(board, board.phases["answers"]).not_requested == "400"

@@ -104,7 +104,7 @@ def test_a_description_names_the_best_end() -> None:
     ],
 )
 def test_a_number_is_read_as_a_level(reply: str, level: str) -> None:
-    assert parse_level(reply, FIVE).level == level
+    assert parse_level(reply, FIVE).value == level
 
 
 @pytest.mark.parametrize(

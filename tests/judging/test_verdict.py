@@ -122,7 +122,7 @@ def test_what_a_judge_writes_under_the_exact_names_is_what_is_read(scores: dict[
     ],
 )
 def test_one_level(reply: str) -> None:
-    assert parse_level(reply).level == "High"
+    assert parse_level(reply).value == "High"
 
 
 @pytest.mark.parametrize(

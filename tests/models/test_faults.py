@@ -31,17 +31,20 @@ from coeval.models.transport.body import (
     ConnectTimeout,
     Lost,
     NoConnection,
+    NoProxy,
     NotHttp,
     NoTurn,
+    ProxyRefusal,
     WireError,
 )
 from coeval.models.transport.faults import (
+    SENDING_ERRORS,
     describe_request,
     error_from_exception,
     error_from_status,
-    sending_errors,
     was_never_sent,
 )
+from coeval.models.transport.proxied import raise_wire_errors
 
 WHERE = "POST host/v1/chat"
 URL_WITH_KEY = URL("http://host/v1/chat?key=hidden")
@@ -68,6 +71,8 @@ MAPPED: dict[Exception, type[ModelError]] = {
     NoTurn(): RequestTimeout,
     Closed(sent=True): ConnectionFailed,
     NotHttp("Invalid character"): Unreadable,
+    NoProxy(REFUSED): ConnectionFailed,
+    ProxyRefusal(502, "Bad Gateway"): ConnectionFailed,
     socket.gaierror(-2, "unknown"): ConnectionFailed,
     aiohttp.ClientError(): ConnectionFailed,
     aiohttp.ClientConnectionError("Connector is closed."): ConnectionFailed,
@@ -129,6 +134,15 @@ def family(cls: type[BaseException]) -> Iterator[type[BaseException]]:
         yield from family(child)
 
 
+def as_raised(error: Exception) -> Exception:
+    """What a wire raises for it."""
+    try:
+        with raise_wire_errors():
+            raise error
+    except SENDING_ERRORS as raised:
+        return raised
+
+
 def test_no_exception_of_aiohttp_is_without_a_place() -> None:
     known = {type(error).__name__ for error in MAPPED} | NOT_OURS
     roots = (aiohttp.ClientError, http_exceptions.HttpProcessingError, aiohttp.EofStream)
@@ -142,10 +156,12 @@ def test_no_exception_of_the_wire_is_without_a_place() -> None:
 
 def test_what_found_no_connection_was_never_sent_and_whatever_may_have_been_was() -> None:
     """A permit of ``max_calls`` comes back for these, and for nothing else."""
-    assert {type(error) for error in MAPPED if was_never_sent(error)} == {
+    assert {type(error) for error in MAPPED if was_never_sent(as_raised(error))} == {
         NoConnection,
         ConnectTimeout,
         NoTurn,
+        NoProxy,
+        ProxyRefusal,
         socket.gaierror,
         ssl.SSLError,
         aiohttp.ClientConnectorError,
@@ -164,8 +180,7 @@ def test_what_found_no_connection_was_never_sent_and_whatever_may_have_been_was(
 def test_each_foreign_exception_has_its_class_and_a_clean_message(
     error: Exception, ours: type[ModelError]
 ) -> None:
-    assert isinstance(error, sending_errors())
-    reported = error_from_exception(error, WHERE, 60)
+    reported = error_from_exception(as_raised(error), WHERE, 60)
     assert type(reported) is ours
     assert str(reported).startswith(f"{WHERE}: ")
     assert "hidden" not in str(reported)
@@ -208,13 +223,13 @@ def test_what_another_attempt_cannot_mend_is_not_advised(
 ) -> None:
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
-    reported = error_from_exception(error, WHERE, 60)
+    reported = error_from_exception(as_raised(error), WHERE, 60)
     assert reported.retry_advised is advised
     assert words in str(reported)
 
 
 def test_a_proxy_that_wants_credentials_says_so() -> None:
-    error = error_from_exception(response_error(aiohttp.ClientHttpProxyError, 407), WHERE, 60)
+    error = error_from_exception(as_raised(response_error(aiohttp.ClientHttpProxyError, 407)), WHERE, 60)
     assert isinstance(error, AccessDenied)
     assert "HTTPS_PROXY" in str(error)
 

@@ -183,10 +183,10 @@ def test_whatever_shows_results_is_a_look(lab: Lab, coeval: Command, tmp_path: P
     assert seen() == 4
     grown(lab, 9)
     viewed = ViewedFolder(lab.path, lambda _: {})
-    viewed.read_changes()
+    viewed.read_changed_records()
     assert seen() == 4, "nobody has opened its page"
     viewed.needed = True
-    viewed.read_changes()
+    viewed.read_changed_records()
     viewed.close()
     assert seen() == 5
 

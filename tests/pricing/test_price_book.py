@@ -15,8 +15,9 @@ from genai_prices.data import providers
 from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, is_private_address
 from coeval.core.records import Usage
-from coeval.engine.terms import Ceiling, find_tariff, make_offer, make_terms
+from coeval.engine.terms import find_tariff, make_offer, make_terms
 from coeval.models.catalog import HOSTS
+from coeval.models.metering.account_file import Terms
 from coeval.pricing.price_book import PriceBook, find_library_tariff, find_provider_by_url
 from coeval.pricing.tariff import FREE, Rates, Tariff, make_pricer
 
@@ -75,7 +76,9 @@ def test_multipliers_fill_in_what_a_price_says_nothing_of(tmp_path: Path) -> Non
 
 def test_longer_prompts_may_have_rates_of_their_own(tmp_path: Path) -> None:
     terms = make_terms(
-        [ModelSpec(name="m", interface="openai", model="tiered")], {"m": Ceiling(7)}, own_file(tmp_path, OWN)
+        [ModelSpec(name="m", interface="openai", model="tiered")],
+        {"m": Terms(max_calls=7)},
+        own_file(tmp_path, OWN),
     )["m"]
     assert terms.price is not None
     assert [terms.price(Usage(n, 0)) for n in (1000, 2000)] == [0.001, 0.006]

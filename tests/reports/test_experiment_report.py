@@ -230,7 +230,8 @@ def test_a_run_that_has_hardly_begun_has_a_report(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_items_name_students_as_they_are_ranked(lab: Lab, measures: dict[str, Any]) -> None:
     with open_run_reader(RunDir(lab.path)) as (reader, _):
-        browser = make_folder_report(reader).add_measures(ItemBrowser(reader))
+        browser = ItemBrowser(reader)
+        make_folder_report(reader).give_measures_to(browser)
         assert browser.facets.students == measures["ranking"]["order"] == ["ann", "ben", "cem"]
         browser.rank_students(["cem"])
         assert browser.facets.students == ["cem", "ann", "ben"]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import StoreError, UsageError
-from coeval.store.rundir import RunDir, finish_replacing, move_to_replaced
+from coeval.store.rundir import RunDir, finish_move_to_replaced, move_to_replaced
 
 OLD = {
     "phase3_datapoints/a.jsonl": "1\n",
@@ -72,7 +72,7 @@ def test_a_kill_at_any_step_leaves_the_old_run_whole_in_one_place(tmp_path: Path
         folder = written(tmp_path / str(steps))
         if not killed_after(steps, folder):
             break
-        finish_replacing(folder)
+        finish_move_to_replaced(folder)
         moved = [tree(path) for path in folder.path.glob("replaced/*")]
         there = {name: text for name, text in tree(folder.path).items() if not name.startswith("replaced")}
         if there == OLD | STAYS:
@@ -93,7 +93,7 @@ def test_two_moves_lie_side_by_side_and_none_is_left_to_finish(tmp_path: Path) -
         moved = move_to_replaced(folder, [folder.meta])
         assert (moved / "meta.json").exists()
         assert not folder.meta.exists()
-        finish_replacing(folder)
+        finish_move_to_replaced(folder)
     assert len(list((tmp_path / "replaced").iterdir())) == 2
 
 
@@ -101,9 +101,9 @@ def test_what_another_process_moves_is_left_to_it(tmp_path: Path) -> None:
     folder = written(tmp_path)
     folder.replacing.write_text("{}")
     with folder.hold_lock(), pytest.raises(UsageError, match="in use by process"):
-        finish_replacing(folder)
+        finish_move_to_replaced(folder)
     with pytest.raises(StoreError, match=r"\.replacing\.json is damaged"):
-        finish_replacing(folder)
+        finish_move_to_replaced(folder)
 
 
 def test_who_looks_while_a_move_ends_sees_it_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

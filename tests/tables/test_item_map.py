@@ -26,7 +26,9 @@ ROW: dict[str, Any] = {
 
 
 def made(row: dict[str, Any] = ROW, **needed: Any) -> MappedItem:
-    return ItemMaker(ItemMap(**needed), tuple(row)).make_item(row)
+    item = ItemMaker(ItemMap(**needed), tuple(row)).make_item(row)
+    assert item is not None
+    return item
 
 
 @pytest.mark.parametrize(

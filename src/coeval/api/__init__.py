@@ -86,43 +86,30 @@ def run(call: RunCall) -> Run:
 
     Works in scripts and, since it waits beside a loop that is running already, in notebooks. Ctrl-C, or
     Stop in a notebook, ends the run as it does ``coeval run``: nothing new is asked, requests on the wire
-    have a few seconds to finish, all finished work is on disk, and the `Run` is returned with exit code 130;
-    so look at it before you start the next one. A second Ctrl-C ends it at once with KeyboardInterrupt.
+    have a few seconds to finish, all finished work is on disk, and the `Run` is returned with exit code
+    130; so look at it before you start the next one. A second Ctrl-C ends it at once with
+    KeyboardInterrupt.
 
-    Parameters
-    ----------
-    config:
-        a configuration that `load_config` returned; or the path of an experiment file, or a mapping with its
-        sections, which are read and checked as `load_config` does.
-    items:
-        the items of the only task, or of tasks by name, in the place of ``items.path``: a frame of pandas or
-        polars, a table of Arrow, or a list of mappings. Columns go by ``items``, else by their usual names.
-    answers:
-        answers that exist, by student: such rows, or a mapping from prompt to answer.
-    continue_run:
-        go on with the run that stands under this id: do what is owed.
-    overwrite:
-        begin anew; what the phases in mode New hold moves to ``replaced/``, the rest stays.
-    only_models:
-        in phases 3–5, do only the work in which one of these models takes part.
-    changed:
-        what to do with good records that another configuration made: refuse to start, redo them
-        and all that follows from them, or keep them as they are.
-    phase_barriers:
-        finish each phase before the next begins, rather than letting them overlap.
-    wait:
-        wait for batch jobs; False: end when they are submitted, for ``continue_run`` to collect.
-    allow_unsandboxed:
-        run the programs of checks with the rights of this account where there is no sandbox for them.
-    keys:
-        a key file, read before the places where keys are looked for.
-    progress:
-        show the run as it goes: by default in a notebook only, unless there is a ``watcher``. True: outside
-        a notebook too, as lines on standard error.
-    watcher:
-        is told what happens; see `Watcher`.
-    interrupt:
-        once set, on the loop of the run, does what the first Ctrl-C does.
+    - ``config``: a configuration that `load_config` returned; or the path of an experiment file, or a
+      mapping with its sections, which are read and checked as `load_config` does.
+    - ``items``: the items of the only task, or of tasks by name, in the place of ``items.path``: a frame
+      of pandas or polars, a table of Arrow, or a list of mappings. Columns go by ``items``, else by
+      their usual names.
+    - ``answers``: answers that exist, by student: such rows, or a mapping from prompt to answer.
+    - ``continue_run``: go on with the run that stands under this id: do what is owed.
+    - ``overwrite``: begin anew; what the phases in mode New hold moves to ``replaced/``, the rest stays.
+    - ``only_models``: in phases 3–5, do only the work in which one of these models takes part.
+    - ``changed``: refuse to start where another configuration made good records, redo these and all that
+      follows from them, or keep them as they are.
+    - ``phase_barriers``: finish each phase before the next begins, rather than letting them overlap.
+    - ``wait``: for batch jobs; False: end when they are submitted, for ``continue_run`` to collect.
+    - ``allow_unsandboxed``: where there is no sandbox, run checks' programs with the rights of this
+      account.
+    - ``keys``: a key file, read before the places where keys are looked for.
+    - ``progress``: show the run as it goes: by default in a notebook only, unless there is a
+      ``watcher``. True: outside a notebook too, as lines on standard error.
+    - ``watcher``: is told what happens; see `Watcher`.
+    - ``interrupt``: once set, on the loop of the run, does what the first Ctrl-C does.
 
     Raises UsageError: the request was wrong; ModelUnavailable: a probed model does not answer; StoreError:
     the run folder cannot be read or written; KeyboardInterrupt: at a second Ctrl-C; the run can be opened

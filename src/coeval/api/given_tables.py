@@ -36,11 +36,10 @@ def read_with_tables(
     items: Rows | Mapping[str, Rows] | None,
     answers: Mapping[str, Rows | Mapping[str, str]] | None,
 ) -> Document:
-    """Read an experiment, with tables from Python instead of files.
+    """Read an experiment, with tables from Python instead of files: ``items`` of the only task, or by task;
+    ``answers`` by student, as rows or a mapping from prompt to answer.
 
-    ``items`` are those of the only task, or by task; ``answers`` by student: rows, or a mapping from
-    prompt to answer. Raises ConfigError, UsageError: the experiment cannot be read, or a table lacks a
-    column.
+    Raises ConfigError, UsageError: the experiment cannot be read, or a table lacks a column.
     """
     document = document_from_mapping(source) if isinstance(source, Mapping) else read_document(Path(source))
     folder = _folder_for_given_tables(document.data)

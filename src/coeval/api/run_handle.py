@@ -58,9 +58,7 @@ class Run:
     def records(self, phase: Phase) -> Records[Record]: ...
     def records(self, phase: Phase | Literal["pairs"]) -> Records[Any]:
         """Return the records of a phase 3–5: items, answers or judgments; ``pairs``: comparisons of answers.
-
-        Raises UsageError: the phase keeps no records, or the folder is one of ``eval-framework``, which
-        knows no phases.
+        Raises UsageError: the phase keeps none, or the folder is one of ``eval-framework``, without phases.
         """
         if phase not in RECORD_KINDS:
             raise UsageError(f"{phase} keeps no records; ask for one of {', '.join(RECORD_KINDS)}")
@@ -70,11 +68,9 @@ class Run:
 
     def results(self) -> Results:
         """Return student scores per task and overall with 95% intervals, and label accuracies; of an output
-        folder of ``eval-framework``, the metrics of its tasks.
-
-        Students and tasks that ``config.yaml`` no longer names are marked ``removed``, or ``left_out`` of
-        the means; items ``beyond_total`` are in no mean either.
-        """
+        folder of ``eval-framework``, the metrics of its tasks. Students and tasks that ``config.yaml`` no
+        longer names are marked ``removed``, or ``left_out`` of the means; items ``beyond_total`` are in no
+        mean either."""
         require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
         from coeval.reports.result_tables import read_results  # numpy, scipy and duckdb: only when asked for
@@ -85,9 +81,7 @@ class Run:
         return msgspec.structs.replace(results, missing=missing, notes=(*results.notes, *mixed))
 
     def measures(self) -> dict[str, Any]:
-        """Compute all measures of the folder, the content of ``measures.json`` (docs/measures.md): of
-        students, teachers and judges, and agreement between judges; of an output folder of
-        ``eval-framework``, its metrics."""
+        """Compute all measures of the folder, the content of ``measures.json``: docs/measures.md."""
         require_address_space()
         from coeval.analysis.measures.compute import compute_measures
         from coeval.analysis.measures.run_measures import measures_to_json
@@ -97,11 +91,9 @@ class Run:
             return measures_to_json(compute_measures(reader).measures)
 
     def write_report(self, out: str | Path | None = None) -> Path:
-        """Write the report as a page that opens without a network, ``report.html``, with ``measures.json``
-        beside it, into ``out`` (default: the run's folder). Return the path of the page.
-
-        Raises UsageError: the folder is no run; StoreError: it cannot be read, or the page not be written.
-        """
+        """Write ``report.html``, a page that opens without a network, and ``measures.json`` into ``out``
+        (default: the run's folder); return the page's path. Raises UsageError: the folder is no run;
+        StoreError: it cannot be read, or the page not be written."""
         require_address_space()
         from coeval.reports.site.report_file import PAGE, write_report
 
@@ -115,9 +107,8 @@ class Run:
         the columns that `coeval.analysis.load` names.
 
         ``.df()``, ``.pl()`` and ``.arrow()`` convert it to pandas, polars or Arrow, if installed;
-        ``.filter(…)``, ``.aggregate(…)`` and ``.fetchall()`` need nothing more.
-
-        Raises UsageError: there is no such table.
+        ``.filter(…)``, ``.aggregate(…)`` and ``.fetchall()`` need nothing more. Raises UsageError: there
+        is no such table.
         """
         require_address_space()
         from coeval.pipeline.plan.run_reading import open_folder_reader
@@ -131,10 +122,8 @@ class Run:
 
     def plot(self, name: str = "") -> Figure:
         """Draw a picture of the report, by default its first: the students' scores with their intervals. A
-        notebook shows it; ``.svg`` and ``.png`` are its files.
-
-        Raises UsageError: there is no such picture.
-        """
+        notebook shows it; ``.svg`` and ``.png`` are its files. Raises UsageError: there is no such
+        picture."""
         require_address_space()
         from coeval.reports.drawn_pictures import draw_figure
         from coeval.reports.folder_report import open_folder_report
@@ -143,8 +132,8 @@ class Run:
             return draw_figure(source.report, name)
 
     def _describe_missing_and_mixed(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """Return what of the plan is missing, and which records are of another configuration: as ``coeval
-        results`` reports it, or as the run that this call made did."""
+        """Return what of the plan is missing, and which records are of another configuration: of the run that
+        this call made, or as ``coeval results`` reports it."""
         if self.summary is None:
             missing = find_missing_records(RunDir(self.path))
             return missing.sentences, missing.notes
@@ -203,20 +192,16 @@ def open_run(path: str | Path) -> Run:
 
 
 def compare(*folders: Run | str | Path, students: Sequence[str] | None = None) -> ComparisonReport:
-    """Compare students, or folders, on the same items, with intervals: docs/compare.md.
+    """Compare students, or folders, on the same items, with intervals: docs/compare.md. No model is called.
+    Nothing is written except, in an unfinished run, that it was looked at.
 
-    No model is called. Nothing is written except, in an unfinished run, that it was looked at.
+    - ``folders``: runs or output folders of ``eval-framework``, opened or as paths. The students of a
+      single one are compared; of several, each with the others.
+    - ``students``: of one folder, at least two of its students; of several, the student of each, or one
+      for all.
 
-    Parameters
-    ----------
-    folders:
-        runs or output folders of ``eval-framework``, opened or as paths. A single one: its students are
-        compared; several: each is compared with the others.
-    students:
-        of one folder, at least two of its students; of several, the student of each, or one for all.
-
-    Raises UsageError: a folder holds no results, there are no two to compare, or they share no scored items;
-    StoreError: a file cannot be read at all.
+    Raises UsageError: a folder holds no results, there are no two to compare, or they share no scored
+    items; StoreError: a file cannot be read at all.
     """
     require_address_space()
     from coeval.analysis.comparison.comparisons import compare_sides
@@ -232,24 +217,15 @@ def gate(
     policy: Mapping[str, Any] | str | Path,
     students: Sequence[str] | None = None,
 ) -> GateReport:
-    """Decide whether each candidate may replace the base: docs/gate.md.
+    """Decide whether each candidate may replace the base: docs/gate.md. No model is called; looks at
+    unfinished runs are recorded, as by `compare`. ``.verdict`` is GO only if every critical task is shown
+    to lose no more than the policy allows; ``.exit_code`` is that of ``coeval gate``.
 
-    No model is called; looks at unfinished runs are recorded, as by `compare`. ``.verdict`` is GO only if
-    every critical task is shown to lose no more than the policy allows; ``.exit_code`` is that of ``coeval
-    gate``.
+    - ``base``, ``candidates``: folders as for `compare`; of a single run, ``students`` names the base
+      first.
+    - ``policy``: a policy file, or a mapping with its keys: ``max_drop``, ``min_items``, ``tasks``.
 
-    Parameters
-    ----------
-    base, candidates:
-        runs or output folders of ``eval-framework``, opened or as paths; for a single run, ``students`` names
-        the base first.
-    policy:
-        a policy file, or a mapping with its keys: ``max_drop``, ``min_items``, ``tasks``.
-    students:
-        as for `compare`.
-
-    Raises UsageError: the policy is invalid, or there is no candidate; and as `compare`; StoreError: a file
-    cannot be read at all.
+    Raises UsageError: the policy is invalid, or there is no candidate; and as `compare`.
     """
     require_address_space()
     from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides

@@ -38,10 +38,8 @@ _MOST_MESSAGES = 5
 async def watch_run(
     progress: bool | None, watcher: Watcher | None, interrupt: asyncio.Event
 ) -> AsyncIterator[Watcher]:
-    """Enter a watcher for a run that forwards to ``watcher``, and draws progress.
-
-    ``progress`` None: only in a notebook without a ``watcher``; True: elsewhere too, as lines on stderr.
-    """
+    """Enter a watcher for a run that forwards to ``watcher``, and draws progress: outside a notebook as lines
+    on stderr if ``progress``; None: in a notebook alone, without a ``watcher``."""
     view = RunView(watcher or Unwatched(), interrupt)
     async with draw_progress(view, progress, own_watcher=watcher is not None):
         yield view

@@ -46,11 +46,9 @@ class SweepRun:
         return self.board.exit_code
 
     def results(self) -> list[TaskAggregate]:
-        """Return the tasks of each checkpoint over their samples, by step; empty if nothing is scored.
-
-        Each has ``mean``, ``ci95``, ``std``, ``sem``, ``n_runs``, ``n_items`` and ``unit`` of the headline
-        ``metric``, and all others in ``metrics``.
-        """
+        """Return the tasks of each checkpoint over their samples, by step; empty if nothing is scored. Each
+        has ``mean``, ``ci95``, ``std``, ``sem``, ``n_runs``, ``n_items`` and ``unit`` of the headline
+        ``metric``, and all others in ``metrics``."""
         require_address_space()
         from coeval.analysis.training.aggregate import aggregate_all_checkpoints
 
@@ -82,17 +80,13 @@ class SweepCall(SweepSettings, frozen=True, kw_only=True):
 @with_keywords_of(SweepCall)
 def sweep(requested: SweepCall) -> SweepRun:
     """Evaluate the checkpoints of a training run, as ``coeval sweep`` does: serve each, ask it every task,
-    judge, and aggregate the samples.
+    judge, and aggregate the samples. The same call again does only what is missing.
 
-    The same call again does only what is missing. It works in notebooks, beside a running loop. Ctrl-C
-    ends it as it ends `coeval.run`: finished work is on disk, and what is missing is a gap.
+    Works and ends as `evaluate` does, with the same ``progress`` and ``interrupt``; the ``watcher``
+    receives messages and the `SweepBoard`.
 
-    ``progress``: show it; None: only in a notebook without a ``watcher``. The ``watcher`` receives
-    messages and the `SweepBoard`. Setting ``interrupt``, on the loop of the sweep, acts like the first
-    Ctrl-C.
-
-    Raises UsageError: the request was wrong, or another process is at work in the folder; ModelUnavailable:
-    no server came up; StoreError: the output folder cannot be read or written.
+    Raises UsageError: the request was wrong, or another process is at work in the folder;
+    ModelUnavailable: no server came up; StoreError: the output folder cannot be read or written.
     """
     settings = check_settings(requested)
     chosen, log_to = (
@@ -125,9 +119,8 @@ def sweep(requested: SweepCall) -> SweepRun:
 def compare_sweeps(
     *folders: SweepRun | str | Path, tasks: Sequence[str] | None = None, steps: Collection[int] | None = None
 ) -> SweepComparison:
-    """Compare training runs at equal steps, and say which checkpoint to ship: docs/training-runs.md.
-
-    No model is called, and nothing is written. ``tasks`` and ``steps`` limit the comparison.
+    """Compare training runs at equal steps, and say which checkpoint to ship: docs/training-runs.md. No model
+    is called, and nothing is written. ``tasks`` and ``steps`` limit the comparison.
 
     Raises UsageError: there are no two sweeps, one holds no results, or they share no task that was scored
     alike; StoreError: a file cannot be read at all.

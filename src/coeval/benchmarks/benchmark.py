@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
@@ -20,6 +21,10 @@ from coeval.core.records import Completion, Kept, Message, Request, SamplingPara
 from coeval.store.jsonl import write_lines
 
 Unit: TypeAlias = Literal["share", "percent", "points", ""]
+OptionValues: TypeAlias = Mapping[str, Any]
+"""Values of tasks' options, by the option's name."""
+JudgmentValue: TypeAlias = dict[str, Any]
+"""What a judge's reply says, under the benchmark's own keys."""
 
 
 class Item(msgspec.Struct, frozen=True):
@@ -57,7 +62,7 @@ class Judgment(Kept, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     item: str = ""
     judge: str = ""
-    value: dict[str, Any] | None = None
+    value: JudgmentValue | None = None
     raw: str | None = None
 
 
@@ -72,7 +77,7 @@ class Ask(NamedTuple):
 
     id: str
     request: Callable[[], Request]
-    parse: Callable[[Completion], dict[str, Any]]
+    parse: Callable[[Completion], JudgmentValue]
 
 
 class Metric(msgspec.Struct, frozen=True):
@@ -136,7 +141,7 @@ class TaskSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     model: str
     assets: Mapping[str, Path] = {}
-    options: Mapping[str, Any] = {}
+    options: OptionValues = {}
     seed: int = 0
     judge: JudgeSettings | None = None
 
@@ -171,10 +176,9 @@ class Benchmark(ABC):
         return self.settings.judge.model if self.settings.judge is not None else ""
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:  # noqa: ARG003 - most have none
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:  # noqa: ARG003 - most have none
         """Find files that are neither cached nor named by an option of their own: those of a checkout, or of
-        another dataset. ``values`` are the task's options by name. Raises UsageError: an option names what
-        does not exist."""
+        another dataset. ``values``: the options by name. Raises UsageError: one names what does not exist."""
         return {}
 
     @property
@@ -206,8 +210,7 @@ class Benchmark(ABC):
         return self.judge_sampling() | judge.sampling if judge is not None else self.judge_sampling()
 
     def droppable_judge_parameters(self) -> tuple[str, ...]:
-        """Name the parameters of `judged_with` that the user did not set: if a judge refuses them, they are
-        dropped, and the drop recorded."""
+        """Name the sampling parameters that the user did not set: a judge may refuse them."""
         judge = self.settings.judge
         own = judge.sampling.to_dict() if judge is not None else {}
         return tuple(name for name in self.judge_sampling().to_dict() if name not in own)
@@ -270,8 +273,4 @@ def why_value_missing(record: Kept | None) -> str | None:
 
 def count_failures(records: Iterable[Kept | None]) -> dict[str, int]:
     """Count records without a value, by reason."""
-    counts: dict[str, int] = {}
-    for record in records:
-        if (reason := why_value_missing(record)) is not None:
-            counts[reason] = counts.get(reason, 0) + 1
-    return counts
+    return dict(Counter(reason for record in records if (reason := why_value_missing(record)) is not None))

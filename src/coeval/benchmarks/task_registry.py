@@ -5,13 +5,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from coeval.benchmarks.benchmark import Benchmark
+from coeval.benchmarks.benchmark import Benchmark, OptionValues
 from coeval.core.entry_points import Registry, import_object
 from coeval.core.errors import UsageError
 
@@ -21,7 +20,7 @@ RESPONSES = "responses"
 """Target of an option whose file holds the answers to score, so that no model is asked."""
 
 
-class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
+class TaskOption(msgspec.Struct, frozen=True):
     """The flag ``--{name}``; it begins with its task's name, so that no other task has it.
 
     ``kind`` is ``Path``, ``str``, ``int``, ``float`` or ``bool`` (a switch). ``fills`` is the asset that the
@@ -54,7 +53,7 @@ class TaskOption(msgspec.Struct, frozen=True, kw_only=True):
         return path
 
 
-class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
+class TaskRow(msgspec.Struct, frozen=True):
     """A task's name, its ``options``, and the ``place`` of its `Benchmark`, as ``package.module:Class``."""
 
     name: str
@@ -65,9 +64,8 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
     def responses(self) -> TaskOption | None:
         return next((option for option in self.options if option.fills == RESPONSES), None)
 
-    def own_files(self, values: Mapping[str, Any]) -> dict[str, Path]:
-        """Return the user's own files by asset, from the options' values by name. Raises UsageError: one does
-        not exist."""
+    def own_files(self, values: OptionValues) -> dict[str, Path]:
+        """Return the user's own files by asset, from the options' values; raises UsageError."""
         return {
             option.fills: option.require_file(path)
             for option in self.options
@@ -78,92 +76,64 @@ class TaskRow(msgspec.Struct, frozen=True, kw_only=True):
 PREFIX = "coeval:"
 """Name prefix of a task that is a run of our own: ``coeval:PATH``."""
 
-IFBENCH_FOLDER = TaskOption(name="ifbench-dir", kind=Path, help="A checkout of IFBench, for its prompts.")
-WRITE_EXCEL = TaskOption(
-    name="writingbench-write-excel", kind=bool, help="Also write scores.xlsx.", default=False
-)
-ARENA_FOLDER = TaskOption(
-    name="arena-hard-dir", kind=Path, help="A checkout of arena-hard-auto, for its data."
-)
+IFBENCH_FOLDER = TaskOption("ifbench-dir", Path, "A checkout of IFBench, for its prompts.")
+WRITE_EXCEL = TaskOption("writingbench-write-excel", bool, "Also write scores.xlsx.", default=False)
+ARENA_FOLDER = TaskOption("arena-hard-dir", Path, "A checkout of arena-hard-auto, for its data.")
 ARENA_BENCHMARK = TaskOption(
-    name="arena-hard-benchmark", kind=str, help="Which of its benchmarks.", default="arena-hard-v2.0"
+    "arena-hard-benchmark", str, "Which of its benchmarks.", default="arena-hard-v2.0"
 )
 ALPACA_REFERENCE = TaskOption(
-    name="alpaca-eval-reference",
-    kind=Path,
-    help="Instructions with reference outputs (JSON).",
-    fills="alpaca-eval/baseline",
+    "alpaca-eval-reference", Path, "Instructions with reference outputs (JSON).", fills="alpaca-eval/baseline"
 )
 ALPACA_DATASET = TaskOption(
-    name="alpaca-eval-hf-dataset",
-    kind=str,
-    help="Hub dataset to fetch the reference from.",
+    "alpaca-eval-hf-dataset",
+    str,
+    "Hub dataset to fetch the reference from.",
     shown_default="tatsu-lab/alpaca_eval",
     metavar="REPO",
 )
+_IFEVAL_PROMPTS = "Your own prompts, in place of the official ones."
+_IFEVAL_RESPONSES = "Score these: JSONL of {key or prompt, response}. No model is called."
+_HEALTH_EXAMPLES = "Conversations with rubrics, such as all 5,000."
 
 _ROWS = (
     TaskRow(
-        name="ifeval",
-        place="coeval.benchmarks.tasks.following:IFEval",
-        options=(
-            TaskOption(
-                name="ifeval-input",
-                kind=Path,
-                help="Your own prompts, in place of the official ones.",
-                fills="ifeval/prompts",
-            ),
-            TaskOption(
-                name="ifeval-responses",
-                kind=Path,
-                help="Score these: JSONL of {key or prompt, response}. No model is called.",
-                fills=RESPONSES,
-            ),
+        "ifeval",
+        "coeval.benchmarks.tasks.following:IFEval",
+        (
+            TaskOption("ifeval-input", Path, _IFEVAL_PROMPTS, fills="ifeval/prompts"),
+            TaskOption("ifeval-responses", Path, _IFEVAL_RESPONSES, fills=RESPONSES),
         ),
     ),
     TaskRow(
-        name="ifbench",
-        place="coeval.benchmarks.tasks.following:IFBench",
-        options=(
+        "ifbench",
+        "coeval.benchmarks.tasks.following:IFBench",
+        (
             IFBENCH_FOLDER,
-            TaskOption(name="ifbench-input", kind=Path, help="Your own prompts.", fills="ifbench/prompts"),
-            TaskOption(name="ifbench-responses", kind=Path, help="As --ifeval-responses.", fills=RESPONSES),
+            TaskOption("ifbench-input", Path, "Your own prompts.", fills="ifbench/prompts"),
+            TaskOption("ifbench-responses", Path, "As --ifeval-responses.", fills=RESPONSES),
         ),
     ),
     TaskRow(
-        name="writingbench",
-        place="coeval.benchmarks.tasks.writingbench:WritingBench",
-        options=(
+        "writingbench",
+        "coeval.benchmarks.tasks.writingbench:WritingBench",
+        (
             TaskOption(
-                name="writingbench-query",
-                kind=Path,
-                help="Your own queries with criteria.",
-                fills="writingbench/queries",
+                "writingbench-query", Path, "Your own queries with criteria.", fills="writingbench/queries"
             ),
             WRITE_EXCEL,
         ),
     ),
     TaskRow(
-        name="healthbench",
-        place="coeval.benchmarks.tasks.healthbench:HealthBench",
-        options=(
-            TaskOption(
-                name="healthbench-data",
-                kind=Path,
-                help="Conversations with rubrics, such as all 5,000.",
-                fills="healthbench/examples",
-            ),
-        ),
+        "healthbench",
+        "coeval.benchmarks.tasks.healthbench:HealthBench",
+        (TaskOption("healthbench-data", Path, _HEALTH_EXAMPLES, fills="healthbench/examples"),),
     ),
+    TaskRow("arena-hard", "coeval.benchmarks.tasks.arena_hard:ArenaHard", (ARENA_FOLDER, ARENA_BENCHMARK)),
     TaskRow(
-        name="arena-hard",
-        place="coeval.benchmarks.tasks.arena_hard:ArenaHard",
-        options=(ARENA_FOLDER, ARENA_BENCHMARK),
-    ),
-    TaskRow(
-        name="alpaca-eval",
-        place="coeval.benchmarks.tasks.alpaca_eval:AlpacaEval",
-        options=(ALPACA_REFERENCE, ALPACA_DATASET),
+        "alpaca-eval",
+        "coeval.benchmarks.tasks.alpaca_eval:AlpacaEval",
+        (ALPACA_REFERENCE, ALPACA_DATASET),
     ),
 )
 
@@ -177,8 +147,7 @@ TASKS: Registry[TaskRow] = Registry(
 
 
 def benchmark_class(name: str) -> type[Benchmark]:
-    """Return the benchmark class of a task. Raises UsageError: there is no such task, or another package's
-    cannot be loaded."""
+    """Return a task's benchmark class; raises UsageError: it is unknown, or cannot be loaded."""
     if name.startswith(PREFIX):
         kind = import_object("coeval.benchmarks.tasks.coeval_run:CoevalRun", name)
     elif name in TASKS:

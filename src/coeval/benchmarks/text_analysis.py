@@ -8,6 +8,7 @@ a response, and several instructions, share the work.
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import islice
@@ -16,9 +17,136 @@ from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from coeval.benchmarks.words import treebank_words, word_runs
 from coeval.core.foreign import decode
 from coeval.judging.checks.check_options import detect_language
+
+_LISTS = tomllib.loads(Path(__file__).with_name("english.toml").read_text(encoding="utf-8"))
+ENGLISH = {name: frozenset(words.split()) for name, words in _LISTS.items()}
+"""The word lists of ``english.toml`` by name."""
+
+# --- Words
+#
+# In the two senses that verifiers use: maximal runs of word characters; and Penn Treebank tokens, in which
+# punctuation stands alone, contractions are cut (``do|n't``), and only the last period of a sentence is cut
+# off. Tokens equal those of NLTK 3.10 (tested), but each chunk between blanks is cut on its own and cached,
+# so the time is linear in the text.
+
+_ASCII_WORD = re.compile(r"\w+", re.ASCII)
+
+
+def word_runs(text: str) -> list[str]:
+    r"""Find the matches of Unicode's ``\w+`` (UTS #18).
+
+    Python's own ``\w`` cuts a Hindi word at each vowel sign, and takes ½ for a word.
+    """
+    if text.isascii():
+        return _ASCII_WORD.findall(text)
+    import regex
+
+    runs: list[str] = regex.findall(r"\w+", text)
+    return runs
+
+
+def treebank_words(sentence: str) -> list[str]:
+    """Return the Penn Treebank tokens of one sentence."""
+    if sentence.startswith('"'):
+        sentence = "`` " + sentence[1:]
+    body, tail = _split_last_period(sentence)
+    words = _tokenise_chunks(body)
+    if tail:
+        words.append(".")
+        words += _tokenise_chunks(tail[1:], preceding=".")
+    return words
+
+
+_BEHIND_PERIOD = "])}>\"'»”’ "
+
+
+def _split_last_period(sentence: str) -> tuple[str, str]:
+    """Split a sentence into what precedes its final period, and the period with its closers; (all, "") if
+    there is none. The period of an ellipsis is not cut off, nor one before a quote that opens."""
+    body = sentence.rstrip().rstrip(_BEHIND_PERIOD)
+    tail = sentence.rstrip()[len(body) :]
+    opening = ' "' in tail or " ''" in tail
+    if len(body) < 2 or body[-1] != "." or body[-2] == "." or opening:
+        return sentence, ""
+    return body[:-1], "." + tail
+
+
+def _tokenise_chunks(text: str, preceding: str = "") -> list[str]:
+    """Return the tokens of all chunks between blanks; ``preceding`` is the character before ``text``."""
+    words: list[str] = []
+    position = 0
+    for chunk in text.split():
+        if chunk.isalnum() and chunk.lower() not in _JOINED:
+            words.append(chunk)
+            continue
+        position = text.index(chunk, position)
+        lead = text[position - 1] if position else preceding
+        position += len(chunk)
+        tokenise = _tokenise_cached if len(chunk) < _REMEMBERED else _tokenise_chunk
+        words += tokenise(chunk, lead == " ", text[position : position + 1] == " ")
+    return words
+
+
+# Characters: longer chunks (links, base64) hardly recur, and would fill the memory of the cache.
+_REMEMBERED = 200
+_JOINED = frozenset({"cannot", "gimme", "gonna", "gotta", "lemme", "wanna"})
+
+_QUOTES = re.compile(r"[«“‘„]|``|`")
+_OPENING = re.compile(r"([ ([{<])(?:\"|'{2})")
+_LEADING_APOSTROPHE = re.compile(r"(?<!\w)'(?!(?:re|ve|ll|m|t|s|d|n)\b)(?=\w)", re.IGNORECASE)
+_COLON = re.compile(r"([:,])(\D)")
+_ALONE = re.compile(r"\.{2,}|[;@#$%&‒–—―?!]")
+_CLOSING_APOSTROPHE = re.compile(r"([^'])' ")
+_ALONE_TOO = re.compile(r"--|''|[*\]\[(){}<>»”’\"]")
+_SUFFIX = re.compile(r"([^' ])('[sSmMdD]|') ")
+_LONG_SUFFIX = re.compile(r"([^' ])('(?:ll|LL|re|RE|ve|VE)|n't|N'T) ")
+_CONTRACTIONS = re.compile(
+    r"\b(?:(can)(not)|(d)('ye)|(gim)(me)|(gon)(na)|(got)(ta)|(lem)(me)|(more)('n)|(wan)(na)(?=\s))\b",
+    re.IGNORECASE,
+)
+_OLD_CONTRACTIONS = re.compile(r" ('t)(is|was)\b", re.IGNORECASE)
+
+
+@lru_cache(maxsize=20_000)
+def _tokenise_cached(chunk: str, after_blank: bool, before_blank: bool) -> tuple[str, ...]:
+    return tuple(_tokenise_chunk(chunk, after_blank, before_blank))
+
+
+def _tokenise_chunk(chunk: str, after_blank: bool, before_blank: bool) -> list[str]:
+    """Pad what stands alone with blanks, in the order of the Treebank's conventions, and split. The flags say
+    whether the neighbours are plain blanks, which some conventions ask for."""
+    text = f"{' ' if after_blank else chr(10)}{chunk}{' ' if before_blank else chr(10)}"
+    apostrophe = "'" in chunk
+    text = _QUOTES.sub(r" \g<0> ", text)
+    if apostrophe or '"' in chunk:
+        text = _OPENING.sub(r"\1 `` ", text)
+    if apostrophe:
+        text = _LEADING_APOSTROPHE.sub("' ", text)
+    if ":" in chunk or "," in chunk:
+        text = _COLON.sub(r" \1 \2", text)
+    text = _ALONE.sub(r" \g<0> ", text)
+    if apostrophe:
+        text = _CLOSING_APOSTROPHE.sub(r"\1 ' ", text)
+    text = _ALONE_TOO.sub(_pad_match, text)
+    if apostrophe:
+        text = f" {' '.join(text.split())} "
+        text = _SUFFIX.sub(r"\1 \2 ", text)
+        text = _LONG_SUFFIX.sub(r"\1 \2 ", text)
+    text = _CONTRACTIONS.sub(_space_out_groups, text)
+    if apostrophe:
+        text = _OLD_CONTRACTIONS.sub(_space_out_groups, text)
+    return text.split()
+
+
+def _pad_match(match: re.Match[str]) -> str:
+    return " '' " if match.group() == '"' else f" {match.group()} "
+
+
+def _space_out_groups(match: re.Match[str]) -> str:
+    return f" {' '.join(part for part in match.groups() if part)} "
+
 
 # --- Sentences
 #
@@ -61,8 +189,7 @@ class PunktModel(msgspec.Struct, frozen=True):
 
 
 def read_punkt_model(folder: Path) -> PunktModel:
-    """Read the English model from the four files of NLTK's ``punkt_tab``; raises OSError where one is
-    missing."""
+    """Read the English model from the files of NLTK's ``punkt_tab``; raises OSError where one is missing."""
 
     def lines(name: str) -> list[str]:
         return [line for line in (folder / name).read_text(encoding="utf-8").split("\n") if line]
@@ -105,14 +232,12 @@ class PunktSplitter:
     def _classify_token(self, text: str) -> _Piece:
         lower = text.lower()
         kind = "##number##" if _NUMBER.fullmatch(lower) else lower
-        if text in {".", "?", "!"}:
-            return _Piece(text, kind, ends_sentence=True, is_abbreviation=False)
-        if not text.endswith(".") or text.endswith(".."):
-            return _Piece(text, kind, ends_sentence=False, is_abbreviation=False)
         stem = lower[:-1]
-        endings = (stem, stem.rsplit("-", 1)[-1])
-        is_abbreviated = any(ending in self._model.abbreviations for ending in endings)
-        return _Piece(text, kind, ends_sentence=not is_abbreviated, is_abbreviation=is_abbreviated)
+        has_period = text.endswith(".") and not text.endswith("..") and text != "."
+        endings = {stem, stem.rsplit("-", 1)[-1]}
+        is_abbreviation = has_period and not self._model.abbreviations.isdisjoint(endings)
+        ends_sentence = text in {".", "?", "!"} or (has_period and not is_abbreviation)
+        return _Piece(text, kind, ends_sentence, is_abbreviation)
 
     def _is_sentence_end(self, token: _Piece, following: _Piece) -> bool:
         """Check whether a sentence ends between two tokens (the second pass, section 4 of the paper)."""
@@ -178,8 +303,7 @@ class _PossibleEnd(NamedTuple):
 
 
 def _find_possible_ends(text: str) -> Iterator[_PossibleEnd]:
-    """Find every possible sentence end. Marks inside one word are one candidate, the last of them; a mark
-    that begins a word is one too."""
+    """Find every possible sentence end: of marks inside one word the last, and one that begins a word."""
     blanks = text.translate(_BLANKS)
     word_start = mark = 0
     pending: tuple[int, int] | None = None
@@ -222,65 +346,25 @@ def _is_initial(text: str) -> bool:
 
 
 _OPENERS = "([{\"'“‘*_"
-_ABBREVIATIONS = (
-    "mr mrs ms dr prof rev capt lt sgt maj sen rep gov hon st jr sr ph.d m.d b.a m.a e.g i.e etc vs cf "
-    "approx dept vol pp inc ltd co corp bros ave blvd rd mt ft a.m p.m u.s u.k u.n u.s.a d.c "
-    "jan feb apr jun jul aug sept sep oct nov dec mon tue tues wed thu thurs fri"
-)
-_STARTERS = (
-    "a after all also although an and as at both but by during each for from he her here his how "
-    "however i if in it its many moreover most my no not of on one our she since so some such that "
-    "the their then there these they this those though thus to we what when where which while who "
-    "why with yet you your"
-)
-
-
-_ABBREVIATION_SET = frozenset(_ABBREVIATIONS.split())
-_STARTER_SET = frozenset(_STARTERS.split())
 
 
 def is_plain_break(context: str) -> bool:
-    """Decide by rule, without a model, whether a mark ends a sentence. It does, except the period of an
-    initial, of an abbreviation that no usual first word follows, and of a number before a lower-case
-    letter."""
+    """Decide by rule whether a mark ends a sentence: all but the period of an initial, of an abbreviation
+    that no usual first word follows, and of a number before a lower-case letter."""
     words = context.split()
     if len(words) < 2 or not words[0].endswith("."):
         return True
     word, following = words[0].lstrip(_OPENERS), words[1]
     if _is_initial(word):
         return not word.isascii()
-    if word[:-1].lower() in _ABBREVIATION_SET or _ELLIPSIS.search(word):
-        return following[0].isupper() and following.rstrip(",").lower() in _STARTER_SET
+    if word[:-1].lower() in ENGLISH["abbreviations"] or _ELLIPSIS.search(word):
+        return following[0].isupper() and following.rstrip(",").lower() in ENGLISH["sentence_starters"]
     return not (_NUMBER.fullmatch(word) and following[0].islower())
 
 
 def plain_sentences(text: str) -> list[str]:
     """Split text into sentences by `is_plain_break`: needs no data, fast for any length."""
     return split_sentences(text, is_plain_break)
-
-
-# --- English stop words
-
-_PRONOUNS = (
-    "i me my myself we our ours ourselves you your yours yourself yourselves he him his himself she her "
-    "hers herself it its itself they them their theirs themselves what which who whom this that these those"
-)
-_AUXILIARIES = "am is are was were be been being have has had having do does did doing will should can"
-_JOINING = (
-    "a an the and but if or because as until while of at by for with about against between into through "
-    "during before after above below to from up down in out on off over under nor so than too very"
-)
-_ADVERBS = (
-    "again further then once here there when where why how all any both each few more most other some "
-    "such no not only own same just now"
-)
-_CONTRACTED = (
-    "ain aren couldn d didn doesn don hadn hasn haven isn ll m ma mightn mustn needn o re s shan shouldn "
-    "t ve wasn weren won wouldn y"
-)
-
-CLOSED_CLASSES = frozenset(f"{_PRONOUNS} {_AUXILIARIES} {_JOINING} {_ADVERBS} {_CONTRACTED}".split())
-"""Stop words, with the pieces of contractions split at the apostrophe."""
 
 
 # --- Part of speech of a text's first word
@@ -344,36 +428,11 @@ def _normalise_word(word: str) -> str:
     return "!DIGITS" if word[:1].isdigit() else word.lower()
 
 
-_COMMON_VERBS = (
-    "accept achieve act add address adjust adopt advance advise agree aim allow analyze answer apply "
-    "appreciate approach arrange ask assess assume avoid balance be become begin believe bring build buy "
-    "calculate call can capture care carry change check choose clarify collect combine come compare "
-    "complete compute concatenate conduct confirm connect consider contact continue convert cook copy "
-    "count cover create cut decide define delve demonstrate derive describe design determine develop did "
-    "dig discover discuss display dive divide do does draw dream drink drive eat embark embrace encourage "
-    "engage enjoy ensure enter establish evaluate examine expand expect experience explain explore express "
-    "extend feel fill find finish fix focus follow forget gather generate get give go grab grow had handle "
-    "has have hear help highlight hold identify illustrate imagine implement improve include incorporate "
-    "increase inform inspire install integrate introduce investigate invite is are was were join jump keep "
-    "know launch lead learn leave let leverage list listen live locate look lose love maintain make manage "
-    "maximize measure meet minimize mix move multiply navigate need note observe obtain offer open optimize "
-    "organize overcome participate pay perform pick place plan play practice prepare present press prevent "
-    "print prioritize produce promote protect prove provide pull push put raise reach read realize recall "
-    "receive recognize reduce refer reflect remember remove repeat replace require research respond return "
-    "review rewrite run save say seek see select sell send serve set share show simplify sit sleep solve "
-    "speak spend stand start state stay step stir stop strive study submit subtract suggest summarize "
-    "support suppose take talk teach tell thank think train transform travel treat try turn uncover "
-    "understand unleash unlock update use utilize value verify visit visualize wait walk want watch wear "
-    "welcome win witness work write"
-)
-_VERBS = frozenset(_COMMON_VERBS.split())
-
-
 def looks_like_verb(word: str) -> bool:
     """Guess without a model: a common verb in its plain form or with -s, or a word in -ing or -ed."""
     plain = word.lower()
     stems = {plain, plain.removesuffix("s"), plain.removesuffix("es")}
-    return bool(stems & _VERBS) or (len(plain) > 4 and plain.endswith(("ing", "ed")))
+    return bool(stems & ENGLISH["verbs"]) or (len(plain) > 4 and plain.endswith(("ing", "ed")))
 
 
 PUNKT = "tokenizers/punkt_tab/english"
@@ -403,12 +462,8 @@ class Language:
     @cached_property
     def missing_resources(self) -> tuple[str, ...]:
         """Name the resources that no folder has."""
-        present = {
-            PUNKT: self._punkt is not None,
-            TAGGER: self._tagger is not None,
-            STOP_WORDS: self._stop_word_list is not None,
-        }
-        return tuple(name for name, is_present in present.items() if not is_present)
+        loaded = {PUNKT: self._punkt, TAGGER: self._tagger, STOP_WORDS: self._stop_word_list}
+        return tuple(name for name, resource in loaded.items() if resource is None)
 
     def words(self, text: str) -> Iterator[str]:
         return (word for sentence in self.sentences(text) for word in treebank_words(sentence))
@@ -432,7 +487,7 @@ class Language:
 
     @property
     def stop_words(self) -> frozenset[str]:
-        return CLOSED_CLASSES if self._stop_word_list is None else self._stop_word_list
+        return ENGLISH["stop_words"] if self._stop_word_list is None else self._stop_word_list
 
     @cached_property
     def _punkt(self) -> PunktSplitter | None:

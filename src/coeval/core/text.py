@@ -346,6 +346,11 @@ def join_names(texts: Iterable[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def warning_to_sentence(warning: str) -> str:
+    """Turn the text that a terminal shows behind "warning:" into a sentence."""
+    return f"{warning[:1].upper()}{warning[1:]}" + ("" if warning.endswith(".") else ".")
+
+
 def dollars(usd: float) -> str:
     """Format dollars with two decimals, or as many as two digits take: ``$0.19``, ``$0.054``."""
     usd = round(usd, 10)  # sums of the same amounts in another order differ in their last bits

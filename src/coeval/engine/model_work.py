@@ -214,11 +214,8 @@ class _WorkFields:
 
 
 class ModelWork(_WorkFields, ABC, Generic[KeptT]):
-    """A `Work` that asks ``role_model`` for the record ``key``, of the class ``record``.
-
-    `read` takes the record's own fields from the answer to `question`; `identity` are those that it has
-    whether it is answered or fails.
-    """
+    """A `Work` that asks ``role_model`` for the record ``key``, of the class ``record``. `parse_fields` takes
+    the record's own fields from the answer to `question`; `identity_fields` it has even if it fails."""
 
     __slots__ = ()
 
@@ -288,15 +285,14 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
         role_model, purpose = self.role_model, self.purpose
 
-        def make(_: int) -> Request:
+        def make_next_request(_: int) -> Request:
             attempt = self.tried.made + tally.attempts
             unanswered = self.tried.unanswered + tally.unanswered
             request = role_model.request(question(attempt), purpose, key, attempt, unanswered)
             return request if tally.last is None else msgspec.structs.replace(request, goes_on=True)
 
-        return ask(
-            self.asking.models[role_model.called_name], make, read, retries=self.asking.retries, tally=tally
-        )
+        model = self.asking.models[role_model.called_name]
+        return ask(model, make_next_request, read, retries=self.asking.retries, tally=tally)
 
 
 def make_failure(error: Exception) -> Failure:

@@ -104,12 +104,8 @@ class Probing(NamedTuple):
 async def probe_and_record(
     session: Session, probing: Probing, owing: Collection[str] | None
 ) -> list[ProbeResult]:
-    """Probe the models and write ``probe_results.json``.
-
-    ``owing`` are the models with missing work, None while unknown; if empty, none is probed.
-
-    Raises Draining: somebody interrupted it meanwhile.
-    """
+    """Probe the models and write ``probe_results.json``. ``owing`` are the models with missing work, None
+    while unknown; if empty, none is probed. Raises Draining: somebody interrupted it meanwhile."""
     requested = _models_to_probe(session.models, probing, owing)
     if not requested:
         return []
@@ -130,11 +126,8 @@ async def probe_models(
     requested: Iterable[RequestedUnder] = (),
 ) -> None:
     """Probe the models before a start, as `probe_and_record` does, and check that the answers of those
-    ``requested`` fit into their windows.
-
-    Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable: a model does not answer; WindowExceeded:
-    its window is smaller than its answers may be. Draining: the user interrupted it.
-    """
+    ``requested`` fit into their windows. Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable:
+    one does not answer; WindowExceeded: a window is smaller than answers may be. Draining: interrupted."""
     watcher = session.context.watcher
     results = await probe_and_record(session, probing, owing)
     probed = _models_to_probe(session.models, probing, owing)
@@ -221,11 +214,8 @@ def _models_to_probe(
 
 
 def yield_silent_models(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
-    """Yield a line for each model that does not answer, with the reason.
-
-    A model at its ceiling is not probed and stops no others: its work stays missing, which ``warn``
-    reports.
-    """
+    """Yield a line for each model that does not answer, with the reason. A model at its ceiling is not probed
+    and stops no others: its work stays missing, which ``warn`` reports."""
     for result in results:
         if result.error is None:
             continue
@@ -289,10 +279,8 @@ def select_hosted(specs: Iterable[ModelSpec]) -> list[ModelSpec]:
 
 
 async def survey_hosts(specs: Iterable[ModelSpec], keys: Keys, prices: PriceBook) -> list[HostReport]:
-    """Query all hosts and credentials at once, in the order of the models; no model is called.
-
-    Raises UsageError: the pricing file cannot be used.
-    """
+    """Query all hosts and credentials at once, in the order of the models; no model is called. Raises
+    UsageError: the pricing file cannot be used."""
     prices.check_interfaces(HOSTS, HOSTS.own)
     reports: list[HostReport | ModelAddress] = []
     names: dict[EndpointKey, dict[str, tuple[str, ...]]] = {}

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from coeval.core.errors import Gap
 from coeval.core.records import Purpose, Usage
 from coeval.core.text import dollars
 
@@ -101,10 +100,7 @@ class PhaseCount:
 
 
 class Board:
-    """Progress of all phases, for displays.
-
-    ``fed_by``: phase → the phase whose records it needs.
-    """
+    """Progress of all phases, for displays. ``fed_by``: phase → the phase whose records it needs."""
 
     def __init__(
         self, phases: Iterable[str], fed_by: Mapping[str, str], *, clock: Callable[[], float] = time.monotonic
@@ -141,10 +137,8 @@ class Board:
     def count_outcome(
         self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, lacking: bool = False
     ) -> None:
-        """Count a record as made after ``calls`` requests.
-
-        ``failed`` is its failure's kind, if any; ``lacking``: it is good but incomplete, and stays missing.
-        """
+        """Count a record as made after ``calls`` requests. ``failed`` is its failure's kind, if any;
+        ``lacking``: it is good but incomplete, and stays missing."""
         count = self.phases[phase]
         count.latest = now = self.clock()
         if now >= count.next_mark:
@@ -162,13 +156,6 @@ class Board:
                 count.unpriced += 1
             else:
                 count.cost_usd += usage.cost_usd
-
-    def count_gap(self, phase: str, gap: Gap) -> None:
-        """Count a work as skipped; its record stays missing."""
-        self.phases[phase].gaps[gap.kind] += 1
-
-    def count_pending(self, phase: str) -> None:
-        self.phases[phase].pending += 1
 
     def begin_round(self) -> None:
         """Begin a round that tries all waiting works again."""
@@ -217,11 +204,8 @@ class Unwatched:
 
 
 class Figures(NamedTuple):
-    """Figures of a phase as text; empty where there is nothing to report.
-
-    ``records``: good of planned; ``calls``: made of expected; ``cost``: with a + where further costs are
-    unknown; ``in_batches``: waiting for batch jobs.
-    """
+    """Figures of a phase as text, empty where there is nothing to report. ``records``: good of planned;
+    ``calls``: made of expected; ``cost``: with a + where more is unknown; ``in_batches``: waiting."""
 
     records: str
     calls: str
@@ -279,11 +263,9 @@ def format_duration(seconds: float) -> str:
 
 @dataclass(slots=True)
 class ModelCount:
-    """Records planned, records missing, and the calls those need.
-
-    ``spared`` of the missing records and ``spared_calls`` of the calls are not made where a lost item is
-    regenerated unchanged and keeps its answers, or a lost answer its judgments.
-    """
+    """Records planned, records missing, and the calls those need. ``spared`` of the missing records and
+    ``spared_calls`` of the calls are not made where a lost item is regenerated unchanged and keeps its
+    answers, or a lost answer its judgments."""
 
     planned: int = 0
     owed: int = 0

@@ -44,20 +44,6 @@ from coeval.store.rundir import ErrorLine, utc_now
 log = logging.getLogger("coeval")
 
 
-def note_torn_line(path: Path, torn: bytes, phase: str) -> ErrorLine:
-    """Note a torn last line in the error log; its record is missing again."""
-    log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
-    return ErrorLine(
-        at=utc_now(),
-        phase=phase,
-        id="",
-        model="",
-        kind="torn_line",
-        message=f"cut off the end of {path.name}",
-        torn=torn[:MOST_KEPT].decode(errors="backslashreplace"),
-    )
-
-
 _NUMBER = re.compile(r"\d+")
 # One refusal is an item's, the same one again is the settings'.
 _REPEATED = 2
@@ -196,9 +182,7 @@ class Session:
 
     async def await_next_round(self) -> bool:
         """Submit batches and wait for results; False where none will come or the session does not wait.
-
-        Raises StoreError: requests or results could not be written.
-        """
+        Raises StoreError: requests or results could not be written."""
         batches = self.batches
         if batches is None or self.interrupted:
             return False
@@ -257,12 +241,12 @@ class Session:
         if self.batches is not None:
             self._submit_after_last_work(work, self.batches)
         if record is None and done.gap is None:  # it waits for a batch job
-            self.board.count_pending(work.phase)
+            self.board.phases[work.phase].pending += 1
             return
         if done.gap is not None or record is None:
             self._remember_short(work)
             if done.gap is not None:
-                self.board.count_gap(work.phase, done.gap)
+                self.board.phases[work.phase].gaps[done.gap.kind] += 1
                 if not isinstance(done.gap, Draining) and work.model not in self.stopped:
                     self.stopped[work.model] = str(done.gap)
                     log.warning("%s", done.gap)
@@ -308,9 +292,8 @@ class Session:
 @dataclass(frozen=True, slots=True)
 class Accounts:
     """Paths of a folder's accounts: ``usage`` of each model, ``errors``, ``probes``, batch ``jobs`` and the
-    folder ``batches`` of their requests and results. ``phase_of`` names the phase (or task) of a record file;
-    ``budget_usd`` is the budget of all models together, None for no limit; ``recorded`` the usage of the
-    folder's records, by model."""
+    folder ``batches`` of their requests and results. ``phase_of`` names the phase (or task) of a record
+    file; ``budget_usd`` is that of all models together, None for no limit; ``recorded``: usage by model."""
 
     usage: Path
     errors: Path
@@ -320,6 +303,19 @@ class Accounts:
     phase_of: Callable[[Path], str]
     budget_usd: float | None = None
     recorded: Mapping[str, Usage] = field(default_factory=dict)
+
+    def note_torn_line(self, path: Path, torn: bytes) -> ErrorLine:
+        """Note a torn last line in the error log; its record is missing again."""
+        log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
+        return ErrorLine(
+            at=utc_now(),
+            phase=self.phase_of(path),
+            id="",
+            model="",
+            kind="torn_line",
+            message=f"cut off the end of {path.name}",
+            torn=torn[:MOST_KEPT].decode(errors="backslashreplace"),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,11 +335,6 @@ def _identity(work: Work) -> bytes:
     return blake2b(f"{work.phase}\0{work.key}".encode(), digest_size=16).digest()
 
 
-def _log_and_show_warning(watcher: Watcher, sentence: str) -> None:
-    log.warning("%s", sentence)
-    watcher.warn(sentence)
-
-
 @asynccontextmanager
 async def open_session(
     accounts: Accounts,
@@ -352,20 +343,20 @@ async def open_session(
     context: SessionContext,
     terms: Mapping[str, Terms] = MappingProxyType({}),
 ) -> AsyncIterator[Session]:
-    """Open models, ledger and journal; ``terms`` are the prices and ceilings of the models.
-
-    Raises UsageError: a model has no address or no key; StoreError: the account cannot be read or written.
-    """
+    """Open models, ledger and journal; ``terms`` are the prices and ceilings of the models. Raises
+    UsageError: a model has no address or no key; StoreError: the account cannot be read or written."""
     ledger = Ledger(accounts.usage, terms, budget_usd=accounts.budget_usd, recorded=accounts.recorded)
-    ledger.warn = lambda sentence: _log_and_show_warning(context.watcher, sentence)
     batches: Batches | None = None
     if context.batching.phases or accounts.jobs.exists():
         batches = Batches(accounts.batches, accounts.jobs, context.batching, context.watcher.note)
         ledger.budget_gate.free_jobs_money = batches.submit_to_free_money
         batches.when_one_ends = ledger.budget_gate.serve_waiting
 
-    def note_torn(path: Path, torn: bytes) -> ErrorLine:
-        return note_torn_line(path, torn, accounts.phase_of(path))
+    def warn(sentence: str) -> None:
+        log.warning("%s", sentence)
+        context.watcher.warn(sentence)
+
+    ledger.warn = warn
 
     try:
         async with (
@@ -373,7 +364,7 @@ async def open_session(
                 specs, context.keys, ledger=ledger, http=context.http, batches=batches, store=context.store
             ) as models,
             report_troubled_hosts(models.http, context.watcher.warn),
-            Journal(accounts.errors, note_torn) as journal,
+            Journal(accounts.errors, accounts.note_torn_line) as journal,
         ):
             session = Session(models, ledger, journal, board, accounts, context, batches)
             if not context.batching.mode.calls_models:
@@ -409,9 +400,7 @@ class _RunLog(logging.FileHandler):
 @contextmanager
 def write_log(path: Path, level: str) -> Iterator[None]:
     """Write the package's log of this level and above to a file while entered; the first line creates it.
-
-    Raises StoreError: what stands there is no file; a pipe would keep us waiting.
-    """
+    Raises StoreError: what stands there is no file; a pipe would keep us waiting."""
     try:
         with suppress(FileNotFoundError):
             open_file(path).close()

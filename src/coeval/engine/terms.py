@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
+
+import msgspec
 
 from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
+from coeval.core.foreign import convert
 from coeval.core.model import ModelSpec, max_answer_tokens
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
@@ -23,33 +28,26 @@ from coeval.pricing.price_book import FREE_HERE, Offer, PriceBook
 from coeval.pricing.pricing_file import LOCAL_FILE
 from coeval.pricing.tariff import Rates, Tariff, make_cost_bound, make_pricer, scale_tariff
 
+RoleParameters: TypeAlias = Mapping[str, Any]
+"""What a model is sent in one role: its parameters by name."""
+
 # Fields of a request by which some providers' prices differ.
 _PRICED_FIELDS = ("service_tier", "speed")
 
 
-class Ceiling(NamedTuple):
-    """Limits of a model over the life of a folder; None for no limit."""
-
-    max_calls: int | None = None
-    max_cost_usd: float | None = None
-
-
 def make_terms(
     specs: Iterable[ModelSpec],
-    ceilings: Mapping[str, Ceiling],
+    limits: Mapping[str, Terms],
     prices: PriceBook,
-    sent: Mapping[str, Sequence[Mapping[str, Any]]] = MappingProxyType({}),
+    sent: Mapping[str, Sequence[RoleParameters]] = MappingProxyType({}),
 ) -> dict[str, Terms]:
-    """Make the terms of each model by name. ``sent`` are its parameters in each role; see `find_role_tariff`.
-
-    Raises UsageError: the pricing file cannot be used, or another package's host has invalid prices.
-    """
+    """Add its prices to each model's ``limits``, by name. ``sent``: its parameters in each role. Raises
+    UsageError: the pricing file cannot be used, or another package's host has invalid prices."""
     prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
         tariff = find_role_tariff(spec, sent.get(spec.name) or ({},), prices)
-        max_calls, max_cost_usd = ceilings.get(spec.name, Ceiling())
-        own = Terms(max_calls=max_calls, max_cost_usd=max_cost_usd)
+        own = limits.get(spec.name, Terms())
         if tariff is not None:
             own = own._replace(
                 price=make_pricer(tariff), priced_by=tariff.source, most=make_cost_bound(tariff)
@@ -96,14 +94,14 @@ def warn_models_counted_free(
         )
 
 
-def find_role_tariff(spec: ModelSpec, sent: Sequence[Mapping[str, Any]], prices: PriceBook) -> Tariff | None:
+def find_role_tariff(spec: ModelSpec, sent: Sequence[RoleParameters], prices: PriceBook) -> Tariff | None:
     """Find a model's price when ``sent`` these parameters in its roles, since some prices depend on them.
     None where unknown, or where roles differ in price."""
     offers = {make_offer(spec, parameters) for parameters in sent}
     return find_tariff(offers.pop(), prices) if len(offers) == 1 else None
 
 
-def make_offer(spec: ModelSpec, sent: Mapping[str, Any] = MappingProxyType({})) -> Offer:
+def make_offer(spec: ModelSpec, sent: RoleParameters = MappingProxyType({})) -> Offer:
     """Make the price lookup of a model; ``sent`` are its parameters."""
     host = HOSTS[spec.interface]
     body = {**sent, **spec.extra_body}
@@ -149,11 +147,8 @@ class RequestedUnder(NamedTuple):
 def require_bounded_costs(
     requested: Iterable[RequestedUnder], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> None:
-    """Check that every model under a budget has a price and a bound on its answers.
-
-    Raises UsageError: a model has a budget, its own or that of all, and nobody knows its price, or nothing
-    bounds what one of its answers may have.
-    """
+    """Check that every model under a budget has a price and a bound on its answers. Raises UsageError: nobody
+    knows the price of a model with a budget, its own or that of all, or nothing bounds its answers."""
     unpriced: dict[str, str] = {}
     unbounded: dict[str, str] = {}
     for spec, sampling, _ in requested:
@@ -185,10 +180,8 @@ def require_budget(
     least_usd: float, budget_usd: float, accounts: Collection[ModelAccount], shows: str
 ) -> None:
     """Check that the remaining work fits the budget at its least cost; ``shows`` names the option that shows
-    costs. No process may be at work on ``accounts``.
-
-    Raises UsageError: what is to be done costs more at the least than is left of the budget.
-    """
+    costs. No process may be at work on ``accounts``. Raises UsageError: what is to be done costs more at the
+    least than is left of the budget."""
     spent = Spent.add_up(accounts, at_work=False)
     if spent.usd + least_usd <= budget_usd:
         return
@@ -204,63 +197,41 @@ def require_budget(
 
 
 # --- What is known of models without asking them: cost, speed, how much they think, what limits them
-#
-# Speeds and thinking are rules of thumb, which records and samples correct.
 
 _LIMITS = ("max_completion_tokens", "max_output_tokens", "num_predict")
 
 
-class _Speed(NamedTuple):
+class _Speed(msgspec.Struct, frozen=True):
     """Seconds to the first token, and tokens in a second from then on (None: at once)."""
 
     first_s: float
     tokens_per_s: float | None
 
 
-_SPEED = _Speed(0.8, 70.0)
-# By interface; hosts of large models have some 50 to 100 tokens in a second for each request.
-_SPEEDS = {
-    "cerebras": _Speed(0.4, 900.0),
-    "groq": _Speed(0.4, 300.0),
-    "deepseek": _Speed(1.2, 35.0),
-    "huggingface": _Speed(0.4, 20.0),
-    "ollama": _Speed(0.4, 30.0),
-    "vllm": _Speed(0.3, 40.0),
-}
-# Requests that a host takes at once where nobody limits them: accounts of the lowest tiers take some 25 of a
-# large model, higher ones some 160.
-_AT_ONCE, _TIMES_AT_ONCE = 64, 2.5
-_AT_ONCE_HERE = {"huggingface": 8, "ollama": 4}
+class _RulesOfThumb(msgspec.Struct, frozen=True):
+    """``rules_of_thumb.toml``: by interface, or else ``usual``; thinking in tokens."""
 
-# Tokens that models think for a question of a paragraph. Whether a family thinks unless told otherwise is
-# taken from its own pages; how much is a rule of thumb.
-_BY_EFFORT = {"none": 0, "minimal": 40, "low": 200, "medium": 500, "high": 1400, "xhigh": 3000, "max": 4000}
-# An effort that is not in the table: as for medium.
-_USUALLY = 500
-# Start of a model's id → tokens, the first that fits; others think only where they are told to.
-_FAMILIES = {
-    r"(.*/)?(ft:)?(o[1-9]|gpt-[5-9](?!.*chat))": 450,
-    r"(.*/)?gpt-oss": 250,
-    r"(.*/)?gemini-(2\.5|3)[\d.]*-flash-lite": 0,
-    r"(.*/)?gemini-(2\.5|[3-9])[\d.]*-flash": 280,
-    r"(.*/)?gemini-(2\.5|[3-9])": 700,
-    r"(.*[/.])?deepseek-(r1|reasoner)": 800,
-    r"(.*/)?(qwq|qwen3(?!.*instruct)|.*thinking)": 700,
-    r"(.*/)?(magistral|grok-4(?!.*non-reasoning))": 500,
-}
+    speeds: dict[str, _Speed]
+    requests_at_once: dict[str, float]
+    thinking_by_effort: dict[str, int]
+    thinking_by_family: dict[str, int]
+
+
+_RULES = convert(
+    tomllib.loads(Path(__file__).with_name("rules_of_thumb.toml").read_text(encoding="utf-8")), _RulesOfThumb
+)
+# Accounts of the lowest tiers take some 25 requests of a large model at once, higher ones some 160.
+_TIMES_AT_ONCE = 2.5
 
 
 class ModelFacts:
-    """What is known of models before they are called: prices, speed, thinking, limits.
-
-    ``sent`` are a model's parameters in each role (see `find_role_tariff`); ``is_batched(phase, model)``:
-    its calls go as a batch.
-    """
+    """What is known of models before they are called: prices, speed, thinking, limits. ``sent`` are a model's
+    parameters in each role (`find_role_tariff`); ``is_batched(phase, model)``: calls go as a batch."""
 
     def __init__(
         self,
         specs: Sequence[ModelSpec],
-        sent: Mapping[str, Sequence[Mapping[str, Any]]],
+        sent: Mapping[str, Sequence[RoleParameters]],
         prices: PriceBook,
         is_batched: Callable[[str, str], bool],
     ) -> None:
@@ -328,16 +299,18 @@ def _guess_thinking_tokens(spec: ModelSpec, sampling: SamplingParameters) -> int
     if sampling.thinking_budget is not None:
         return max(0, min(sampling.thinking_budget // 2, 2000))
     if sampling.reasoning_effort is not None:
-        return _BY_EFFORT.get(sampling.reasoning_effort, _USUALLY)
+        efforts = _RULES.thinking_by_effort
+        return efforts.get(sampling.reasoning_effort, efforts["usual"])
     model = spec.lookup_name
-    return next((n for family, n in _FAMILIES.items() if re.match(family, model, re.IGNORECASE)), 0)
+    families = _RULES.thinking_by_family.items()
+    return next((n for family, n in families if re.match(family, model, re.IGNORECASE)), 0)
 
 
 def _guess_speed(spec: ModelSpec) -> _Speed:
     if spec.interface == "simulated":
         pace = float(spec.options.get("tokens_per_s", 0.0))
         return _Speed(float(spec.options.get("latency_s", 0.0)), pace or None)
-    return _SPEEDS.get(spec.interface, _SPEED)
+    return _RULES.speeds.get(spec.interface, _RULES.speeds["usual"])
 
 
 def _endpoint_key(spec: ModelSpec) -> str:
@@ -350,7 +323,7 @@ def _make_endpoint_pace(name: str, specs: Sequence[ModelSpec]) -> EndpointPace:
     interface = specs[0].interface
     own = [spec.max_concurrency for spec in specs if spec.max_concurrency is not None]
     ceiling = float(max(own, default=DEFAULT_CONCURRENCY))
-    usual = float(_AT_ONCE_HERE.get(interface, _AT_ONCE))
+    usual = _RULES.requests_at_once.get(interface, _RULES.requests_at_once["usual"])
     at_once = Span(usual, usual * _TIMES_AT_ONCE, usual / _TIMES_AT_ONCE)
     requests = [spec.requests_per_minute for spec in specs if spec.requests_per_minute is not None]
     tokens = [spec.tokens_per_minute for spec in specs if spec.tokens_per_minute is not None]

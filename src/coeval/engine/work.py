@@ -36,12 +36,9 @@ log = logging.getLogger("coeval")
 
 
 class Work(Protocol):
-    """The making of one record.
-
-    ``weight`` is the number of records that may follow from it, itself included: it bounds how many are begun
-    ahead. ``model`` is the model asked; ``calls`` the requests so far. ``at_once``: `do` computes, and waits
-    for nothing.
-    """
+    """The making of one record. ``weight`` is the number of records that may follow from it, itself included:
+    it bounds how many are begun ahead. ``model`` is the model asked; ``calls`` the requests so far.
+    ``at_once``: `do` computes, and waits for nothing."""
 
     @property
     def key(self) -> str: ...
@@ -57,21 +54,16 @@ class Work(Protocol):
     def at_once(self) -> bool: ...
 
     async def do(self) -> Kept:
-        """Make the record.
-
-        Raises Gap: nothing was asked; the record stays owed; AskError: it failed; `failed` makes the record
-        that says so.
-        """
+        """Make the record. Raises Gap: nothing was asked; the record stays owed; AskError: it failed;
+        `failed` makes the record that says so."""
 
     def make_failed_record(self, error: Exception) -> Kept: ...
 
 
 class Tally:
-    """Usage of all requests for a record, failed ones included, and the last answer.
-
-    ``attempts`` counts requests for the same thing, ``unanswered`` those of them that brought no reply;
-    ``calls`` all requests: they differ where a record is made in parts.
-    """
+    """Usage of all requests for a record, failed ones included, and the last answer. ``attempts`` counts
+    requests for the same thing, ``unanswered`` those of them that brought no reply; ``calls`` all requests:
+    they differ where a record is made in parts."""
 
     __slots__ = ("attempts", "calls", "last", "unanswered", "usage")
 
@@ -148,8 +140,7 @@ async def ask(
 def _parse_or_name_cut(
     model: Model, request: Request, completion: Completion, parse: Callable[[Completion], ValueT]
 ) -> ValueT:
-    """Parse an answer; if a cut one fails, raise CutOff or CutByWindow, unless log-probabilities are
-    wanted."""
+    """Parse an answer; if a cut one without log-probabilities fails, raise CutOff or CutByWindow."""
     try:
         return parse(completion)
     except (EmptyReply, Unparsable) as error:
@@ -251,10 +242,8 @@ class Flow:
             task.cancel()
 
     async def run(self, works: AsyncIterator[Work]) -> AsyncIterator[Done]:
-        """Yield each work's outcome, in order of completion.
-
-        Raises StoreError: a record could not be kept. What runs is ended first; all that was kept stays.
-        """
+        """Yield each work's outcome, in order of completion. Raises StoreError: a record could not be kept.
+        What runs is ended first; all that was kept stays."""
         source = aiter(works)
         exhausted = False
         try:

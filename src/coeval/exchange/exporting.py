@@ -97,19 +97,23 @@ class ExportedFigure(NamedTuple):
 
 
 class Export:
-    """A run, or an output folder of ``eval-framework``, opened for export."""
+    """A run, or an output folder of ``eval-framework``, opened for export. Only a run has parts of scores,
+    labels, comparisons and settings."""
 
-    def __init__(self, reader: Reader, notes: tuple[str, ...]) -> None:
-        self._reader = reader
+    def __init__(self, reader: Reader, notes: tuple[str, ...], run_reader: RunReader | None = None) -> None:
+        """``run_reader``: the same reader, where the folder is a run."""
+        self._reader, self._run_reader = reader, run_reader
         self.notes = notes
         make_item_tables(reader)
 
     def figures(self, *, overall: bool = False, parts: bool = False) -> list[ExportedFigure]:
-        """Return each student's mean or strength by task, or each metric of a benchmark. ``overall``: also
-        over all tasks (task ""); ``parts``: also by factor and by judge."""
+        """Return each student's mean or strength by task, or each metric of a benchmark; also over all tasks
+        (task "") with ``overall``, by factor and by judge with ``parts``."""
         judges, recipes = self._judges_by_student(), self._judge_recipes()
         figures = [*_mean_figures(read_results(self._reader, self.notes), judges)]
-        figures += self._run_only_figures(judges, parts=parts)
+        if self._run_reader is not None:
+            figures += _factor_and_judge_figures(self._run_reader, judges) if parts else ()
+            figures += _strength_figures(self._run_reader)
         return [
             figure._replace(
                 recipes=tuple(recipes.get((figure.task, figure.model, judge), "") for judge in figure.judges)
@@ -127,7 +131,7 @@ class Export:
             "FROM scores ORDER BY ALL"
         ):
             scores[task, item, sample, model].append(ExportedScore(*fields))
-        for key, score in self._run_only_scores():
+        for key, score in () if self._run_reader is None else _label_and_pair_scores(self._run_reader):
             scores[key].append(score)
         if not scores:
             raise UsageError(f"{self._reader.folder} has no scores yet")
@@ -165,8 +169,8 @@ class Export:
             parameters[name] = ", ".join(str(value) for (value,) in values if value is not None)
         parameters["samples"] = parameters["samples"].rpartition(", ")[2]
         sent: defaultdict[str, dict[str, None]] = defaultdict(dict)
-        for parts in self._model_settings():
-            for key, value in parts.items():
+        for settings in () if self._run_reader is None else read_recipes(self._run_reader.run).values():
+            for key, value in settings.items():
                 name = key.removeprefix("parameters.").partition(" (")[0]  # "temperature (student)"
                 if key.startswith("parameters.") and name != "model":
                     sent[name][value] = None
@@ -190,23 +194,12 @@ class Export:
                 recipes_of[name, model, judge].add(texts.get(method, ""))
         return {key: ",".join(sorted(filter(None, recipes))) for key, recipes in recipes_of.items()}
 
-    def _run_only_figures(
-        self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
-    ) -> Iterable[ExportedFigure]:
-        """Return the figures that only runs have."""
-        del judges, parts
-        return ()
-
-    def _run_only_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
-        """Return the scores that only runs have."""
-        return ()
-
-    def _model_settings(self) -> Iterable[dict[str, str]]:
-        return ()
-
     def _recipe_texts(self) -> dict[int, str]:
         """Return judges' recipes by the hash that readers keep of them."""
-        return dict(self._reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+        if self._run_reader is None:
+            return dict(self._reader.rows("SELECT DISTINCT hash(judged_by), judged_by FROM place"))
+        lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
+        return dict(self._run_reader.query_lines("evaluation", {"recipe": "VARCHAR"}, lines))
 
     def _judges_by_student(self) -> dict[tuple[str, str], tuple[str, ...]]:
         """Return the judges of each (task or "" for all, model)."""
@@ -219,31 +212,6 @@ class Export:
         return {key: tuple(sorted(judges)) for key, judges in judges_of.items()}
 
 
-class _RunExport(Export):
-    """A run opened for export: it also has parts of scores, labels, comparisons and settings."""
-
-    def __init__(self, reader: RunReader, notes: tuple[str, ...]) -> None:
-        super().__init__(reader, notes)
-        self._run_reader = reader
-
-    def _run_only_figures(
-        self, judges: Mapping[tuple[str, str], tuple[str, ...]], *, parts: bool
-    ) -> Iterable[ExportedFigure]:
-        if parts:
-            yield from _factor_and_judge_figures(self._run_reader, judges)
-        yield from _strength_figures(self._run_reader)
-
-    def _run_only_scores(self) -> Iterable[tuple[_AnswerKey, ExportedScore]]:
-        return _label_and_pair_scores(self._run_reader)
-
-    def _model_settings(self) -> Iterable[dict[str, str]]:
-        return read_recipes(self._run_reader.run).values()
-
-    def _recipe_texts(self) -> dict[int, str]:
-        lines = "SELECT DISTINCT hash(recipe), recipe FROM {lines} WHERE recipe IS NOT NULL"
-        return dict(self._run_reader.query_lines("evaluation", {"recipe": "VARCHAR"}, lines))
-
-
 @singledispatch
 def _make_export(reader: Reader, notes: tuple[str, ...]) -> Export:
     return Export(reader, notes)
@@ -251,7 +219,7 @@ def _make_export(reader: Reader, notes: tuple[str, ...]) -> Export:
 
 @_make_export.register
 def _(reader: RunReader, notes: tuple[str, ...]) -> Export:
-    return _RunExport(reader, notes)
+    return Export(reader, notes, reader)
 
 
 @contextmanager
@@ -526,14 +494,11 @@ FORMATS: dict[str, Callable[[Export, Path], list[Path]]] = {
 def export_results(folder: str | Path, to: str, out: str | Path) -> list[Path]:
     """Write the results of a run, an output folder or a sweep in another format; return the files.
 
-    Parameters
-    ----------
-    folder : a run, an output folder of ``eval-framework``, or a sweep, whose checkpoints get a folder each
-    to : ``csv``, ``parquet`` or ``inspect``
-    out : a folder that is new or empty
+    ``to``: ``csv``, ``parquet`` or ``inspect``; ``out``: a folder that is new or empty, with one in it for
+    each checkpoint of a sweep.
 
-    Raises UsageError: the folder holds no results, or none that this format can hold; ``out`` is not empty;
-    StoreError: a file cannot be read or written.
+    Raises UsageError: the folder holds no results, or none that this format can hold; ``out`` is not
+    empty; StoreError: a file cannot be read or written.
     """
     if to not in FORMATS:
         raise UsageError(f"{to} is no format; there are {', '.join(FORMATS)}")

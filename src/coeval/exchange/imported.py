@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from coeval import __version__
-from coeval.benchmarks.benchmark import Answer, Metric, file_name
+from coeval.benchmarks.benchmark import Answer, file_name
 from coeval.benchmarks.run.judgment_outcomes import mean_metric
 from coeval.core.errors import UsageError
 from coeval.core.records import Failure, Usage
@@ -71,31 +71,6 @@ def make_usage(input_tokens: Any, output_tokens: Any, usd: float | None = None) 
     return Usage(input_tokens, output_tokens, usd) if counts else None
 
 
-class _ForeignJudge(msgspec.Struct, frozen=True):
-    model: str
-    recipe: str
-
-
-class ImportedSummary(msgspec.Struct, frozen=True, kw_only=True):
-    """A ``summary.json`` whose figures come from another tool's records (see `TaskSummary`)."""
-
-    task: str
-    model: str
-    metrics: dict[str, Metric]
-    n_expected: int
-    n_scored: int
-    n_failed: dict[str, int]
-    counted: str = "prompts"
-    comparable: bool = True
-    compared_with: str = ""
-    remarks: tuple[str, ...]
-    complete: bool
-    missing: dict[str, int]
-    judge: _ForeignJudge | None
-    imported: dict[str, Any]
-    coeval_version: str = __version__
-
-
 class Imported(NamedTuple):
     """The outcome of `write_results`: folders by model, and the number of answers."""
 
@@ -120,14 +95,12 @@ def write_results(results: Sequence[ForeignResult], out: Path, scale: ScoreScale
     of the same model, or no metric is on a known scale; StoreError: it cannot be written."""
     if list_output_tasks(out) or is_sweep(out) or any(map(list_output_tasks, out.glob("*/"))):
         raise UsageError(f"{out} holds results already; give --out another folder")
-    repeated = [
-        name
-        for name, count in Counter((result.model, result.task) for result in results).items()
-        if count > 1
-    ]
-    if repeated:
-        model, task = repeated[0]
-        raise UsageError(f"{task} of {model} is in several of these files; import each into its own folder")
+    files_by_task = Counter((result.model, result.task) for result in results)
+    for (model, task), count in files_by_task.items():
+        if count > 1:
+            raise UsageError(
+                f"{task} of {model} is in several of these files; import each into its own folder"
+            )
     scaled = [_rescale_scores(result, scale) for result in results]
     models = list(dict.fromkeys(result.model for result in scaled))
     folders = {
@@ -166,42 +139,36 @@ def _rescale_scores(result: ForeignResult, scale: ScoreScale | None) -> ForeignR
     dropped = (f"{metric}: {pluralize(count, 'score')} NaN or infinite" for metric, count in unusable.items())
     result = result._replace(remarks=(*result.remarks, *dropped))
     beyond = {name for name, numbers in values.items() if min(numbers) < 0 or max(numbers) > 1}
-    if scale is not None:
-        for name in sorted(beyond):
-            if min(values[name]) < min(scale) or max(values[name]) > max(scale):
-                raise UsageError(
-                    f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}, "
-                    f"beyond --scale {scale.worst:g},{scale.best:g}"
-                )
-    elif beyond:
-        if not values.keys() - beyond:
-            name = min(beyond)
-            raise UsageError(
-                f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}; give the "
-                "worst and the best possible score, such as --scale 1,5"
-            )
+    for name in sorted(beyond):
+        reach = f"{name} of {result.task} goes from {min(values[name]):g} to {max(values[name]):g}"
+        if scale is None and not values.keys() - beyond:
+            raise UsageError(f"{reach}; give the worst and the best possible score, such as --scale 1,5")
+        if scale is not None and (min(values[name]) < min(scale) or max(values[name]) > max(scale)):
+            raise UsageError(f"{reach}, beyond --scale {scale.worst:g},{scale.best:g}")
+    if beyond and scale is None:
         left_out = f"left out, as --scale was not given: {join_names(sorted(beyond), _MOST_NAMED)}"
         result = result._replace(remarks=(*result.remarks, left_out))
 
-    def rescale(raw_scores: Mapping[str, float | None]) -> dict[str, float | None]:
-        scores = {
-            name: value if value is not None and math.isfinite(value) else None
-            for name, value in raw_scores.items()
-        }
-        if scale is None:
-            return {name: value for name, value in scores.items() if name not in beyond}
-        return {
-            name: scale.to_share(value) if name in beyond and value is not None else value
-            for name, value in scores.items()
-        }
+    def rescale(name: str, value: float | None) -> float | None:
+        if value is None or not math.isfinite(value):
+            return None
+        return scale.to_share(value) if scale is not None and name in beyond else value
 
-    return result._replace(
-        answers=[answer._replace(scores=rescale(answer.scores)) for answer in result.answers]
-    )
+    answers = [
+        answer._replace(
+            scores={
+                name: rescale(name, value)
+                for name, value in answer.scores.items()
+                if scale is not None or name not in beyond
+            }
+        )
+        for answer in result.answers
+    ]
+    return result._replace(answers=answers)
 
 
 def _write_task(folder: Path, result: ForeignResult, answers: Sequence[ForeignAnswer]) -> None:
-    """Write the answers, scores and summary of one sample of a task."""
+    """Write the answers, scores and summary (see `TaskSummary`) of one sample of a task."""
     recipe = digest(result.tool, result.model, result.settings)
     with_text = any(answer.answer is not None or answer.error for answer in answers)
     if with_text:
@@ -212,24 +179,28 @@ def _write_task(folder: Path, result: ForeignResult, answers: Sequence[ForeignAn
     unscored = [answer for answer in answers if all(value is None for value in answer.scores.values())]
     failed = Counter("failed" if answer.error else "unscored" for answer in unscored)
     judges = list(dict.fromkeys(result.judges.values()))
-    summary = ImportedSummary(
-        task=result.task,
-        model=result.model,
-        metrics={name: _mean_share(values) for name, values in by_metric.items()},
-        n_expected=len(answers),
-        n_scored=len(answers) - len(unscored),
-        n_failed=dict(failed),
-        remarks=(*result.remarks, *_describe_mean_mismatches(result)),
-        complete=not failed,
-        missing=dict(failed),
-        judge=_ForeignJudge(", ".join(judges), digest(*judges, result.settings)) if judges else None,
-        imported={"from": result.tool, "judges": result.judges, "reported": result.reported},
-    )
+    judge = {"model": ", ".join(judges), "recipe": digest(*judges, result.settings)} if judges else None
+    summary = {
+        "task": result.task,
+        "model": result.model,
+        "metrics": {
+            name: mean_metric([value for value in values if value is not None], "share")
+            for name, values in by_metric.items()
+        },
+        "n_expected": len(answers),
+        "n_scored": len(answers) - len(unscored),
+        "n_failed": failed,
+        "counted": "prompts",
+        "comparable": True,
+        "compared_with": "",
+        "remarks": (*result.remarks, *_describe_mean_mismatches(result)),
+        "complete": not failed,
+        "missing": failed,
+        "judge": judge,
+        "imported": {"from": result.tool, "judges": result.judges, "reported": result.reported},
+        "coeval_version": __version__,
+    }
     write_json_atomic(folder / SUMMARY, summary)
-
-
-def _mean_share(values: Iterable[float | None]) -> Metric:
-    return mean_metric([value for value in values if value is not None], "share")
 
 
 def _make_answer_record(answer: ForeignAnswer, result: ForeignResult, recipe: str) -> dict[str, Any]:

@@ -49,19 +49,16 @@ _Panel: TypeAlias = defaultdict[tuple[str, str], set[str]]
 def read_table(
     path: Path, model: str | None = None, columns: Mapping[str, str] | None = None
 ) -> list[ForeignResult]:
-    """Read a table; ``columns`` maps a role (a key of `USUAL_COLUMNS`) to a column of another name.
-
-    Empty and NaN scores are missing. An answer's score is the mean of its judges', and missing if one of
-    them is: means over different judges cannot be compared.
+    """Read a table; ``columns`` maps a role (a key of `USUAL_COLUMNS`) to a column of another name. Empty and
+    NaN scores are missing. An answer's score is the mean of its judges', and missing if one of them is:
+    means over different judges cannot be compared.
 
     Raises UsageError: a column is missing, a score is not a number, or an answer has two scores.
     """
     table = open_table(path)
     try:
         column_by_role = _find_columns(path, table.columns, columns or {}, model)
-        answers_by_model: defaultdict[tuple[str, str], dict[tuple[str, int], ForeignAnswer]] = defaultdict(
-            dict
-        )
+        answers_by_model: _Answers = defaultdict(dict)
         scores: _Scores = defaultdict(dict)
         for row in table.rows:
             where = f"{path}:{row.line}"
@@ -198,17 +195,14 @@ def import_results(
 ) -> Imported:
     """Write results of other tools as output folders, which `coeval compare` and others read.
 
-    Parameters
-    ----------
-    files : logs of Inspect (``.eval``, ``.json``), ``samples_TASK_DATE.jsonl`` of lm-eval, ``.json``
-        or ``.jsonl`` of promptfoo, or tables with a row for each item and model
-    out : the folder to write; one for each model in it where there are several
-    model : of lm-eval's samples and of tables, whose answers they hold
-    columns : of tables, the columns by what they mean, where they have other than the usual names
-    scale : the worst and the best score, where scores are not from 0 to 1
+    ``files``: logs of Inspect (``.eval``, ``.json``), ``samples_TASK_DATE.jsonl`` of lm-eval, ``.json`` or
+    ``.jsonl`` of promptfoo, or tables with a row for each item and model. ``out``: the folder to write;
+    one for each of several models in it. ``model``: whose answers lm-eval's samples and tables hold.
+    ``columns``: a table's columns by what they mean, where they have other than the usual names.
+    ``scale``: the worst and the best score, where scores are not from 0 to 1.
 
-    Raises UsageError: a file cannot be read, or ``out`` holds results already; StoreError: the folder cannot
-    be written.
+    Raises UsageError: a file cannot be read, or ``out`` holds results already; StoreError: the folder
+    cannot be written.
     """
     if scale is not None and (len(scale) != 2 or scale[0] == scale[1]):
         raise UsageError("a scale has two ends, the worst and the best score: 1,5")

@@ -194,8 +194,8 @@ def _convert_sample(sample: LogSample) -> ForeignAnswer:
 def _convert_score(value: Any) -> float | None:
     """Return a score as the number that Inspect takes it for: NaN if not scored, None if no number."""
     if isinstance(value, str):
-        if value in _WORDS or value.lower() in _WORDS:
-            return _WORDS.get(value, _WORDS.get(value.lower()))
+        if (known := _WORDS.get(value, _WORDS.get(value.lower()))) is not None:
+            return known
         try:
             return float(value)
         except ValueError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -45,11 +44,9 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         raise UsageError(f"{path.name} is not named as lm-eval names them: samples_TASK_DATE.jsonl")
     task, date = match[1], match[2]
     results_path = path.with_name(f"results_{date}.json")
-    results = (
-        _decode_or_raise(read_file_bytes(results_path), results_path, _LmEvalResults)
-        if results_path.is_file()
-        else _LmEvalResults()
-    )
+    results = _LmEvalResults()
+    if results_path.is_file():
+        results = _decode_or_raise(read_file_bytes(results_path), results_path, _LmEvalResults)
     model = model or results.model_name
     if not model:
         raise UsageError(
@@ -85,15 +82,13 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         model=model,
         answers=list(documents.values()),
         settings=canonical_json(results.configs.get(task, {})),
-        reported=dict(_list_means(results.results.get(task, {}))),
+        reported={
+            name: to_float(value)
+            for name, value in results.results.get(task, {}).items()
+            if isinstance(value, int | float) and "_stderr," not in name and "," in name
+        },
         remarks=(f"left out, {what}",) if unscored else (),
     )
-
-
-def _list_means(metrics: dict[str, Any]) -> Iterator[tuple[str, float]]:
-    for name, value in metrics.items():
-        if isinstance(value, int | float) and "_stderr," not in name and "," in name:
-            yield name, to_float(value)
 
 
 def _read_prompt(arguments: Any) -> str:

@@ -137,12 +137,9 @@ def is_promptfoo(path: Path) -> bool:
 
 
 def read_promptfoo(path: Path) -> list[ForeignResult]:
-    """Read a results file: one result per provider and prompt.
-
-    It is named by the provider, or ``provider@prompt`` if that has several prompts; equal names are
-    numbered. The metrics are ``pass``, ``score`` and the named scores. Raises UsageError: the file has
-    another shape or version, or holds no results.
-    """
+    """Read a results file: one result per provider and prompt, with the metrics ``pass``, ``score`` and the
+    named scores. It is named by the provider, or ``provider@prompt`` if that has several prompts; equal
+    names are numbered. Raises UsageError: the file has another shape or version, or holds no results."""
     try:
         rows, task, remarks = _read_json(path) if path.suffix.lower() == ".json" else _read_json_lines(path)
     except Undecodable as error:
@@ -153,14 +150,11 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     for row in rows:
         by_column[row.column].append(row)
     results = []
-    several_prompts = len({row.prompt_text for row in rows}) > len(
-        {canonical_json(row.variables) for row in rows}
-    )
+    prompts, tests = {row.prompt_text for row in rows}, {canonical_json(row.variables) for row in rows}
     for column, model in _model_names_by_column(by_column).items():
-        answers = _convert_rows(by_column[column], by_test=several_prompts)
-        notes = remarks
-        if column.number is None and any(answer.sample for answer in answers):
-            notes = (*remarks, _UNNUMBERED)
+        answers = _convert_rows(by_column[column], by_test=len(prompts) > len(tests))
+        unnumbered = column.number is None and any(answer.sample for answer in answers)
+        notes = (*remarks, _UNNUMBERED) if unnumbered else remarks
         results.append(ForeignResult(TOOL, task, model, answers, canonical_json(column[:3]), remarks=notes))
     return results
 

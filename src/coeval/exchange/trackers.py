@@ -95,13 +95,12 @@ def log_results(
     folder: str | Path, to: Iterable[str] | str, tell: Callable[[str], None] = lambda _: None
 ) -> dict[str, int]:
     """Log the figures of a run, an output folder or a sweep, with its page and JSON; return by tracker how
-    many figures were new. What a tracker has already is not sent again; ``WANDB_MODE=disabled`` is respected.
+    many figures were new. What a tracker has already is not sent again; ``WANDB_MODE=disabled`` is
+    respected.
 
-    Parameters
-    ----------
-    folder : a run, an output folder of ``eval-framework``, or a sweep, whose checkpoints are its steps
-    to : ``mlflow``, ``wandb`` or ``trackio``, or several; ``wandb:my-project`` names the project
-    tell : is called with a sentence where the folder begins a new run in the trackers
+    ``folder``: a sweep's checkpoints are its steps. ``to``: ``mlflow``, ``wandb`` or ``trackio``, or
+    several; ``wandb:my-project`` names the project. ``tell`` is called with a sentence where the folder
+    begins a new run in the trackers.
 
     Raises UsageError: the folder holds no results, or a tracker is not installed or did not take them;
     StoreError: a file cannot be read or written.
@@ -190,12 +189,8 @@ class _Mlflow:
                 )
             uri = uri or (Path.cwd() / "mlruns").as_uri()
         self._client = client = MlflowClient(uri or None)
-        known_experiment = client.get_experiment_by_name(run.project)
-        experiment = (
-            client.create_experiment(run.project)
-            if known_experiment is None
-            else known_experiment.experiment_id
-        )
+        existing = client.get_experiment_by_name(run.project)
+        experiment = existing.experiment_id if existing else client.create_experiment(run.project)
         runs = client.search_runs([experiment], f"tags.`{_MARK}` = '{run.id}'")
         tags = {_MARK: run.id, "coeval.version": __version__}
         self._run = runs[0] if runs else client.create_run(experiment, tags=tags, run_name=run.name)

@@ -79,10 +79,8 @@ _SENTENCE_ENDS = ".!?:;…"
 
 def normalise_label(text: str) -> str:
     """Normalise ``text`` for label comparison: NFKC, case folded, words separated by single blanks, trimmed.
-
     Punctuation, quotes, emphasis and blanks around it are trimmed, but not a number's sign. A text of nothing
-    else is kept, so that a label ``?`` can be answered.
-    """
+    else is kept, so that a label ``?`` can be answered."""
     text = _fold(text)
     start, end = _span_without_marks(text)
     return text[start:end] or text
@@ -105,9 +103,8 @@ class LabelValues:
         self._parting = re.compile(_PARTING.format(marks=around))
         self._sought: dict[str, str] = {}
         for value in self._fold.values():
-            if not all(
-                map(_is_surrounding_mark, _unify_spelling(value).strip())
-            ):  # punctuation alone is not looked for
+            # Punctuation alone is not looked for.
+            if not all(map(_is_surrounding_mark, _unify_spelling(value).strip())):
                 self._sought.setdefault(_prepare_search(value.strip(), self._parting).text, value)
         self._lengths = sorted({len(words) for words in self._sought}, reverse=True)
         firsts = "".join(sorted({re.escape(words[0]) for words in self._sought}))
@@ -125,16 +122,13 @@ class LabelValues:
         while left:
             if left in self._fold:
                 return self._fold[left]
-            left = _peel_marks(left)
+            left = _peel_one_mark(left)
         return self._bare.get(text[start:end])
 
     def find_within(self, text: str) -> set[str]:
-        """Find the declared values in ``text`` as whole words.
-
-        Not counted: a part of a longer value ("true" in "not true"), of a hyphenated word or of a number, and
-        a negated value ("not wrong"). A single letter counts unless it may be an article: "A because …",
-        "option A fits", but not "A user …".
-        """
+        """Find the declared values in ``text`` as whole words. Not counted: a part of a longer value ("true"
+        in "not true"), of a hyphenated word or of a number, and a negated value ("not wrong"). A single
+        letter counts unless it may be an article: "A because …", "option A fits", but not "A user …"."""
         return {value for value, _ in self._find_occurrences(text)}
 
     def find_only_stated(self, text: str) -> set[str]:
@@ -174,9 +168,8 @@ class LabelValues:
         return None
 
 
-@lru_cache(maxsize=256)  # a run has few attributes, and compares every answer with them
-def cached_label_values(values: tuple[str, ...]) -> LabelValues:
-    return LabelValues(values)
+# A run has few attributes, and compares every answer with them.
+cached_label_values = lru_cache(maxsize=256)(LabelValues)
 
 
 class _SearchText(NamedTuple):
@@ -282,7 +275,7 @@ def _span_without_marks(text: str) -> tuple[int, int]:
     return start, end
 
 
-def _peel_marks(text: str) -> str:
+def _peel_one_mark(text: str) -> str:
     """Remove one thing around ``text``: a pair of quotes or brackets, else a mark at its end, else one at its
     beginning; return '' if there is none. So ``**A-**.`` is ``A-`` before it is ``A``."""
     first, last = text[0], text[-1]
@@ -343,11 +336,8 @@ _ONLY_JSON = re.compile(r"\s*(?:```\w*\s*)?[\[{].*[\]}]\s*(?:```\s*)?", re.DOTAL
 def score_labels(
     response: str, expected: Mapping[str, str], declared: Mapping[str, Sequence[str]]
 ) -> dict[str, LabelScore]:
-    """Compare ``response`` with the ``expected`` value of each label.
-
-    ``declared``: the possible values of each label. The prediction is one of them, as declared, or None if
-    the answer states none of them, or several.
-    """
+    """Compare ``response`` with the ``expected`` value of each label. ``declared``: the possible values of
+    each label. The prediction is one of them, as declared, or None if the answer states none, or several."""
     answer = _LabelAnswer(response, tuple(map(_fold_name, expected)))
     scores: dict[str, LabelScore] = {}
     for label, value in expected.items():
@@ -384,12 +374,10 @@ class _LabelAnswer:
         return _find_statements(self.text, self._labels)
 
     def find_value(self, label: str, values: LabelValues, *, single: bool) -> str | None:
-        """Return the one value that the answer gives to ``label``; None if it gives none, or several.
-
-        The whole answer goes first, then the last line that states a value: under the label's name, in a
-        box, for a single label under another name of an answer; then the first line. Words are searched
-        last, and only in what the label's name introduces, if it introduces anything.
-        """
+        """Return the one value that the answer gives to ``label``; None if it gives none, or several. The
+        whole answer goes first, then the last line that states a value: under the label's name, in a box, for
+        a single label under another name of an answer; then the first line. Words are searched last, and only
+        in what the label's name introduces, if it introduces anything."""
         if (value := values.match_whole(self.text)) is not None:
             return value
         own = (
@@ -458,8 +446,7 @@ def _resolve_name(name: str, labels: Sequence[str]) -> str:
 
 
 def _find_statements(response: str, labels: tuple[str, ...]) -> list[_Statement]:
-    """Find what ``response`` states in boxes, tags, JSON and lines. If JSON states a label, lines before its
-    end do not count."""
+    """Find what ``response`` states in boxes, tags, JSON, and lines (behind JSON that states a label)."""
     known_names = {*labels, _ANSWER, _RESULT}
     in_json = list(_find_json_statements(response, labels))
     text = _unify_spelling(response)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import suppress
 from functools import cache
 from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -42,27 +43,15 @@ _REASON_KEYS = ("reason", "rationale", "explanation", "justification", "reasons"
 
 
 @cache
-def _level_pattern(scale: RubricScale) -> re.Pattern[str]:
-    return re.compile(_level_expression(scale), re.IGNORECASE)
-
-
-@cache
 def _level_expression(scale: RubricScale) -> str:
-    """Return a pattern of a level as the value of what precedes it, or in an object there; quotes may be
-    wrong or missing."""
+    """Return a pattern of a level as a value, or in an object there; quotes may be wrong or missing."""
     words = "|".join(map(re.escape, sorted(scale.levels, key=len, reverse=True)))
     return rf"""[:=]\s*(?:[{{\[][^{{}}]{{0,200}}?[:=]\s*)?[\"'`*“‘]*({words})(?!\w|\.\d)"""
 
 
-def _strip_reasons(text: str) -> str:
-    return _REASON.sub("", text)
-
-
 def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, repaired: bool) -> set[str]:
     """Find the factors to which a reply gives two different levels, in any spelling and at any depth.
-
-    ``scales``: by factor; ``repaired``: the reply's JSON is damaged, so it is read as text too.
-    """
+    ``scales``: by factor; ``repaired``: the reply's JSON is damaged, so it is read as text too."""
     requested = [normalize_name(factor) for factor in scales]
     stated = [pair for _, value in every_json(text) for pair in _iterate_stated_values(value, {*requested})]
     contradicted = set()
@@ -71,7 +60,7 @@ def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, r
         values = (v for name, v in stated if (normalize_name(name) == fold if alone else name == factor))
         levels = {level for value in values if (level := scale.level(value)) is not None}
         if repaired:
-            levels.update(_find_levels_after_name(factor, _strip_reasons(text), scale, any_case=alone))
+            levels.update(_find_levels_after_name(factor, _REASON.sub("", text), scale, any_case=alone))
         if len(levels) > 1:
             contradicted.add(factor)
     return contradicted
@@ -88,7 +77,8 @@ def is_contradicted(text: str, key: str) -> bool:
 
 def find_levels(text: str, scale: RubricScale) -> set[str]:
     """Return every level that a reply gives to any key."""
-    return _match_levels(_level_pattern(scale).findall(_strip_reasons(text)), scale)
+    words = re.findall(_level_expression(scale), _REASON.sub("", text), re.IGNORECASE)
+    return _match_levels(words, scale)
 
 
 def _iterate_stated_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
@@ -158,13 +148,8 @@ def _parse_json_verdict(
 
 
 def parse_criterion_score(text: str) -> StatedVerdict[int]:
-    """Parse a judge's whole number from 1 to 10, and its reason.
-
-    An integral float (``7.0``) is accepted; a string, a boolean or a value off the scale is not, and nothing
-    is clipped.
-
-    Raises Unparsable: the reply holds no such score.
-    """
+    """Parse a judge's whole number from 1 to 10, and its reason. An integral float (``7.0``) is accepted; a
+    string, a boolean or a value off the scale is not, and nothing is clipped: raises Unparsable."""
     return _parse_json_verdict(
         text, "score", _read_criterion_score, f"whole number from {LOWEST} to {HIGHEST} as its score"
     )
@@ -177,16 +162,12 @@ def _read_criterion_score(value: Any) -> int | None:
 
 
 def parse_criteria_met(text: str) -> StatedVerdict[bool]:
-    """Parse whether a rubric's item is met: JSON true or false only.
-
-    Raises Unparsable: the reply holds no ``criteria_met`` that is a truth value.
-    """
+    """Parse whether a rubric's item is met: JSON true or false only. Raises Unparsable: the reply holds no
+    ``criteria_met`` that is a truth value."""
     needed = "criteria_met that is true or false"
-    return _parse_json_verdict(text, "criteria_met", _read_truth_value, needed, "explanation")
-
-
-def _read_truth_value(value: Any) -> bool | None:
-    return value if isinstance(value, bool) else None
+    return _parse_json_verdict(
+        text, "criteria_met", lambda value: value if isinstance(value, bool) else None, needed, "explanation"
+    )
 
 
 # --- Rubrics
@@ -194,14 +175,10 @@ def _read_truth_value(value: Any) -> bool | None:
 
 def criterion_hash(criterion: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> str:
     """Hash a criterion, and a scale that is not the default, to 8 hex digits; a score with another hash is
-    outdated.
-
-    Line breaks do not matter, since judges see the text on one line.
-    """
+    outdated. Line breaks do not matter, since judges see the text on one line."""
     text = " ".join(criterion.split())
-    return digest(text if scale == HIGH_MEDIUM_LOW else canonical_json([text, scale.levels, scale.values]))[
-        :8
-    ]
+    hashed = text if scale == HIGH_MEDIUM_LOW else canonical_json([text, scale.levels, scale.values])
+    return digest(hashed)[:8]
 
 
 class _Reasoned(msgspec.Struct, forbid_unknown_fields=True):
@@ -228,14 +205,10 @@ class Levels(NamedTuple):
 
 
 def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
-    """Parse the levels that a judge's JSON gives to the factors of ``scales``, each on its own.
-
-    Accepted: ``{factor: level}``, ``{factor: {"reason": …, "score": level, …}}``, a list of ``{"factor": …,
-    "score": level}``, and each of these one level deeper. Names may differ in case and word separators. A
-    factor with two different levels, at any place, is missing.
-
-    Raises Unparsable: the reply holds no JSON.
-    """
+    """Parse the levels that a judge's JSON gives to the factors of ``scales``, each on its own. Accepted:
+    ``{factor: level}``, ``{factor: {"reason": …, "score": level, …}}``, a list of ``{"factor": …, "score":
+    level}``, and each of these one level deeper. Names may differ in case and word separators. A factor with
+    two different levels, at any place, is missing. Raises Unparsable: the reply holds no JSON."""
     if (levels := _parse_exact_reply(text, scales)) is not None:
         return levels
     parsed = extract_json(text)
@@ -259,8 +232,7 @@ def parse_levels(text: str, scales: Mapping[str, RubricScale]) -> Levels:
 
 
 def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels | None:
-    """Read the levels of a reply that is exactly in the requested form, as nearly all are; None for any
-    other."""
+    """Read the levels of a reply exactly in the requested form, as nearly all are; None for any other."""
     reasons: dict[str, str] = {}
     try:
         if '"score"' in text:
@@ -270,10 +242,8 @@ def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels |
             repeats = text.count('"score"') != len(scales)  # in a reason its quotes would be escaped
         else:
             levels_by_factor = _plain(text)
-            repeats = text.count('"') != 2 * (
-                len(levels_by_factor)
-                + sum(isinstance(level_given, str) for level_given in levels_by_factor.values())
-            )
+            words = sum(isinstance(level, str) for level in levels_by_factor.values())
+            repeats = text.count('"') != 2 * (len(levels_by_factor) + words)
     except Undecodable:
         return None
     if repeats or levels_by_factor.keys() != scales.keys():  # a key that stands twice may contradict itself
@@ -287,33 +257,17 @@ def _parse_exact_reply(text: str, scales: Mapping[str, RubricScale]) -> Levels |
     return Levels(scores, (), {factor: reasons[factor] for factor in scales if factor in reasons})
 
 
-class ParsedLevel(NamedTuple):
-    """A single level, and its reason, empty if there is none."""
-
-    level: str
-    reason: str
-
-
-def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> ParsedLevel:
+def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> StatedVerdict[str]:
     """Parse a single level: the bare word, ``label: word``, or JSON with one value, or with one score.
-
     Punctuation, quotes and emphasis around the word are ignored. Prose is no verdict: "not High" contains the
-    word too.
-
-    Raises Unparsable: the reply is anything else.
-    """
-    level, reason = _parse_bare_level(text, scale), ""
-    if level is None and ("{" in text or "[" in text):
-        try:
-            level, reason = _parse_single_json_level(extract_json(text).value, scale)
-        except Unparsable:
-            level = None
-        if len(find_levels(text, scale)) > 1:
-            level = None
-    if level is None:
-        message = f"the reply is not one of {scale.levels_text()}; it begins {text[:80]!r}"
-        raise Unparsable(message, raw=text)
-    return ParsedLevel(level, reason)
+    word too. Raises Unparsable: the reply is anything else."""
+    if (level := _parse_bare_level(text, scale)) is not None:
+        return StatedVerdict(level, "")
+    if ("{" in text or "[" in text) and len(find_levels(text, scale)) < 2:
+        with suppress(Unparsable):
+            if (stated := _parse_single_json_level(extract_json(text).value, scale)) is not None:
+                return stated
+    raise Unparsable(f"the reply is not one of {scale.levels_text()}; it begins {text[:80]!r}", raw=text)
 
 
 def _parse_bare_level(text: str, scale: RubricScale) -> str | None:
@@ -326,16 +280,15 @@ def _parse_bare_level(text: str, scale: RubricScale) -> str | None:
     return scale.level(body)
 
 
-def _parse_single_json_level(value: Any, scale: RubricScale) -> ParsedLevel | tuple[None, str]:
-    """Read the level in JSON that holds one value, however deep in objects and lists of one, or one score
-    beside its reason."""
+def _parse_single_json_level(value: Any, scale: RubricScale) -> StatedVerdict[str] | None:
+    """Read the level in JSON of one value, however deep in objects and lists, or of a score and a reason."""
     while isinstance(value, dict | list) and len(value) == 1:
         value = next(iter(value.values())) if isinstance(value, dict) else value[0]
     reason = ""
     if isinstance(value, dict) and not {*value} - {*SCORE_KEYS, *FACTOR_KEYS, *_REASON_KEYS}:
         value, reason = _first_score(value), _first_reason(value)
     level = scale.level(value)
-    return (None, "") if level is None else ParsedLevel(level, reason)
+    return None if level is None else StatedVerdict(level, reason)
 
 
 class _Stated(NamedTuple):
@@ -406,13 +359,9 @@ def is_lost_in_reasoning(completion: Completion) -> bool:
 
 
 def answer_logprobs(completion: Completion, *, reasons_first: bool = True) -> dict[str, float]:
-    """Return the likeliest first tokens of the answer: token → natural-log probability.
-
-    If the judge reasons first, the answer's first token is located by the answer's text; otherwise all
-    that it says is its answer, wherever the host put it.
-
-    Raises Unparsable: there are no log-probabilities, or no answer before the end.
-    """
+    """Return the likeliest first tokens of the answer: token → natural-log probability. If the judge reasons
+    first, the answer's text says where it begins; otherwise all that it says is its answer, wherever the
+    host put it. Raises Unparsable: there are no log-probabilities, or no answer."""
     if not completion.logprobs:
         raise Unparsable("the reply came without log-probabilities", raw=completion.text)
     if reasons_first and is_lost_in_reasoning(completion):
@@ -459,10 +408,8 @@ def order_answers(order: Order, model: str, baseline: str) -> OrderedAnswers:
 
 
 def parse_label(text: str, labels: Collection[str]) -> str:
-    """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``.
-
-    Raises Unparsable: there is no bracketed label, or the last one is no verdict (``[[A]]``).
-    """
+    """Parse the judge's last bracketed label, as Arena-Hard does; it must be one of ``labels``. Raises
+    Unparsable: there is no bracketed label, or the last one is no verdict (``[[A]]``)."""
     upper = text.upper()
     for pattern in _LABEL_PATTERNS:
         labels_found = pattern.findall(upper)
@@ -475,13 +422,10 @@ def parse_label(text: str, labels: Collection[str]) -> str:
 
 
 def parse_identifier(text: str) -> Literal["m", "M"]:
-    """Parse which of the models ``m`` and ``M`` a judge names in words; letter case decides.
-
-    A line of nothing but the identifier is a verdict. Else the reply must name only one of the two,
-    and begin or end with it ("M.", "I'm going with M"): "M is too long" is no verdict.
-
-    Raises Unparsable: neither is named, both are, or the one that is stands amid prose.
-    """
+    """Parse which of the models ``m`` and ``M`` a judge names in words; letter case decides. A line of
+    nothing but the identifier is a verdict. Else the reply must name only one of the two, and begin or end
+    with it ("M.", "I'm going with M"): "M is too long" is no verdict. Raises Unparsable: neither is named,
+    both are, or the one that is stands amid prose."""
     bare = {line.strip(_AROUND) for line in text.splitlines()} & {"m", "M"}
     named = set(_IDENTIFIER.findall(text))
     decided = bare or (named if _is_identifier_at_edge(text) else set())
@@ -504,10 +448,8 @@ _WINNER_OF: dict[str, Winner] = {"a": "first", "b": "second", "tie": "tie"}
 
 
 def parse_preference(text: str) -> StatedVerdict[Winner]:
-    """Parse A, B or tie: the bare word, or JSON with it as ``verdict``.
-
-    Raises Unparsable: the reply is anything else, or says two things.
-    """
+    """Parse A, B or tie: the bare word, or JSON with it as ``verdict``. Raises Unparsable: the reply is
+    anything else, or says two things."""
     if (winner := _read_winner(text)) is not None:
         return StatedVerdict(winner, "")
     return _parse_json_verdict(text, "verdict", _read_winner, "verdict that is A, B or tie")

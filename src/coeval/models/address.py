@@ -58,11 +58,8 @@ _SETTING = re.compile(r"\{(\w+)\}")
 
 
 class ModelAddress(NamedTuple):
-    """Where requests for a model go, and with which credential.
-
-    ``path`` is appended to the base ``url``. A missing one of the host's ``settings`` raises the UsageError
-    that says where to set it.
-    """
+    """Where requests for a model go, and with which credential. ``path`` is appended to the base ``url``. A
+    missing one of the host's ``settings`` raises the UsageError that says where to set it."""
 
     spec: ModelSpec
     host: Host
@@ -208,10 +205,8 @@ def _check_base_url(url: str, who: str, name: str) -> str:
 
 
 class ConfiguredAddress(NamedTuple):
-    """A base URL as the user wrote it, the host's settings and the model's id.
-
-    A missing ``settings[name]`` raises the UsageError that says where to set it.
-    """
+    """A base URL as the user wrote it, the host's settings and the model's id. A missing ``settings[name]``
+    raises the UsageError that says where to set it."""
 
     url: str
     settings: Mapping[str, str]
@@ -295,7 +290,6 @@ _DEPLOYMENT = re.compile(r"/openai(/deployments/[^/]*)?$")
 _UNDATED = ("", "v1", "preview", "latest")
 _AI_VERSION = "2024-05-01-preview"
 _SERVERLESS = (".models.ai.azure.com", ".inference.ai.azure.com", ".inference.ml.azure.com")
-_COHERE_VERSION = re.compile(r"(/compatibility)?/v[12](/chat)?$")
 # Where `ollama serve` listens unless ``OLLAMA_HOST`` says otherwise.
 _OLLAMA_PORT = 11434
 _HERE = "127.0.0.1"
@@ -331,12 +325,6 @@ def locate_azure_ai(base: ConfiguredAddress) -> ApiPlace:
     return ApiPlace(below, _CHAT + _format_api_version(version))
 
 
-def locate_anthropic(base: ConfiguredAddress) -> ApiPlace:
-    """Locate Anthropic's API. As with Anthropic's own clients, the base URL needs no ``/v1``."""
-    address = base.url.rstrip("/").removesuffix("/messages").removesuffix("/v1")
-    return ApiPlace(address, "/v1/messages")
-
-
 def make_prefix_locator(prefix: str) -> ApiLocator:
     """Make a locator for a host whose own client adds ``prefix`` to its address: a bare host name gets it."""
 
@@ -349,9 +337,9 @@ def make_prefix_locator(prefix: str) -> ApiLocator:
     return locate_below
 
 
-def locate_cohere(base: ConfiguredAddress) -> ApiPlace:
-    """Locate Cohere's chat API, version 2. The base URL may name a version, or the OpenAI-like endpoint."""
-    return ApiPlace(_COHERE_VERSION.sub("", base.url.rstrip("/")), "/v2/chat")
+def make_path_locator(path: str, ending: str) -> ApiLocator:
+    """Make a locator of ``path`` below a base URL that may end in what the pattern ``ending`` matches."""
+    return lambda base: ApiPlace(re.sub(f"(?:{ending})$", "", base.url.rstrip("/")), path)
 
 
 def locate_ollama(base: ConfiguredAddress) -> ApiPlace:
@@ -385,12 +373,12 @@ def _format_api_version(version: str) -> str:
 
 _LOCATORS: Mapping[str, ApiLocator] = MappingProxyType(
     {
-        "anthropic": locate_anthropic,
+        "anthropic": make_path_locator("/v1/messages", "(/v1)?(/messages)?"),  # as its own clients do
         "azure_openai": locate_azure_openai,
         "azure_ai": locate_azure_ai,
         "below /v1": make_prefix_locator("/v1"),
         "below /openai/v1": make_prefix_locator("/openai/v1"),
-        "cohere": locate_cohere,
+        "cohere": make_path_locator("/v2/chat", "(/compatibility)?/v[12](/chat)?"),
         "gemini": locate_gemini,
         "ollama": locate_ollama,
         "vertex": locate_vertex,

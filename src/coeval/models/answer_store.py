@@ -58,13 +58,10 @@ def note_paid_answers(folder: str | None, environment: Mapping[str, str]) -> str
 
 
 class AnswerStore:
-    """Answers under ``folder``, in a subfolder for each first byte of their names.
-
-    Models in ``without`` bypass it: a server's weights may change under one name. ``seed`` is the run's:
-    most hosts are not sent it, and repeated runs differ by it alone. An unreadable file, or one with a
-    wrong checksum, counts as absent. If the store cannot be written, a warning says so once, and the run
-    continues.
-    """
+    """Answers under ``folder``, in a subfolder for each first byte of their names. Models in ``without``
+    bypass it: a server's weights may change under one name. ``seed`` is the run's: most hosts are not sent
+    it, and repeated runs differ by it alone. An unreadable file, or one with a wrong checksum, counts as
+    absent. If the store cannot be written, a warning says so once, and the run continues."""
 
     def __init__(self, folder: Path, without: Container[str] = (), seed: int = 0) -> None:
         self.folder = folder

@@ -243,13 +243,13 @@ class HostedModel(Model):
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.shared and self._dialect.keeps_prefix(request, self._spec):
             return self._complete_in_turn(request)
-        return self._complete_once(request)
+        return self._complete_adapting_to_refusals(request)
 
     async def _complete_in_turn(self, request: Request) -> Completion:
         async with self._prefixes.wait_turn(request):
-            return await self._complete_once(request)
+            return await self._complete_adapting_to_refusals(request)
 
-    async def _complete_once(self, request: Request) -> Completion:
+    async def _complete_adapting_to_refusals(self, request: Request) -> Completion:
         """Encode and send a request; learn from a refusal of a field or schema, and send it again."""
         schema, host = request.schema, self._host
         structured = schema is not None and schema.name not in self._refused_schemas
@@ -268,7 +268,7 @@ class HostedModel(Model):
                 self._limit_renamed = True
                 self._host = host.with_other_limit_field(self._spec.lookup_name)
                 _log.info("%s takes its limit on output by the other name: %s", self.name, error)
-            return await self._complete_once(request)
+            return await self._complete_adapting_to_refusals(request)
         except BadRequest as error:
             return await self._retry_without(request, sent, error, structured=structured)
         completion = mark_cut_by_window(completion, min_answer_limit(sent.sampling, self._spec))
@@ -290,7 +290,7 @@ class HostedModel(Model):
         may_go = bool(sent.labels) if field == self._dialect.labels_field else field in _list_droppable(sent)
         if may_go:
             self._record_refused(self._refused_fields, field, field, error)
-            return await self._complete_once(request)
+            return await self._complete_adapting_to_refusals(request)
         named = isinstance(error, SchemaRejected)
         # A prompt that is too long is too long without a schema.
         unnamed = error.status in UNPROCESSED and not TOO_LONG.search(str(error).lower())
@@ -299,11 +299,13 @@ class HostedModel(Model):
         at_once = self._answers_soon(request)
         if named and not (at_once and is_broken(error.status)):
             self._record_refused(self._refused_schemas, schema.name, f"the schema {schema.name}", error)
-            return await self._complete_once(request)
+            return await self._complete_adapting_to_refusals(request)
         if not at_once:
             raise error
         try:
-            completion = await self._complete_once(msgspec.structs.replace(request, schema=None))
+            completion = await self._complete_adapting_to_refusals(
+                msgspec.structs.replace(request, schema=None)
+            )
         except BadRequest:
             raise error from None
         self._record_refused(self._refused_schemas, schema.name, f"the schema {schema.name}", error)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -113,9 +112,7 @@ class Models(dict[str, Model]):
             self._closing = opened.pop_all()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._closing.aclose()
 
     def drain(self) -> None:

@@ -15,16 +15,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
-from coeval.core import foreign
+from coeval.core import errors, foreign
 from coeval.core.entry_points import import_object
-from coeval.core.errors import (
-    AccessDenied,
-    ConnectionFailed,
-    ModelError,
-    ServerFault,
-    Undecodable,
-    UsageError,
-)
 from coeval.core.redaction import Redactor
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.shown_url import is_credential_name
@@ -34,10 +26,8 @@ from coeval.models.keys import Credential
 
 @dataclass(frozen=True)
 class Signer:
-    """Constant headers that authenticate requests to one endpoint. Its repr shows none.
-
-    ``supplied_settings`` are settings of the host that come with the credential; configured ones go first.
-    """
+    """Constant headers that authenticate requests to one endpoint. Its repr shows none. ``supplied_settings``
+    are settings of the host that come with the credential; configured ones go first."""
 
     fixed: Mapping[str, str] = field(repr=False)
     supplied_settings: Mapping[str, str] = field(default_factory=dict, kw_only=True)
@@ -98,7 +88,7 @@ def make_signer(host: Host, credential: Credential | None) -> Signer | None:
     maker = SIGNERS[host.signer] if host.signer in SIGNERS else import_object(host.signer, host.name)
     signer = maker(credential) if callable(maker) else maker
     if signer is not None and not isinstance(signer, Signer):
-        raise UsageError(f"{host.name}: {host.signer} makes no Signer; reinstall its package")
+        raise errors.UsageError(f"{host.name}: {host.signer} makes no Signer; reinstall its package")
     return signer
 
 
@@ -144,14 +134,16 @@ def make_aws_signer(credential: Credential | None) -> Signer | None:
     if len(missing) == len(_PAIR):
         return None
     if missing:
-        raise UsageError(f"interface bedrock: IAM credentials are a pair, and {missing[0]} was not found.")
+        raise errors.UsageError(
+            f"interface bedrock: IAM credentials are a pair, and {missing[0]} was not found."
+        )
     if "region" not in fields:
-        raise UsageError(
+        raise errors.UsageError(
             "interface bedrock needs region and none was found: set `providers.bedrock.region` in a key "
             "file, AWS_REGION or AWS_DEFAULT_REGION in the environment, or parameters.region of the model."
         )
     if find_spec("botocore") is None:
-        raise UsageError(
+        raise errors.UsageError(
             f"interface bedrock needs botocore to sign with IAM credentials. Install it:\n  {INSTALL}\n"
             "or use an API key of Bedrock (`providers.bedrock.api_key`, AWS_BEARER_TOKEN_BEDROCK)."
         )
@@ -253,7 +245,7 @@ class GoogleSigner(RequestSigner):
         an error object of its own, as callers add to it."""
         try:
             return await asyncio.shield(self._start_renewal())
-        except ModelError as error:
+        except errors.ModelError as error:
             raise type(error)(str(error)) from None
 
     def _start_renewal(self) -> asyncio.Task[_AccessToken]:
@@ -276,13 +268,13 @@ class GoogleSigner(RequestSigner):
                 self._credentials, _ = google.auth.default(scopes=[_SCOPE])
             return _fetch_token(self._credentials)
         except DefaultCredentialsError:
-            raise AccessDenied(_NO_CREDENTIALS) from None
+            raise errors.AccessDenied(_NO_CREDENTIALS) from None
         except TransportError as error:
-            raise ConnectionFailed(f"no access token: {_redact_message(error)}") from None
+            raise errors.ConnectionFailed(f"no access token: {_redact_message(error)}") from None
         except GoogleAuthError as error:
             if error.retryable:
-                raise ServerFault(f"no access token: {_redact_message(error)}") from None
-            raise AccessDenied(
+                raise errors.ServerFault(f"no access token: {_redact_message(error)}") from None
+            raise errors.AccessDenied(
                 f"no access token: {_redact_message(error)}; check the service account's key, or renew your "
                 f"own credentials with `{_LOGIN}`"
             ) from None
@@ -323,7 +315,7 @@ def make_google_signer(credential: Credential | None) -> Signer:
     if credential is not None and credential.api_key is not None:
         return Signer({"Authorization": f"Bearer {credential.api_key}"})
     if not all(find_spec(name) is not None for name in ("google", "requests", "google.auth")):
-        raise UsageError(
+        raise errors.UsageError(
             f"interface vertex needs google-auth and requests. Install them:\n  {GOOGLE_INSTALL}"
         )
     key_path = credential.fields.get("service_account_key") if credential is not None else None
@@ -358,9 +350,11 @@ def _read_service_account(path: Path) -> dict[str, Any]:
     try:
         return foreign.decode(read_file_bytes(path), dict[str, Any])
     except OSError as error:
-        raise UsageError(f"{path}, a service account's key, cannot be read: {error.strerror}.") from error
-    except Undecodable:  # which may quote the file
-        raise UsageError(f"{path} is no key of a service account: it is not a JSON object.") from None
+        raise errors.UsageError(
+            f"{path}, a service account's key, cannot be read: {error.strerror}."
+        ) from error
+    except errors.Undecodable:  # which may quote the file
+        raise errors.UsageError(f"{path} is no key of a service account: it is not a JSON object.") from None
 
 
 # Kinds of files, each with the class of google-auth that reads it and by which method.
@@ -379,13 +373,13 @@ def _parse_google_credentials(account: Mapping[str, Any], key_path: str) -> _Cre
                 account, scopes=[_SCOPE]
             )
         except (ValueError, KeyError):  # google-auth's MalformedError is a ValueError; it may quote the key
-            raise UsageError(
+            raise errors.UsageError(
                 f"{key_path} holds no key that can be used; make a new one and fetch it."
             ) from None
         return credentials
     if os.environ.get(_VARIABLE) == key_path:
         return None
-    raise UsageError(
+    raise errors.UsageError(
         f"{key_path} is neither a service account's key nor a user's credentials; other kinds (workload "
         f"identity, impersonation) are taken from {_VARIABLE}."
     )

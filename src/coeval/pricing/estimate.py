@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from math import inf
 from operator import mul
 from typing import Any, NamedTuple
@@ -38,12 +39,10 @@ class EndpointPace(NamedTuple):
 
 
 class PricedModel(NamedTuple):
-    """A model with what its calls in one role cost and take.
-
-    ``tariff`` is None if its price is unknown; calls that are ``batched`` cost ``share`` of it.
-    ``thinking`` are reasoning tokens of a reply, ``limit`` its most tokens. ``tokens_per_s`` None: replies
-    come whole. ``recorded_as`` is the name in records if it is another (that of a variant).
-    """
+    """A model with what its calls in one role cost and take. ``tariff`` is None if its price is unknown;
+    calls that are ``batched`` cost ``share`` of it. ``thinking`` are reasoning tokens of a reply, ``limit``
+    its most tokens. ``tokens_per_s`` None: replies come whole. ``recorded_as`` is the name in records if it
+    is another (that of a variant)."""
 
     name: str
     role: str
@@ -66,12 +65,10 @@ class PricedModel(NamedTuple):
 
 
 class CallShape(NamedTuple):
-    """Similar calls: those of a model for a phase of a task, with rules of thumb for one call.
-
-    ``counted`` bounds their number, ``calls`` is how many are paid for at the ends of the range.
-    ``prompt`` and ``reply`` are tokens of a call, ``seen`` those of a prompt about the items seen so far.
-    ``together`` calls share the same ``head`` tokens, which hosts may cache.
-    """
+    """Similar calls: those of a model for a phase of a task, with rules of thumb for one call. ``counted``
+    bounds their number, ``calls`` is how many are paid for at the ends of the range. ``prompt`` and ``reply``
+    are tokens of a call, ``seen`` those of a prompt about the items seen so far. ``together`` calls share the
+    same ``head`` tokens, which hosts may cache."""
 
     phase: str
     task: str
@@ -227,16 +224,11 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
         def by_part(figure: Callable[[EstimateLine], Span | None]) -> dict[str, dict[str, Span | None]]:
             return {name: {key: figure(line) for key, line in part.items()} for name, part in parts.items()}
 
-        def calls(line: EstimateLine) -> Span:
-            return _round(line.calls)
-
-        def tokens(line: EstimateLine) -> Span:
-            return _round(line.tokens)
-
+        total, whole = self.total, partial(map_spans, round)
         return {
-            "calls": {"total": calls(self.total), **by_part(calls)},
-            "tokens": {"total": tokens(self.total), **by_part(tokens)}
-            | {"input": _round(self.total.input_tokens), "output": _round(self.total.output_tokens)},
+            "calls": {"total": whole(total.calls), **by_part(lambda line: whole(line.calls))},
+            "tokens": {"total": whole(total.tokens), **by_part(lambda line: whole(line.tokens))}
+            | {"input": whole(total.input_tokens), "output": whole(total.output_tokens)},
             "cost_usd": self.total.cost_usd,
             "hours": self.hours,
             "unpriced": self.unpriced,
@@ -246,10 +238,6 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
             "prices": self.prices,
             "notes": self.notes,
         }
-
-
-def _round(span: Span) -> Span:
-    return map_spans(round, span)
 
 
 def estimate_calls(

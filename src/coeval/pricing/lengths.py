@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from math import sqrt
 from statistics import fmean
 from types import MappingProxyType
@@ -33,17 +34,13 @@ class Span(msgspec.Struct, frozen=True):
     def __mul__(self, times: float) -> Span:
         return Span(self.central * times, self.low * times, self.high * times)
 
-    @property
-    def ends(self) -> tuple[float, float, float]:
-        return self.central, self.low, self.high
-
     def clip_to(self, shares: RangeShares) -> Span:
         """Clip the range to that of a factor around ``central``."""
         most = shares.span_around(self.central)
         return Span(self.central, max(self.low, most.low), min(self.high, most.high))
 
     def cap_at(self, limit: float | None) -> Span:
-        return self if limit is None else Span(*(min(figure, limit) for figure in self.ends))
+        return self if limit is None else map_spans(partial(min, limit), self)
 
 
 def exact(figure: float) -> Span:
@@ -52,7 +49,9 @@ def exact(figure: float) -> Span:
 
 def map_spans(function: Callable[..., float], *spans: Span) -> Span:
     """Apply a function to the central figures, the low ends and the high ends."""
-    central, *ends = (function(*figures) for figures in zip(*(span.ends for span in spans), strict=True))
+    central, *ends = (
+        function(*figures) for figures in zip(*map(msgspec.structs.astuple, spans), strict=True)
+    )
     return Span(central, min(central, *ends), max(central, *ends))
 
 

@@ -3,30 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from difflib import get_close_matches
 from functools import cache, cached_property
+from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
 from coeval.core.errors import UsageError
 from coeval.core.model import is_private_address
-from coeval.pricing.pricing_file import (
-    LOCAL_FILE,
-    PACKAGED_FILE,
-    CacheMultipliers,
-    OwnPrice,
-    PricingFile,
-    read_merged_pricing,
-)
-from coeval.pricing.tariff import FREE, Rates, Tariff, Tier
+from coeval.pricing import pricing_file
+from coeval.pricing.tariff import FREE, Rates, RatesT, Tariff, Tier
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo, ModelPrice, Provider
+    from genai_prices.types import ModelInfo, Provider
 
 # --- Packaged prices
 #
@@ -51,12 +45,10 @@ _FREE = ":free"
 def find_library_tariff(
     provider: str, model: str, at: datetime | None = None, context: Mapping[str, str] | None = None
 ) -> Tariff | None:
-    """Look up a model's token prices in the library, by the library's provider id; None where unknown.
-
-    ``at`` defaults to now; ``context`` holds fields of a request that the price depends on, such as
+    """Look up a model's token prices in the library, by the library's provider id; None where unknown. ``at``
+    defaults to now; ``context`` holds fields of a request that the price depends on, such as
     ``service_tier``. A model without a rate of input or of output counts as unknown: it does not answer in
-    text.
-    """
+    text."""
     info = _find_model(provider, model)
     if info is None:
         return None
@@ -67,13 +59,12 @@ def find_library_tariff(
         return Tariff(rates=FREE, source=f"{model} is free")
     if not {"input_mtok", "output_mtok"} <= units.keys():
         return None
-    starts = sorted({tier.start for value in units.values() for tier in _price_tiers(value)})
-    per_request = (
-        float(prices.requests_kcount or 0) / 1000 if isinstance(prices.requests_kcount, Decimal) else 0.0
-    )
+    starts = sorted({tier.start for value in units.values() for tier in getattr(value, "tiers", ())})
+    per_thousand = prices.requests_kcount
+    per_request = float(per_thousand) / 1000 if isinstance(per_thousand, Decimal) else 0.0
     until = _find_next_change(info, moment)
     return Tariff(
-        rates=Rates(**_rates_above(units, None), usd_per_request=per_request),
+        rates=Rates(**_rates_above(units, -inf), usd_per_request=per_request),
         tiers=tuple(
             Tier(above=start, **_rates_above(units, start), usd_per_request=per_request) for start in starts
         ),
@@ -81,12 +72,6 @@ def find_library_tariff(
         until=until,
         renewed=None if until is None else lambda now: find_library_tariff(provider, model, now, context),
     )
-
-
-def find_context_window(provider: str, model: str) -> int | None:
-    """Return a model's context window in tokens, None where unknown."""
-    info = _find_model(provider, model)
-    return None if info is None else info.context_window
 
 
 def find_provider_by_url(url: str) -> str | None:
@@ -115,34 +100,22 @@ def _find_model(provider: str, model: str) -> ModelInfo | None:
     return None if match is None else match.find_model(model, all_providers=providers)
 
 
-def _price_tiers(value: Any) -> list[Any]:
-    tiers: list[Any] = getattr(value, "tiers", [])
-    return tiers
-
-
-def _rates_above(units: Mapping[str, Any], start_tokens: int | None) -> dict[str, float]:
-    """Return the fields of `Rates` for the tier above ``start_tokens`` (None: the base rates)."""
-    return {_FIELDS[name]: float(_rate_above(value, start_tokens)) for name, value in units.items()}
-
-
-def _rate_above(value: Any, start_tokens: int | None) -> Decimal:
-    rate: Decimal = getattr(value, "base", value)
-    for tier in _price_tiers(value):
-        if start_tokens is not None and tier.start <= start_tokens:
-            rate = tier.price
-    return rate
-
-
-def _list_price_conditions(model: ModelInfo) -> Iterator[Any]:
-    prices: ModelPrice | list[Any] = model.prices
-    conditional = [*(prices if isinstance(prices, list) else ()), *(model.price_variants or ())]
-    return (price.constraint for price in conditional if price.constraint is not None)
+def _rates_above(units: Mapping[str, Any], start_tokens: float) -> dict[str, float]:
+    """Return the fields of `Rates` for the tier above ``start_tokens`` (-inf: the base rates)."""
+    rates = {}
+    for name, value in units.items():
+        prices = [tier.price for tier in getattr(value, "tiers", ()) if tier.start <= start_tokens]
+        rates[_FIELDS[name]] = float(prices[-1] if prices else getattr(value, "base", value))
+    return rates
 
 
 def _find_next_change(model: ModelInfo, now: datetime) -> datetime | None:
     """Return when another price of a model may begin next: a coming date, or an hour of the day."""
     moments = []
-    for constraint in _list_price_conditions(model):
+    prices: list[Any] = model.prices if isinstance(model.prices, list) else []
+    for constraint in (price.constraint for price in (*prices, *(model.price_variants or ()))):
+        if constraint is None:
+            continue
         if (start := getattr(constraint, "start_date", None)) is not None:
             moments.append(datetime(start.year, start.month, start.day, tzinfo=UTC))
             continue
@@ -153,8 +126,6 @@ def _find_next_change(model: ModelInfo, now: datetime) -> datetime | None:
 
 
 # --- Price book
-
-RatesT = TypeVar("RatesT", bound=Rates)
 
 # Hugging Face's router forwards a request to the provider named after the last colon of the model id; the
 # library lists each of them as a provider. Without one the router chooses, and the price is unknown.
@@ -187,15 +158,15 @@ class PriceBook:
 
     def __init__(self, folder: Path = Path()) -> None:
         self._folder = folder
-        own_file = folder / LOCAL_FILE
-        self._has_own_file = own_file.exists() and not own_file.samefile(PACKAGED_FILE)
+        own_file = folder / pricing_file.LOCAL_FILE
+        self._has_own_file = own_file.exists() and not own_file.samefile(pricing_file.PACKAGED_FILE)
 
     @cached_property
-    def table(self) -> PricingFile:
-        return read_merged_pricing(self._folder)
+    def table(self) -> pricing_file.PricingFile:
+        return pricing_file.read_merged_pricing(self._folder)
 
     @cached_property
-    def _own_prices(self) -> Mapping[tuple[str | None, str], OwnPrice]:
+    def _own_prices(self) -> Mapping[tuple[str | None, str], pricing_file.OwnPrice]:
         return self.table.own_prices()
 
     def find_tariff(self, offer: Offer) -> Tariff | None:
@@ -212,7 +183,7 @@ class PriceBook:
         own = next((price for key in keys if (price := self._own_prices.get(key)) is not None), None)
         if own is not None:
             rates = Rates(**{name: getattr(own, name) for name in Rates.__struct_fields__})
-            tariff = Tariff(rates=rates, tiers=own.tiers, source=str(LOCAL_FILE))
+            tariff = Tariff(rates=rates, tiers=own.tiers, source=str(pricing_file.LOCAL_FILE))
             return self._add_cache_rates(tariff, offer.interface)
         if free:
             return FREE_HERE
@@ -222,30 +193,31 @@ class PriceBook:
     def find_context_window(self, offer: Offer) -> int | None:
         """Return the model's context window in tokens, None where the library does not know it."""
         ids = _library_ids(offer)
-        return None if ids is None else find_context_window(*ids)
+        info = None if ids is None else _find_model(*ids)
+        return None if info is None else info.context_window
 
     def check_interfaces(self, interfaces: Container[str], suggested: Iterable[str]) -> None:
         """Check the interfaces named in the directory's pricing file. The error suggests one of
         ``suggested``. Raises UsageError: the file names an interface that is not in ``interfaces``."""
-        for interface, section in self._list_named_interfaces() if self._has_own_file else ():
+        if not self._has_own_file:
+            return
+        routes = ((model, route) for model, routes in self.table.auto_routing.items() for route in routes)
+        named = (
+            *((interface, "overrides") for interface, _ in self._own_prices if interface is not None),
+            *((interface, "batch_multipliers") for interface in self.table.batch_multipliers),
+            *((interface, "cache_multipliers") for interface in self.table.cache_multipliers),
+            *((route.interface, f"auto_routing.{model}") for model, route in routes),
+        )
+        for interface, section in named:
             if interface not in interfaces:
                 near = get_close_matches(interface, suggested, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(suggested)}"
-                raise UsageError(
-                    f"{self._folder / LOCAL_FILE}: {section} names {interface}, which is no interface; {hint}"
-                )
-
-    def _list_named_interfaces(self) -> Iterator[tuple[str, str]]:
-        """Yield each interface that the pricing file names, with its section."""
-        yield from ((interface, "overrides") for interface, _ in self._own_prices if interface is not None)
-        yield from ((interface, "batch_multipliers") for interface in self.table.batch_multipliers)
-        yield from ((interface, "cache_multipliers") for interface in self.table.cache_multipliers)
-        for model, routes in self.table.auto_routing.items():
-            yield from ((route.interface, f"auto_routing.{model}") for route in routes)
+                file = self._folder / pricing_file.LOCAL_FILE
+                raise UsageError(f"{file}: {section} names {interface}, which is no interface; {hint}")
 
     def _add_cache_rates(self, tariff: Tariff, interface: str) -> Tariff:
         """Fill in cache rates by the interface's multipliers where the price states none."""
-        shares = self.table.cache_multipliers.get(interface, CacheMultipliers())
+        shares = self.table.cache_multipliers.get(interface, pricing_file.CacheMultipliers())
         return msgspec.structs.replace(
             tariff,
             rates=_derive_cache_rates(tariff.rates, shares),
@@ -253,7 +225,7 @@ class PriceBook:
         )
 
 
-def _derive_cache_rates(rates: RatesT, shares: CacheMultipliers) -> RatesT:
+def _derive_cache_rates(rates: RatesT, shares: pricing_file.CacheMultipliers) -> RatesT:
     changes = {}
     if rates.cached_usd_per_mtok is None and shares.read is not None:
         changes["cached_usd_per_mtok"] = rates.input_usd_per_mtok * shares.read

@@ -165,13 +165,9 @@ def choose_route(
     find_tariff: Callable[[Route], Tariff | None],
     key_variables: Mapping[str, str] | None = None,
 ) -> Choice:
-    """Choose the cheapest route to a model among the hosts with a credential.
-
-    Ties go to the first route in the file; routes of unknown price come last. ``key_variables`` names, by
-    interface, the variables to set, for messages only.
-
-    Raises KeyMissing: no host of it has a credential; UsageError: no route is known.
-    """
+    """Choose the cheapest route to a model among the hosts with a credential. Ties go to the first route in
+    the file; routes of unknown price come last. ``key_variables`` names, by interface, the variables to set,
+    for messages only. Raises KeyMissing: no host of it has a credential; UsageError: no route is known."""
     routes = _require_routes(model_id, table.auto_routing)
     usable = [route for route in routes if has_credential(route.interface)]
     keyless = tuple(dict.fromkeys(route.interface for route in routes if route not in usable))

@@ -184,8 +184,9 @@ def make_cost_bound(
 
     def bound_usd(prompt_tokens: int, answer_tokens: int) -> float:
         nonlocal bounds, until
-        if until is not None and clock() >= until:
-            bounds, until = _cost_bounds(_tariff_at(tariff, clock()), clock())
+        if until is not None and (now := clock()) >= until:
+            current = tariff.renewed(datetime.fromtimestamp(now, UTC)) if tariff.renewed else None
+            bounds, until = _cost_bounds(current or tariff, now)  # the last one known, if need be
         usd = 0.0
         for above, request_usd, input_usd, output_usd in bounds:
             if prompt_tokens > above:
@@ -212,8 +213,8 @@ def scale_tariff(tariff: Tariff, share: float) -> Tariff:
 
 
 def _scale_rates(rates: RatesT, share: float) -> RatesT:
-    fields = {name: getattr(rates, name) for name in Rates.__struct_fields__}
-    changes = {name: usd * share for name, usd in fields.items() if usd is not None}
+    usd_by_name = {name: getattr(rates, name) for name in Rates.__struct_fields__}
+    changes = {name: usd * share for name, usd in usd_by_name.items() if usd is not None}
     return msgspec.structs.replace(rates, **changes)
 
 
@@ -227,13 +228,6 @@ def _cost_bounds(tariff: Tariff, now_s: float) -> tuple[list[_Bound], float | No
     for period in tariffs_until(tariff, datetime.fromtimestamp(now_s, UTC) + _AHEAD):
         bounds += [_cost_bound(period.rates, -1), *(_cost_bound(tier, tier.above) for tier in period.tiers)]
     return list(dict.fromkeys(bounds)), None if tariff.until is None else tariff.until.timestamp()
-
-
-def _tariff_at(tariff: Tariff, now_s: float) -> Tariff:
-    """Return the tariff that holds now, or the last one known."""
-    if tariff.renewed is None:
-        return tariff
-    return tariff.renewed(datetime.fromtimestamp(now_s, UTC)) or tariff
 
 
 def _cost_bound(rates: Rates, above_tokens: int) -> _Bound:

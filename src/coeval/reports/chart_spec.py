@@ -108,21 +108,11 @@ def interval_layers(
     ]
 
 
-def coloured_interval_layers(measure: str, low: Spec, **shared_channels: Any) -> list[Spec]:
-    """Return layers of an interval with a filled mark on it; the shared channels include a colour."""
-    ends = {**shared_channels, "x": low, "x2": {"field": f"{measure}_high"}}
-    at = {**shared_channels, "x": encode_column(f"{measure}:Q")}
-    return [
-        make_layer("rule", ends, strokeWidth=3, strokeCap="round"),
-        make_layer("point", at, filled=True, size=110, opacity=1),
-    ]
-
-
 def measure_tooltip(
     measure: str, counted: str = "", *, title: str = "", number_format: str = ".1f"
 ) -> list[Spec]:
-    """Return tooltip channels of a measure: value, ends of the interval, and its n, titled ``counted`` if not
-    empty."""
+    """Return tooltip channels of a measure: value, ends of its interval, and its n under the title
+    ``counted``."""
     value = encode_column(f"{measure}:Q", title=title or measure, format=number_format)
     low = encode_column(f"{measure}_low:Q", title="from", format=number_format)
     high = encode_column(f"{measure}_high:Q", title="to", format=number_format)
@@ -143,8 +133,7 @@ def names_axis(
 
 
 def names_legend(names: Iterable[str], **settings: Any) -> Spec:
-    """Return a legend above a picture, names shortened, in as many columns as there is room for: three at
-    most."""
+    """Return a legend above a picture: short names in as many columns as there is room for, three at most."""
     names = list(names)
     entry_width = _LEGEND_SYMBOL + _CHARACTER * min(LONGEST_NAME, max(map(len, names), default=0))
     two, three = (_AXIS_ROOM + count * entry_width for count in (2, 3))
@@ -166,9 +155,8 @@ def short_name_expression(
     *,
     narrow: int = _LONGEST_NARROW,
 ) -> str:
-    """Return a placeholder that `resolve_short_names` turns into an expression: the short name, at most
-    ``longest`` characters, of what ``name_expression`` yields. ``narrow``: the most characters in a narrow
-    picture."""
+    """Return a placeholder, for `resolve_short_names`, of the short name of what ``name_expression`` yields;
+    ``longest``, ``narrow``: its most characters, and those in a narrow picture."""
     escaped = [_escape_chart_text(name) for name in names]
     return f"⟦{json.dumps(_ShortNames(escaped, longest, min(longest, narrow), name_expression))}⟧"
 

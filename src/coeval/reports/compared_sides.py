@@ -20,10 +20,8 @@ from coeval.store.rundir import PAIRS, RunDir
 def open_side_groups_and_notes(
     folders: Sequence[str | Path], students: Sequence[str] | None
 ) -> Iterator[tuple[list[list[Side]], list[str]]]:
-    """Yield the sides of a comparison, in groups, and notes on their folders, which stay open meanwhile.
-
-    Raises as `compare`.
-    """
+    """Yield the sides of a comparison, in groups, and notes on their folders, which stay open; raises as
+    `compare`."""
     if isinstance(students, str):
         raise UsageError(f'{STUDENTS} is a list of names; write students=["{students}"]')
     if not folders:

@@ -25,11 +25,10 @@ from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names, short_names, short_paths
-from coeval.core.text import join_names, pluralize
+from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.reports.content import (
     Alert,
     Cell,
-    Picture,
     PictureToggle,
     Report,
     ReportColumn,
@@ -38,10 +37,9 @@ from coeval.reports.content import (
     Sentence,
     format_cell,
     make_columns,
-    warning_to_sentence,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.plots import NOTEWORTHY, HeatMap, difference_forest, heat_map
+from coeval.reports.plots import NOTEWORTHY, HeatMap, baseline_picture, heat_map
 
 _P = (
     "Adjusted for all pairs: tasks are tested if overall is significant, parts if their task is, labels by "
@@ -163,21 +161,15 @@ def _cost_sentence(report: ComparisonReport, layout: _PageLayout) -> Iterator[Se
 def _differences_section(report: ComparisonReport, layout: _PageLayout) -> ReportSection:
     """Make the section of differences from a baseline that a reader chooses."""
     table = _differences_table(report, layout)
-    better_by_baseline = dict.fromkeys(dict.fromkeys(str(row[1]) for row in table.rows), "the row's side")
-    if layout.is_single_pair:
-        a, b = (layout.names[label] for label in layout.groups[0])
-        better_by_baseline = {a: b, b: a}
     baselines = dict.fromkeys([layout.first_baseline, *(layout.baselines[label] for label in layout.names)])
-    choices = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
+    better_by_baseline = dict.fromkeys(baselines, "the row's side")
+    if layout.is_single_pair:
+        better_by_baseline = dict(zip(baselines, reversed(baselines), strict=True))
     title = (
         "Differences from the baseline, paired by item, with intervals adjusted for all pairs. Filled: "
         "significant. Right: the row's side is better. Left: the baseline."
     )
-    toggles = [PictureToggle("baseline", tuple(baselines))]
-    if len(choices) > 1:
-        toggles.append(PictureToggle("by", choices))
-    plot = difference_forest(table, better_by_baseline)
-    picture = Picture(f"{_DIFFERENCES}-plot", title, table.name, plot, tuple(toggles))
+    picture = baseline_picture(f"{_DIFFERENCES}-plot", title, table, better_by_baseline)
     question = "Is one better, and where?" if layout.is_single_pair else "Who is better than the baseline?"
     return ReportSection(_DIFFERENCES, question, (), (picture,), (table,))
 
@@ -210,17 +202,9 @@ def _differences_table(report: ComparisonReport, layout: _PageLayout) -> ReportT
         row = level if layout.is_single_pair else f"{level} · {side}" if level else side
         by = _BY["task"] if layout.is_single_pair and family == "overall" else _BY[family]
         rows.append((row, layout.baselines[base], by))
-    names = ReportTable(
-        _DIFFERENCES,
-        "Differences from the baseline",
-        (
-            ReportColumn("row", "Comparison"),
-            ReportColumn("baseline", "Baseline"),
-            ReportColumn("by", "Level"),
-        ),
-        tuple(rows),
-        chosen={"baseline": str(rows[0][1]), "by": str(rows[0][2])},
-    )
+    columns = (ReportColumn("row", "Comparison"), *make_columns("Baseline"), ReportColumn("by", "Level"))
+    chosen = {"baseline": str(rows[0][1]), "by": str(rows[0][2])}
+    names = ReportTable(_DIFFERENCES, "Differences from the baseline", columns, tuple(rows), chosen=chosen)
     fields = (
         *("mean", "mean_baseline", "difference", "over_judges", "p", "p_over_judges", "sure"),
         *("n", "missing", "could_be_seen", "agreeing", "test"),
@@ -231,11 +215,11 @@ def _differences_table(report: ComparisonReport, layout: _PageLayout) -> ReportT
     titles = dict(
         zip(("mean", "mean_baseline"), report.mean_headings("Score", "Baseline score"), strict=False)
     )
-    columns = (
+    titled = (
         msgspec.structs.replace(column, title=titles.get(column.name, column.title))
         for column in table.columns
     )
-    return msgspec.structs.replace(table, columns=tuple(columns))
+    return msgspec.structs.replace(table, columns=tuple(titled))
 
 
 # --- Every pair
@@ -249,13 +233,10 @@ def _pairs_table(report: ComparisonReport, layout: _PageLayout) -> ReportTable:
         for comparison in report.comparisons
         if comparison.family in ("overall", "task")
     ]
-    names = ReportTable(
-        _PAIRS,
-        "Pairs",
-        (ReportColumn("ahead", "Row"), ReportColumn("behind", "Column"), ReportColumn("of", "Task")),
-        tuple((layout.names[pair.b], layout.names[pair.a], pair.place) for pair in comparisons),
-        chosen={"of": comparisons[0].place} if comparisons else {},
-    )
+    columns = (ReportColumn("ahead", "Row"), ReportColumn("behind", "Column"), ReportColumn("of", "Task"))
+    rows = tuple((layout.names[pair.b], layout.names[pair.a], pair.place) for pair in comparisons)
+    chosen = {"of": comparisons[0].place} if comparisons else {}
+    names = ReportTable(_PAIRS, "Pairs", columns, rows, chosen=chosen)
     return add_difference_columns(names, comparisons, ("difference", "p", "sure", "n", "could_be_seen"), _P)
 
 

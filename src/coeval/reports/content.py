@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -42,6 +43,13 @@ class ReportColumn(msgspec.Struct, frozen=True):
         return self.title if self.title[1:2].isupper() else self.title[:1].lower() + self.title[1:]
 
 
+def link_rows(rows: Sequence[tuple[Cell, ...]], **index_by_key: int) -> dict[int, str]:
+    """Return the links of all rows; each key of a link chooses what the column with this index names."""
+    return {
+        at: urlencode({key: row[index] for key, index in index_by_key.items()}) for at, row in enumerate(rows)
+    }
+
+
 def make_columns(*titles: str, kind: FigureKind = "text") -> tuple[ReportColumn, ...]:
     """Make a column for each title, named by the title in lower case."""
     return tuple(ReportColumn(title.lower(), title, kind) for title in titles)
@@ -73,7 +81,7 @@ class ReportTable(msgspec.Struct, frozen=True):
 
     @property
     def used_column_indices(self) -> list[int]:
-        """Return the indices of the name columns, and of those with a terminal heading and a cell that is not
+        """Return the indices of the name columns, and of columns that a terminal shows and that are not
         empty."""
         return [
             at
@@ -86,8 +94,8 @@ class ReportTable(msgspec.Struct, frozen=True):
         ]
 
     def reorder_columns(self, *names: str, last: str = "") -> ReportTable:
-        """Move the columns ``names`` to the front, as those that name what a row is of, and the column
-        ``last`` to the end."""
+        """Move the columns ``names``, as those that name rows, to the front, and the column ``last`` to the
+        end."""
         index_by_name = {column.name: index for index, column in enumerate(self.columns)}
         first, end = [index_by_name[name] for name in names], [index_by_name[last]] if last else []
         order = [*first, *(index for index in range(len(self.columns)) if index not in {*first, *end}), *end]
@@ -114,8 +122,8 @@ class ReportTable(msgspec.Struct, frozen=True):
         return records
 
     def largest_amount(self, column: str, at_least: float = 0.0, *, with_intervals: bool = False) -> float:
-        """Return the largest absolute value in a column, or ``at_least``; with the ends of intervals if asked
-        for."""
+        """Return the largest absolute value in a column, with ends of intervals if asked for, or
+        ``at_least``."""
         index = [each_column.name for each_column in self.columns].index(column)
         values: list[Cell] = []
         for row in self.rows:
@@ -193,19 +201,22 @@ class ReportSection(msgspec.Struct, frozen=True):
     tables: tuple[ReportTable, ...] = ()
     passages: tuple[Passage, ...] = ()
 
-
-def make_section(
-    anchor: str,
-    question: str,
-    sentences: Sequence[Sentence],
-    pictures: Sequence[Picture],
-    tables: Sequence[ReportTable],
-) -> ReportSection:
-    """Make a section without the tables that have no rows, and without the pictures of these."""
-    with_rows = tuple(table for table in tables if table.rows)
-    names = {table.name for table in with_rows}
-    drawn = tuple(picture for picture in pictures if picture.table in names)
-    return ReportSection(anchor, question, tuple(sentences), drawn, with_rows)
+    @classmethod
+    def with_rows(
+        cls,
+        anchor: str,
+        question: str,
+        texts: Iterable[str],
+        pictures: Iterable[Picture],
+        tables: Iterable[ReportTable],
+        shown_in: str = "",
+    ) -> ReportSection:
+        """Make a section without the tables that have no rows, and without the pictures of these;
+        ``shown_in``: the table that shows what the texts say."""
+        with_rows = tuple(table for table in tables if table.rows)
+        names = {table.name for table in with_rows}
+        drawn = tuple(picture for picture in pictures if picture.table in names)
+        return cls(anchor, question, tuple(Sentence(text, shown_in) for text in texts), drawn, with_rows)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -233,11 +244,6 @@ class Report(msgspec.Struct, frozen=True):
 
     def table(self, name: str) -> ReportTable:
         return next(table for section in self.sections for table in section.tables if table.name == name)
-
-
-def warning_to_sentence(warning: str) -> str:
-    """Turn the text that a terminal shows behind "warning:" into a sentence of a page."""
-    return f"{warning[:1].upper()}{warning[1:]}" + ("" if warning.endswith(".") else ".")
 
 
 def format_rows(columns: Sequence[ReportColumn], rows: Sequence[Sequence[Cell]]) -> list[list[str]]:

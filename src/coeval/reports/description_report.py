@@ -9,7 +9,7 @@ from typing import NamedTuple
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.run_results import SIMULATED
 from coeval.core.shown_names import short_names
-from coeval.core.text import join_names, pluralize
+from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.engine.progress import Calls
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.pipeline.config.roles import model_id_or_code
@@ -38,8 +38,6 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     make_columns,
-    make_section,
-    warning_to_sentence,
 )
 from coeval.reports.planned_prompts import (
     MOST_DRAWN,
@@ -91,7 +89,7 @@ def _students_with_answers(config: Config) -> list[str]:
     )
 
 
-def _describe_judging(setup: TaskSetup) -> str:
+def _name_judging_methods(setup: TaskSetup) -> str:
     if setup.judges:
         return setup.task.judging_mode
     methods = ["labels"] * bool(setup.labels) + ["checks"] * bool(setup.checks)
@@ -108,7 +106,7 @@ def tasks_table(forecast: Forecast) -> ReportTable:
         labels = ", ".join(task.label_attributes) or None
         design = (
             ", ".join(makers),
-            _describe_judging(setup),
+            _name_judging_methods(setup),
             labels,
             _calls_cell(forecast.sum_task_calls(task.name)),
         )
@@ -230,13 +228,7 @@ def description_report(described: DescribedExperiment) -> Report:
         _design_section(described),
         _prompts_section(prompts),
         _coverage_section(values, preview),
-        make_section(
-            "takes",
-            "What will it take?",
-            tuple(map(Sentence, sentences)),
-            (),
-            tuple(estimate_tables(estimate)),
-        ),
+        ReportSection.with_rows("takes", "What will it take?", sentences, (), estimate_tables(estimate)),
     )
     simulated = any(model.interface == "simulated" for model in config.models)
     return Report(
@@ -298,18 +290,15 @@ def _design_section(described: DescribedExperiment) -> ReportSection:
     roles = {role: len(config.with_role(role)) for role in ("teacher", "student", "judge")}
     roles["student"] += len(_students_with_answers(config))
     cast = ", ".join(pluralize(count, role) for role, count in roles.items())
-    return ReportSection(
-        "design",
-        "What is evaluated, and by whom?",
-        (Sentence(f"{cast}; a model may play several roles."),),
-        tables=(
-            models_table(config, config.models),
-            tasks_table(forecast),
-            attributes_table(preview),
-            rubric_table(preview),
-            phases_table(config, forecast, described.options),
-        ),
+    tables = (
+        models_table(config, config.models),
+        tasks_table(forecast),
+        attributes_table(preview),
+        rubric_table(preview),
+        phases_table(config, forecast, described.options),
     )
+    sentences = (Sentence(f"{cast}; a model may play several roles."),)
+    return ReportSection("design", "What is evaluated, and by whom?", sentences, (), tables)
 
 
 # Models of a row: of many the first, and how many more; all of them stand in a table of their own.
@@ -318,16 +307,11 @@ _MOST_NAMED = 3
 
 def _prompts_section(prompts: list[PlannedPrompt]) -> ReportSection:
     """Make a row and a passage for each prompt; unwritten texts are marked in the passages."""
-    passages = [
-        Passage(
-            f"prompt-{number}",
-            " · ".join(
-                (f"{prompt.task} · {prompt.phase}: {prompt.output}", ", ".join(prompt.models), prompt.item)
-            ).removesuffix(" · "),
-            prompt.parts,
-        )
-        for number, prompt in enumerate(prompts, 1)
-    ]
+    passages = []
+    for number, prompt in enumerate(prompts, 1):
+        names = (prompt.task, f"{prompt.phase}: {prompt.output}", ", ".join(prompt.models), prompt.item)
+        title = " · ".join(names).removesuffix(" · ")
+        passages.append(Passage(f"prompt-{number}", title, prompt.parts))
     rows = tuple(
         (
             prompt.task,
@@ -353,13 +337,8 @@ def _prompts_section(prompts: list[PlannedPrompt]) -> ReportSection:
         "texts that a model will write are marked."
     )
     table = ReportTable("prompts", "Prompts", columns, rows)
-    return ReportSection(
-        "prompts",
-        "What will the prompts be?",
-        (Sentence(summary),),
-        tables=(table,),
-        passages=tuple(passages),
-    )
+    question, sentences = "What will the prompts be?", (Sentence(summary),)
+    return ReportSection("prompts", question, sentences, (), (table,), tuple(passages))
 
 
 def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
@@ -374,9 +353,7 @@ def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
         for setup in preview.plan.setups
         for sentence in setup.describe_shortfalls()
     ]
-    return make_section(
-        "coverage", "What will the items cover?", tuple(map(Sentence, sentences)), (), (values,)
-    )
+    return ReportSection.with_rows("coverage", "What will the items cover?", sentences, (), (values,))
 
 
 def _items_by_value_table(preview: Preview) -> ReportTable:
@@ -436,19 +413,15 @@ def _estimate_table(
     rows = [_estimate_row(key, line) for key, line in lines.items()]
     if total is not None:
         rows.append(_estimate_row("total", total))
-    return ReportTable(
-        f"cost_by_{dimension}",
-        f"By {dimension}",
-        (
-            ReportColumn(dimension, dimension.capitalize()),
-            ReportColumn("calls", "Calls", "count"),
-            ReportColumn("input", "Input tokens", "count", terminal="input"),
-            ReportColumn("output", "Output tokens", "count", terminal="output"),
-            ReportColumn("cost", "Cost", "usd", "With its 95% interval"),
-        ),
-        tuple(rows),
-        bold=frozenset({(len(lines), 0)}),
+    columns = (
+        ReportColumn(dimension, dimension.capitalize()),
+        ReportColumn("calls", "Calls", "count"),
+        ReportColumn("input", "Input tokens", "count", terminal="input"),
+        ReportColumn("output", "Output tokens", "count", terminal="output"),
+        ReportColumn("cost", "Cost", "usd", "With its 95% interval"),
     )
+    name, total_name = f"cost_by_{dimension}", frozenset({(len(lines), 0)})
+    return ReportTable(name, f"By {dimension}", columns, tuple(rows), bold=total_name)
 
 
 def _estimate_row(name: str, line: EstimateLine) -> tuple[Cell, ...]:

@@ -23,48 +23,41 @@ def _over_judges_cell(pair: PairDifference, unit: str) -> Cell:
     return difference_as_share(pair.difference, interval, unit, pair.n)
 
 
-_ColumnReader = tuple[ReportColumn, Callable[[Any, str], Cell]]
-# By the name that pictures have for it; cells are made of a difference and of its unit.
-_FIELDS: Mapping[str, _ColumnReader] = {
-    "mean": (ReportColumn("mean", "Score", "points"), lambda pair, unit: share_of_scale(pair.mean_b, unit)),
-    "mean_baseline": (
+# The name of a column is what pictures call it; cells are made of a difference and of its unit.
+_COLUMNS: tuple[tuple[ReportColumn, Callable[[Any, str], Cell]], ...] = (
+    (ReportColumn("mean", "Score", "points"), lambda pair, unit: share_of_scale(pair.mean_b, unit)),
+    (
         ReportColumn("mean_baseline", "Baseline score", "points"),
         lambda pair, unit: share_of_scale(pair.mean_a, unit),
     ),
-    "difference": (
+    (
         column_of_field(PairDifference, "difference"),
         lambda pair, unit: difference_as_share(pair.difference, pair.ci95_adjusted, unit, pair.n),
     ),
-    "over_judges": (
-        column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"),
-        _over_judges_cell,
-    ),
-    "p": (
-        column_of_field(PairDifference, "p_adjusted", "p"),
-        lambda pair, _: pair.p_adjusted,
-    ),
-    "p_over_judges": (
+    (column_of_field(PairDifference, "ci95_over_judges_adjusted", "over_judges"), _over_judges_cell),
+    (column_of_field(PairDifference, "p_adjusted", "p"), lambda pair, _: pair.p_adjusted),
+    (
         column_of_field(PairDifference, "p_over_judges_adjusted", "p_over_judges"),
         lambda pair, _: pair.p_over_judges_adjusted,
     ),
-    "sure": (
+    (
         ReportColumn("sure", "Significant", "text", "p below 0.05 after the adjustment", ""),
         lambda pair, _: pair.significant,
     ),
-    "agreeing": (column_of_field(PairDifference, "agreeing"), lambda pair, _: pair.agreeing),
-    "n": (ReportColumn("n", "Items", "count", terminal="n"), lambda pair, _: pair.n),
-    "shared": (ReportColumn("shared", "Shared items", "count", terminal="shared"), lambda pair, _: pair.n),
-    "missing": (
+    (column_of_field(PairDifference, "agreeing"), lambda pair, _: pair.agreeing),
+    (ReportColumn("n", "Items", "count", terminal="n"), lambda pair, _: pair.n),
+    (ReportColumn("shared", "Shared items", "count", terminal="shared"), lambda pair, _: pair.n),
+    (
         ReportColumn("missing", "Missing", "count", "Items without a score on both sides"),
         lambda pair, _: pair.missing,
     ),
-    "could_be_seen": (
+    (
         column_of_field(PairDifference, "minimum_detectable", "could_be_seen"),
         lambda pair, unit: metric_error_as_share(pair.minimum_detectable, unit),
     ),
-    "test": (ReportColumn("test", "Test"), lambda pair, _: pair.test),
-    "trend": (ReportColumn("trend", "Trend"), lambda pair, _: pair.trend),
-}
+    (ReportColumn("test", "Test"), lambda pair, _: pair.test),
+    (ReportColumn("trend", "Trend"), lambda pair, _: pair.trend),
+)
 
 
 def add_difference_columns(
@@ -78,16 +71,14 @@ def add_difference_columns(
 ) -> ReportTable:
     """Add columns on differences, one for each row, to a table of names.
 
-    Parameters
-    ----------
-    fields : of `_FIELDS`
-    p_meaning : tooltip of p-values if they are adjusted for more than the number of pairs
-    unit : of differences that name none
-    only_used : leave out columns that no difference has
+    ``fields``: names of `_COLUMNS`; ``p_meaning``: tooltip of p-values if they are adjusted for more than
+    the number of pairs; ``unit``: of differences that name none; ``only_used``: leave out columns that no
+    difference has.
     """
     columns, rows = list(table.columns), [list(row) for row in table.rows]
+    by_name = {column.name: (column, read_cell) for column, read_cell in _COLUMNS}
     for name in fields:
-        column, read_cell = _FIELDS[name]
+        column, read_cell = by_name[name]
         cells = [read_cell(difference, getattr(difference, "unit", unit)) for difference in differences]
         if only_used and all(cell is None for cell in cells):
             continue
@@ -104,8 +95,7 @@ def leader_table(leads: Mapping[str, PairDifference], title_scope: str = "") -> 
     """Tabulate by how much the first student leads each of the others; ``leads`` as
     `Ranking.leader_differences`, ``title_scope``: in which task and label."""
     columns = (ReportColumn("student", "Student", terminal="student"),)
-    names = ReportTable(
-        "leader", f"Lead of the first student{title_scope}", columns, tuple((name,) for name in leads)
-    )
+    title = f"Lead of the first student{title_scope}"
+    names = ReportTable("leader", title, columns, tuple((name,) for name in leads))
     fields = ("difference", "p", "over_judges", "p_over_judges", "shared")
     return add_difference_columns(names, [*leads.values()], fields, only_used=True)

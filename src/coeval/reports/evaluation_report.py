@@ -25,6 +25,7 @@ from coeval.reports.content import (
     ReportTable,
     Sentence,
     format_cell,
+    link_rows,
     make_columns,
 )
 from coeval.reports.experiment.judges_section import make_judges_section
@@ -123,30 +124,26 @@ def _lead_sentences(first: Sequence[MetricScore], measures: OutputMeasures) -> I
             )
             yield Sentence(f"{best.model} has the highest score in {task}: {_format_metric(best)}.", "scores")
     if measures.judges:
-        yield Sentence(
-            escape_line(next(iter(measures.findings or _default_judge_sentences(list(measures.judges))))),
-            "judges",
-        )
+        finding, *_ = measures.findings or _default_judge_sentences(list(measures.judges))
+        yield Sentence(escape_line(finding), "judges")
 
 
 def _front_table(first: Sequence[MetricScore], *, several: bool) -> ReportTable | None:
     """Make the table of benchmarks with their first metrics, or None without any."""
-    rows: list[tuple[Cell, ...]] = []
-    links = {}
-    for metric in first:
-        if not metric.unit:
-            continue
-        links[len(rows)] = urlencode({"task": metric.task})
-        name = f"{metric.task}, {metric.metric.replace('_', ' ')}"
-        name += f" · {metric.model}" if several else ""
-        rows.append((name, _metric_share(metric), metric.n, metric.failed))
+    scaled = [metric for metric in first if metric.unit]
+    names = (f"{metric.task}, {metric.metric.replace('_', ' ')}" for metric in scaled)
+    rows = tuple(
+        (f"{name} · {metric.model}" if several else name, _metric_share(metric), metric.n, metric.failed)
+        for name, metric in zip(names, scaled, strict=True)
+    )
+    links = {index: urlencode({"task": metric.task}) for index, metric in enumerate(scaled)}
     columns = (
         ReportColumn("benchmark", "Benchmark, first metric"),
         ReportColumn("score", SCORE_TITLE, "points", "0 to 100, with its 95% interval over prompts"),
         ReportColumn("n", "Prompts", "count"),
         ReportColumn("failed", "Failed", "count", "Records without a value"),
     )
-    return ReportTable(FRONT, "Benchmarks", columns, tuple(rows), links=links) if rows else None
+    return ReportTable(FRONT, "Benchmarks", columns, rows, links=links) if rows else None
 
 
 def _metric_share(metric: MetricScore) -> Measured:
@@ -175,31 +172,20 @@ def _scores_section(metrics: Sequence[MetricScore], measures: OutputMeasures) ->
         names = (row, metric.model, metric.task, metric.metric)
         values = (_metric_share(metric), *([own] if has_own else []))
         rows.append((*names, *values, metric.n, metric.expected, metric.failed, True))
-    table = ReportTable(
-        "metrics",
-        "Metrics",
-        (
-            ReportColumn("row", "Metric"),
-            *make_columns("Model", "Task", "Metric"),
-            ReportColumn("shown", "Points", "points", "With its 95% interval"),
-            *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
-            ReportColumn("n", "n", "count"),
-            ReportColumn(
-                "expected", "Expected", "count", "Prompts, judgments or scores that the metric needs"
-            ),
-            ReportColumn("failed", "Failed", "count"),
-            ReportColumn("sure", "Known"),
-        ),
-        tuple(rows),
-        links={index: urlencode({"task": metric.task}) for index, metric in enumerate(metrics)},
+    columns = (
+        ReportColumn("row", "Metric"),
+        *make_columns("Model", "Task", "Metric"),
+        ReportColumn("shown", "Points", "points", "With its 95% interval"),
+        *([ReportColumn("own", "On its own scale", "coefficient", _OWN)] if has_own else []),
+        ReportColumn("n", "n", "count"),
+        ReportColumn("expected", "Expected", "count", "Prompts, judgments or scores that the metric needs"),
+        ReportColumn("failed", "Failed", "count"),
+        ReportColumn("sure", "Known"),
     )
+    table = ReportTable("metrics", "Metrics", columns, tuple(rows), links=link_rows(rows, task=2))
     shares = [str(row[0]) for row, metric in zip(rows, metrics, strict=True) if metric.unit]
-    picture = Picture(
-        "metrics-plot",
-        "Metrics with their 95% intervals.",
-        table.name,
-        interval_plot(table.name, shares),
-    )
+    plot = interval_plot(table.name, shares)
+    picture = Picture("metrics-plot", "Metrics with their 95% intervals.", table.name, plot)
     tables = (table, all_metrics_table(measures, only_repeated=True)) if measures.samples else (table,)
     return ReportSection("scores", "What did it score?", (), (picture,) if shares else (), tables)
 
@@ -207,45 +193,30 @@ def _scores_section(metrics: Sequence[MetricScore], measures: OutputMeasures) ->
 def all_metrics_table(measures: OutputMeasures, *, only_repeated: bool = False) -> ReportTable:
     """Make a table of every metric over all samples of its prompts, or only of tasks with several samples."""
     rows: list[tuple[Cell, ...]] = []
-    links = {}
     for model, tasks in measures.metrics.items():
         for task, metrics in tasks.items():
             spreads = measures.samples[model].get(task, {}) if model in measures.samples else {}
             for metric, value in metrics.items() if spreads or not only_repeated else ():
-                links[len(rows)] = urlencode({"task": task})
                 unit = tasks.units.get((task, metric), "share")
                 spread = spreads.get(metric)
-                errors = (None, None) if spread is None else (spread.item_se, spread.std)
-                scaled = (metric_error_as_share(error, unit) for error in errors)
-                runs = None if spread is None else spread.n_runs
-                rows.append(
-                    (
-                        model,
-                        task,
-                        metric,
-                        metric_as_share(value.value, (value.low, value.high), unit, value.n),
-                        value.n,
-                        *scaled,
-                        runs,
-                    )
+                item_se, std, runs = (
+                    (None, None, None) if spread is None else (spread.item_se, spread.std, spread.n_runs)
                 )
-    return ReportTable(
-        "samples",
-        "Over all samples" if only_repeated else "Metrics",
-        (
-            *make_columns("Model", "Task", "Metric"),
-            ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
-            ReportColumn("prompts", "Prompts", "count", terminal="n"),
-            *(
-                msgspec.structs.replace(column_of_field(SampleSpread, field), kind="points")
-                for field in ("item_se", "std")
-            ),
-            column_of_field(SampleSpread, "n_runs"),
+                share = metric_as_share(value.value, (value.low, value.high), unit, value.n)
+                errors = (metric_error_as_share(error, unit) for error in (item_se, std))
+                rows.append((model, task, metric, share, value.n, *errors, runs))
+    columns = (
+        *make_columns("Model", "Task", "Metric"),
+        ReportColumn("value", "Points", "points", "Mean over the samples", "value"),
+        ReportColumn("prompts", "Prompts", "count", terminal="n"),
+        *(
+            msgspec.structs.replace(column_of_field(SampleSpread, field), kind="points")
+            for field in ("item_se", "std")
         ),
-        tuple(rows),
-        links=links,
-        names=3,
+        column_of_field(SampleSpread, "n_runs"),
     )
+    title = "Over all samples" if only_repeated else "Metrics"
+    return ReportTable("samples", title, columns, tuple(rows), links=link_rows(rows, task=1), names=3)
 
 
 def _cost_section(results: Results) -> ReportSection:
@@ -253,8 +224,5 @@ def _cost_section(results: Results) -> ReportSection:
     texts = [] if all_are_alerts else [f"{note}." for note in results.notes]
     if not results.notes:
         texts = ["Nothing is missing, and nothing rules out comparing it."]
-    sentences = tuple(Sentence(escape_line(text)) for text in texts)
     question = "What is missing, and what did it cost?"
-    return ReportSection(
-        "cost", question, sentences, (), (cost_table(results.costs),) if results.costs else ()
-    )
+    return ReportSection.with_rows("cost", question, map(escape_line, texts), (), [cost_table(results.costs)])

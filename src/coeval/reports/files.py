@@ -22,10 +22,7 @@ class ReportFiles(NamedTuple):
     page: Path | None = None
 
     def check_paths(self) -> None:
-        """Refuse what cannot be written, before anything is read.
-
-        Raises UsageError: a file is a folder, or the other way round.
-        """
+        """Raise UsageError if a path cannot be written: a file that is a folder, or the other way round."""
         if self.excel is not None and self.excel.is_dir():
             raise UsageError(f"{self.excel} is a folder; name a file")
         if self.figures is not None and self.figures.exists() and not self.figures.is_dir():
@@ -46,10 +43,7 @@ def write_report_files(report: Report, files: ReportFiles) -> list[Path]:
 
 
 def write_figures(report: Report, folder: Path) -> Iterator[Path]:
-    """Write all pictures of a report as SVG and PNG, and yield each path once written.
-
-    Raises StoreError: a file cannot be written.
-    """
+    """Write the pictures as SVG and PNG, and yield each path once written; raises as `write_bytes_atomic`."""
     for figure in draw_figures(report):
         for suffix, content in (("svg", figure.svg.encode()), ("png", figure.png)):
             path = folder / f"{figure.name}.{suffix}"

@@ -1,8 +1,4 @@
-"""The report of a folder and the records behind it: of a run, or of ``eval-framework`` outputs.
-
-`make_folder_report` is the one place where a report is made from a reader, with a function for each kind
-of folder.
-"""
+"""The report of any folder and the records behind it, with a function for each kind of reader."""
 
 from __future__ import annotations
 
@@ -26,9 +22,10 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.plain import escape_line
+from coeval.core.text import warning_to_sentence
 from coeval.pipeline.plan.run_reading import open_folder_reader
 from coeval.pipeline.upkeep.repair import MissingRecords
-from coeval.reports.content import Report, Sentence, warning_to_sentence
+from coeval.reports.content import Report, Sentence
 from coeval.reports.evaluation_report import evaluation_report
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.run_choices import RunChoices, prepare_choices
@@ -41,8 +38,7 @@ class FolderReport:
     """A folder's report, the measures that it shows, and the reader's notes.
 
     ``lacks``: missing records and records of another configuration, in sentences; ``missing``: the same of
-    a run, counted. ``choices`` measures choices of its scores; ``items`` has the measures of items, by id,
-    and ``order`` the students, best first.
+    a run, counted. ``items``: measures of items by id; ``order``: the students, best first.
     """
 
     report: Report
@@ -54,16 +50,15 @@ class FolderReport:
     items: Mapping[str, ItemMeasures] = field(default_factory=dict)
     order: Sequence[str] = ()
 
-    def add_measures(self, browser: ItemBrowser) -> ItemBrowser:
+    def give_measures_to(self, browser: ItemBrowser) -> None:
         """Give the browser the measures of its items, the order of students and their short names."""
         browser.flag_items(self.items)
         browser.rank_students(self.order)
         browser.use_short_names(self.report.labels)
-        return browser
 
     def report_with_one_section(self, anchor: str) -> Report:
-        """Return the report with one section alone, by its anchor, or none, and with what the folder lacks,
-        which another section says."""
+        """Return the report with only the section at an anchor, or none, and with what the folder lacks in
+        its lead."""
         sections = tuple(section for section in self.report.sections if section.anchor == anchor)
         in_lead = {sentence.text for sentence in self.report.lead}
         lacks = tuple(Sentence(text) for text in self.lacks if text not in in_lead)
@@ -72,10 +67,8 @@ class FolderReport:
 
 @contextmanager
 def open_folder_report(folder: Path, options: RobustOptions | None = None) -> Iterator[FolderReport]:
-    """Read a folder, make its report, and keep the folder open.
-
-    Raises UsageError: it is no folder of ours; StoreError: it cannot be read.
-    """
+    """Read a folder, make its report, and keep it open. Raises UsageError: it is no folder of ours;
+    StoreError: it cannot be read."""
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         yield make_folder_report(reader, notes, options)
 

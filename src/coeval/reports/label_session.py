@@ -69,21 +69,17 @@ class LabelSession:
             _refuse_pairwise_only(reader, grid)
             factors = judged_factors_by_task(grid, request.factors)
             recorded = labels_of_person(read_labels(self.path), judge)
-            drawn = [label for label in recorded if label.drawn is not None and _is_wanted(label, factors)]
+            drawn = _keep_drawn_labels(recorded, factors)
             part = _draw_answers(grid, factors, request, has_drawn=bool(drawn))
             answers = {key.answer for key, _ in part} | {label.response_id for label in drawn}
             texts = ShownTexts(reader, answers, grid)
-            asked_for = list(
-                _keep_current_labels(texts, make_empty_labels(texts, part, factors, judge), recorded)
-            )
+            needed = make_empty_labels(texts, part, factors, judge)
+            asked_for = list(_keep_current_labels(texts, needed, recorded))
             if not request.items:
                 existing = frozenset(recorded)
                 if new := [label for label in asked_for if label not in existing]:
                     add_labels(self.path, new)
-                labels = labels_of_person(read_labels(self.path), judge)
-                asked_for = [
-                    label for label in labels if label.drawn is not None and _is_wanted(label, factors)
-                ]
+                asked_for = _keep_drawn_labels(labels_of_person(read_labels(self.path), judge), factors)
                 if request.n is not None and request.draws:
                     first = {key.answer for key, _ in part}
                     asked_for = [label for label in asked_for if label.response_id in first]
@@ -92,13 +88,11 @@ class LabelSession:
             raise UsageError(f"{self.path}: no answer to label; judge some first")
         self._by_id = {question.id: question for question in self.questions}
         self._lock = Lock()
-        labelled = [question for question in self.questions if question.label.level is not None]
+        by_time = sorted(self.questions, key=lambda question: question.label.labeled_at)
+        # The last label comes last.
         self._levels = {
-            question.id: question.label.level for question in labelled if question.label.level is not None
+            question.id: question.label.level for question in by_time if question.label.level is not None
         }
-        self._order = [
-            question.id for question in sorted(labelled, key=lambda question: question.label.labeled_at)
-        ]
 
     @property
     def levels_by_id(self) -> dict[str, str]:
@@ -111,10 +105,7 @@ class LabelSession:
         return next((question for question in self.questions if question.id not in self._levels), None)
 
     def record_level(self, question_id: str, level: str) -> None:
-        """Record a level.
-
-        Raises UsageError: there is no such question, or level of its scale.
-        """
+        """Record a level. Raises UsageError: there is no such question, or level of its scale."""
         question = self._by_id.get(question_id)
         known_level = question.scale.level(level) if question is not None else None
         if question is None or known_level is None:
@@ -128,17 +119,14 @@ class LabelSession:
             for label in add_labels(self.path, labels):
                 name = ids[label.key]
                 self._levels.pop(name, None)
-                if name in self._order:
-                    self._order.remove(name)
                 if label.level is not None:
                     self._levels[name] = label.level
-                    self._order.append(name)
 
     def withdraw_last_label(self) -> LabelQuestion | None:
         """Withdraw the last label and return its question, or None if there is none."""
-        if not self._order:
+        if not self._levels:
             return None
-        question = self._by_id[self._order[-1]]
+        question = self._by_id[next(reversed(self._levels))]
         self.append_labels([question.make_label(None)])
         return question
 
@@ -195,5 +183,7 @@ def _keep_current_labels(
             yield before
 
 
-def _is_wanted(label: HumanLabel, factors: dict[str, tuple[str, ...]]) -> bool:
-    return label.factor in factors.get(label.task_id, ())
+def _keep_drawn_labels(labels: Iterable[HumanLabel], factors: dict[str, tuple[str, ...]]) -> list[HumanLabel]:
+    """Return the labels of answers that were drawn, of these factors."""
+    drawn = (label for label in labels if label.drawn is not None)
+    return [label for label in drawn if label.factor in factors.get(label.task_id, ())]

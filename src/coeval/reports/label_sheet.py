@@ -44,15 +44,11 @@ class LabelSheet(NamedTuple):
 
 
 def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
-    """Check that writing a sheet to ``path`` loses nothing.
+    """Check that writing a sheet to ``path`` loses no level: an existing one's are all ``recorded``, by
+    question.
 
-    Parameters
-    ----------
-    path : an existing sheet may be replaced if all its levels are ``recorded``
-    recorded : level by the id of its question
-
-    Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds levels that
-    are not recorded, or is no sheet of labels.
+    Raises UsageError: the name does not end in .csv, the folder is missing, or the file holds other
+    levels, or is no sheet of labels.
     """
     if path.suffix.lower() != ".csv":
         raise UsageError(f"{path}: name a sheet of labels with .csv, which Excel opens")
@@ -79,22 +75,15 @@ def check_new_sheet(path: Path, recorded: Mapping[str, str]) -> None:
 def write_label_sheet(
     path: Path, questions: Sequence[LabelQuestion], levels_by_id: Mapping[str, str]
 ) -> None:
-    """Write a row for each question, with the levels recorded so far.
-
-    Raises StoreError: it cannot be written.
-    """
-    headings = [
-        name for name in _COLUMNS if name != "reference" or any(question.reference for question in questions)
-    ]
-    cells_by_heading = (
-        {
-            **question._asdict(),
-            "levels": question.scale.levels_text(),
-            "level": levels_by_id.get(question.id, ""),
-        }
-        for question in questions
-    )
-    rows = [[clean_sheet_text(texts[name]) for name in headings] for texts in cells_by_heading]
+    """Write a row for each question, with the levels recorded so far. Raises StoreError: it cannot be
+    written."""
+    has_reference = any(question.reference for question in questions)
+    headings = [name for name in _COLUMNS if name != "reference" or has_reference]
+    rows = []
+    for question in questions:
+        level = levels_by_id.get(question.id, "")
+        texts = {**question._asdict(), "levels": question.scale.levels_text(), "level": level}
+        rows.append([clean_sheet_text(texts[name]) for name in headings])
     text = io.StringIO(newline="")
     writer = csv.writer(text)
     safe = ([f"'{cell}" if looks_like_formula(cell) else cell for cell in row] for row in rows)
@@ -188,12 +177,8 @@ def _read_rows(path: Path) -> Iterator[tuple[int, str, str, dict[str, str]]]:
     for number, row in enumerate(rows[1:], 2):
         cells = {heading: row[column] for heading, column in headings.items() if column < len(row)}
         name, level = (cells.get(heading, "").strip().removeprefix("'") for heading in ("id", "level"))
-        yield (
-            number,
-            name,
-            level,
-            {heading: cells.get(heading, "") for heading in _TEXTS if heading in headings},
-        )
+        texts = {heading: cells.get(heading, "") for heading in _TEXTS if heading in headings}
+        yield number, name, level, texts
 
 
 def _parse_csv(data: bytes) -> list[list[str]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
-from urllib.parse import urlencode
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 import msgspec
 
 from coeval.analysis.measures.measure_tree import Entity, Measured, Record, ShownAs, field_declarations
 from coeval.core.figures import points_per_unit, share_of_scale
-from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
+from coeval.reports.content import Cell, ReportColumn, ReportTable, link_rows, make_columns
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
     from coeval.analysis.run_results import MetricScore
@@ -20,18 +19,8 @@ if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
 _Record = TypeVar("_Record", bound=Entity)
 
 
-class TableHeading(NamedTuple):
-    """A table's ``name`` and ``title``, the ``headings`` of its name columns, and the key of a link that
-    chooses the first of these; empty: rows have no links."""
-
-    name: str
-    title: str
-    headings: tuple[str, ...]
-    link: str = ""
-
-
 def column_of_field(record_type: type[Record], field: str, name: str = "") -> ReportColumn:
-    """Return the column of one declared field; ``name``: what pictures and filters call it, by default the
+    """Return the column of one declared field; pictures and filters call it ``name``, by default as the
     field."""
     return msgspec.structs.replace(columns_by_field(record_type)[field], name=name or field)
 
@@ -45,45 +34,39 @@ def columns_by_field(record_type: type[Record]) -> dict[str, ReportColumn]:
     }
 
 
-def measure_table(
-    heading: TableHeading,
-    record_type: type[_Record],
-    records_by_name: Mapping[Any, _Record],
-    count_title: str = "Items",
-    further: Mapping[ReportColumn, Callable[[_Record], Cell]] | None = None,
-) -> ReportTable:
-    """Make a table with a row for each record and a column for each declared field.
+class MeasureTable(NamedTuple, Generic[_Record]):
+    """A declared table with a row for each record and a column for each field that its type declares.
 
-    Parameters
-    ----------
-    count_title : the heading of the first measure's n
-    further : further columns, and how each reads its cell from a record
+    ``headings``: of the name columns; ``link``: the key of a link that chooses the first of these, empty:
+    rows have no links; ``count_title``: the heading of the first measure's n; ``further``: columns behind
+    it, and how each reads its cell from a record.
     """
-    columns, further = columns_by_field(record_type), further or {}
-    rows: list[tuple[Cell, ...]] = []
-    for key, record in records_by_name.items():
-        names = key if isinstance(key, tuple) else (key,)
-        figures = [getattr(record, field) for field in columns]
-        # what is not measured, as the agreement of a single judge, has no count
-        n = next((figure.n for figure in figures if isinstance(figure, Measured)), None) or None
-        rows.append((*names, *map(_measure_cell, figures), n, *(read(record) for read in further.values())))
-    return ReportTable(
-        heading.name,
-        heading.title,
-        (
-            *make_columns(*heading.headings),
-            *columns.values(),
-            ReportColumn("n", count_title, "count", terminal="n"),
-            *further,
-        ),
-        tuple(rows),
-        links=(
-            {row: urlencode({heading.link: key}) for row, key in enumerate(records_by_name)}
-            if heading.link
-            else {}
-        ),
-        names=len(heading.headings),
-    )
+
+    name: str
+    title: str
+    headings: tuple[str, ...]
+    record_type: type[_Record]
+    link: str = ""
+    count_title: str = "Items"
+    further: tuple[tuple[ReportColumn, Callable[[_Record], Cell]], ...] = ()
+
+    def fill(self, records_by_name: Mapping[Any, _Record]) -> ReportTable:
+        """Return the table of records, whose keys are the texts in the name columns."""
+        columns = columns_by_field(self.record_type)
+        rows: list[tuple[Cell, ...]] = []
+        for key, record in records_by_name.items():
+            names = key if isinstance(key, tuple) else (key,)
+            figures = [getattr(record, field) for field in columns]
+            # what is not measured, as the agreement of a single judge, has no count
+            n = next((figure.n for figure in figures if isinstance(figure, Measured)), None) or None
+            rows.append(
+                (*names, *map(_measure_cell, figures), n, *(read(record) for _, read in self.further))
+            )
+        count = ReportColumn("n", self.count_title, "count", terminal="n")
+        further = (column for column, _ in self.further)
+        shown = (*make_columns(*self.headings), *columns.values(), count, *further)
+        links = link_rows(rows, **{self.link: 0}) if self.link else {}
+        return ReportTable(self.name, self.title, shown, tuple(rows), links=links, names=len(self.headings))
 
 
 def _measure_cell(figure: Any) -> Cell:

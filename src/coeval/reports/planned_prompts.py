@@ -80,8 +80,7 @@ class PlannedPrompt(NamedTuple):
 
 
 class _StandIns:
-    """Marks in a filled prompt for texts that do not exist yet. A random nonce keeps other texts from holding
-    one."""
+    """Marks in a prompt for texts that do not exist yet; a random nonce keeps texts from holding one."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
@@ -107,8 +106,7 @@ def list_planned_prompts(setup: TaskSetup, preview: Preview) -> list[PlannedProm
 
 
 class _TaskPrompts:
-    """The prompts of one task; ``_known`` holds None for each part of its design that teachers have yet to
-    propose."""
+    """The prompts of one task; ``_known``: None for each part of its design that is yet to be proposed."""
 
     def __init__(self, setup: TaskSetup, preview: Preview) -> None:
         self._setup, self._preview = setup, preview
@@ -189,8 +187,7 @@ class _TaskPrompts:
         return render_attributes(sampled)
 
     def _item_variables_and_name(self) -> tuple[dict[str, str], str]:
-        """Return the variables of an item for students and judges, and its name: an existing item if there is
-        one, else one with stand-ins."""
+        """Return an item's variables for students and judges, as stand-ins if it is to come; and its name."""
         setup, mark = self._setup, self._stand_ins.mark
         slot = next(self._preview.plan.list_slots(setup), None)
         name = slot.teacher_name if slot is not None else "nobody"

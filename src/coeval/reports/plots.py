@@ -14,7 +14,6 @@ from coeval.reports.chart_spec import (
     add_interval_ends,
     chart_spec,
     colour_by_student,
-    coloured_interval_layers,
     encode_column,
     encode_columns,
     filter_rows,
@@ -68,10 +67,8 @@ def forest_plot(
     `OVERALL` (rows without a task) or `EACH_TASK`. Overall, a band behind all rows shows the first
     student's interval.
     """
-    student, task = (
-        short_name_expression(students, name_expression="datum.student"),
-        short_name_expression(tasks, 16, name_expression="datum.task"),
-    )
+    student = short_name_expression(students, name_expression="datum.student")
+    task = short_name_expression(tasks, 16, name_expression="datum.task")
     y = encode_column("row:N", sort=None, title=None, axis=names_axis(()))
     ticks = {"tickCount": 8, "labelOverlap": "greedy", "labelSeparation": 6}
     low = encode_column("score_low:Q", scale={"domain": [0, 100]}, title="score, points", axis=ticks)
@@ -83,10 +80,14 @@ def forest_plot(
     ]
     until = f"datum.place === 1 && {_IS_OVERALL} ? datum.score_high : datum.score_low"
     first = {"x": low, "x2": {"field": "until"}, "color": colour}
+    shared = {"y": y, "color": colour, "tooltip": tooltip}
     ranks = {"y": y, "x": {"value": "width"}, "text": encode_column("ranks:N")}
     layers = [
         make_layer("rect", first, NUMBER_ROWS, *add_columns(until=until), opacity=0.12),
-        *coloured_interval_layers("score", low, y=y, color=colour, tooltip=tooltip),
+        make_layer(
+            "rule", shared | {"x": low, "x2": {"field": "score_high"}}, strokeWidth=3, strokeCap="round"
+        ),
+        make_layer("point", shared | {"x": encode_column("score:Q")}, filled=True, size=110, opacity=1),
         make_layer("text", ranks, filter_rows("isValid(datum.ranks)"), align="left", dx=12),
     ]
     rows = (
@@ -214,8 +215,7 @@ _INTERVAL_STEP = 28
 
 
 def interval_plot(table: str, rows: Sequence[str]) -> Spec:
-    """Draw the columns ``row``, ``shown`` (a measure, in points) and ``sure``, which fills the mark, of the
-    named rows."""
+    """Draw ``row``, ``shown`` (a measure, in points) and ``sure``, which fills the mark, of these rows."""
     chosen = {"filter": {"field": "row", "oneOf": list(rows)}}
     y = encode_column("row:N", sort=list(rows), title=None, axis=names_axis(rows, 56, narrow=24))
     scale = {"zero": False, "nice": True, "padding": 6}
@@ -230,8 +230,8 @@ def interval_plot(table: str, rows: Sequence[str]) -> Spec:
 
 
 def item_difficulty_plot(table: str, flags: Sequence[str]) -> Spec:
-    """Draw the columns ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and ``flag``; the
-    first of ``flags`` is that of items without a problem."""
+    """Draw ``item``, ``task``, ``teacher``, ``difficulty``, ``discrimination`` and ``flag``; ``flags``: first
+    none."""
     title = "difficulty (100 − mean score)"
     places = {
         "x": encode_column("difficulty:Q", scale={"domain": [0, 100]}, title=title),
@@ -259,7 +259,7 @@ def item_difficulty_plot(table: str, flags: Sequence[str]) -> Spec:
 def score_by_amount_plot(
     table: str, amount_column: str, axis_title: str, models: Sequence[str], *, log_scale: bool
 ) -> Spec:
-    """Draw scores (0 to 1) against an amount such as cost, with a line through the students whose
+    """Draw scores (0 to 1) against an amount such as cost, with a line through rows whose
     ``{amount_column}_line`` is true."""
     rows = (
         filter_rows(f"isValid(datum.score) && isValid(datum['{amount_column}'])"),
@@ -338,10 +338,21 @@ _NARROW_FIGURES = 480
 _LONGEST_ROW, _LONGEST_NARROW_ROW = 44, 20
 
 
-def difference_forest(table: ReportTable, better_by_baseline: Mapping[str, str]) -> Spec:
+def baseline_picture(
+    name: str, title: str, table: ReportTable, better_by_baseline: Mapping[str, str]
+) -> Picture:
+    """Draw differences from a baseline that a reader chooses, and of which of the table's third column;
+    ``better_by_baseline``: who is better where a difference from that baseline is positive."""
+    choices = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
+    toggles = [PictureToggle("baseline", tuple(better_by_baseline))]
+    if len(choices) > 1:
+        toggles.append(PictureToggle(table.columns[2].name, choices))
+    return Picture(name, title, table.name, _difference_forest(table, better_by_baseline), tuple(toggles))
+
+
+def _difference_forest(table: ReportTable, better_by_baseline: Mapping[str, str]) -> Spec:
     """Draw the columns ``row``, ``baseline``, ``difference`` (a measure, from 0 to 1) and ``sure``, which
-    fills the mark. ``better_by_baseline``: who is better where a difference from that baseline is
-    positive."""
+    fills the mark."""
     rows = dict.fromkeys(str(row[0]) for row in table.rows)
     most = 100 * table.largest_amount("difference", 0.01, with_intervals=True)
     names = names_axis(rows, _LONGEST_ROW, narrow=_LONGEST_NARROW_ROW)

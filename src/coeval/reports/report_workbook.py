@@ -29,10 +29,7 @@ _LINE, _LINE_POINTS = 125, 15.0
 
 
 def write_workbook(path: Path, report: Report) -> None:
-    """Write a report: a summary, then a sheet for each table.
-
-    Raises StoreError: the file cannot be written.
-    """
+    """Write a report: a summary, then a sheet for each table; raises as `open_workbook`."""
     with open_workbook(path, report.title) as book:
         summary = book.add_sheet(SUMMARY)
         report = _shorten_names_and_add_key(report)

@@ -40,7 +40,7 @@ from coeval.analysis.run_results import (
     read_model_costs,
     sum_costs,
 )
-from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart, SamplesByPart
+from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart
 from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
 from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
@@ -49,12 +49,7 @@ from coeval.core.records import CHECK
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 from coeval.reports.difference_table import leader_table
-from coeval.reports.measure_table import (
-    TableHeading,
-    benchmark_metrics_table,
-    measure_table,
-    metric_as_share,
-)
+from coeval.reports.measure_table import MeasureTable, benchmark_metrics_table, metric_as_share
 from coeval.reports.writers.markup import as_html
 
 if TYPE_CHECKING:
@@ -113,21 +108,13 @@ class Results(msgspec.Struct, frozen=True):
         return frozenset(label.task for label in self.labels) - scored
 
     def as_dict(self) -> dict[str, Any]:
-        """Return plain data, ready for JSON: a key for each field, a list of mappings for each tuple of
-        records.
-
-        Missing values are None.
-        """
+        """Return plain data, ready for JSON: a mapping for each record; missing values are None."""
         data: dict[str, Any] = msgspec.to_builtins(self)
         return data
 
     def table(self, name: str = "students") -> Columns:
-        """Return ``students``, ``labels``, ``metrics``, ``sampled``, ``pairs``, ``people`` or ``costs`` as
-        columns, for ``pandas.DataFrame`` or ``polars.DataFrame``: a row for each record, a column for each of
-        its figures.
-
-        Raises UsageError: there is no such table.
-        """
+        """Return the rows of a field as columns, a record in each row, for ``pandas.DataFrame`` or
+        ``polars.DataFrame``. Raises UsageError: there is no such table."""
         if name not in _TABLES:
             raise UsageError(f"results have no table {name}; there are {', '.join(_TABLES)}")
         rows = getattr(self, name)
@@ -172,20 +159,19 @@ class Results(msgspec.Struct, frozen=True):
         if self.metrics:
             yield benchmark_metrics_table(self.metrics)
         if self.pairs:
-            yield pair_table({row.student: record_from_row(row, PairStudent) for row in self.pairs})
+            yield PAIR_TABLE.fill({row.student: record_from_row(row, PairStudent) for row in self.pairs})
         if self.scored:
             yield score_table(self)
         if self.gaps:
             yield leader_table(self.gaps)
         if self.people:
-            people = {
-                (row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people
-            }
-            yield people_table(people)
+            yield PEOPLE_TABLE.fill(
+                {(row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people}
+            )
         if self.labels:
             yield label_accuracy_table(self.labels)
         if self.sampled:
-            yield sample_table(
+            yield SAMPLE_TABLE.fill(
                 {
                     SampledPart(row.student, row.task, row.factor or WHOLE): record_from_row(
                         row, FactorSamples
@@ -247,8 +233,7 @@ def label_columns(results: Results) -> list[LabelColumn]:
 
 
 def score_table(results: Results) -> ReportTable:
-    """Make a table of students' overall scores, and of those in each task if there are several, judged or by
-    label."""
+    """Make a table of students' overall scores, and of those in several tasks, judged or by label."""
     overall = [score for score in results.students if score.task is None]
     students = [score.student for score in overall]
     judged = {score.task for score in results.students if score.score is not None or score.failed}
@@ -301,22 +286,18 @@ def label_accuracy_table(labels: Sequence[MeasureRow]) -> ReportTable:
     return ReportTable("labels", "Label accuracy", columns, tuple(rows), names=3)
 
 
-def pair_table(students: Mapping[str, PairStudent]) -> ReportTable:
-    """Make a table of students by comparisons of their answers."""
-    named = TableHeading("strengths", "Students by comparisons", ("Student",), "student")
-    return measure_table(named, PairStudent, students)
-
-
-def people_table(students: Mapping[tuple[str, str], CalibratedStudent]) -> ReportTable:
-    """Make a table of students by judges and by people, for each human scale."""
-    named = TableHeading("people", "Students by judges and by people", ("Scale", "Student"))
-    return measure_table(named, CalibratedStudent, students, "Answers")
-
-
-def sample_table(samples: SamplesByPart) -> ReportTable:
-    """Make a table of several answers to an item: their mean, and how often one or all of them pass."""
-    named = TableHeading("samples", "Several answers to an item", ("Student", "Task", "Factor"))
-    return measure_table(named, FactorSamples, samples)
+PAIR_TABLE = MeasureTable("strengths", "Students by comparisons", ("Student",), PairStudent, "student")
+PEOPLE_TABLE = MeasureTable(
+    "people",
+    "Students by judges and by people",
+    ("Scale", "Student"),
+    CalibratedStudent,
+    count_title="Answers",
+)
+SAMPLE_TABLE = MeasureTable(
+    "samples", "Several answers to an item", ("Student", "Task", "Factor"), FactorSamples
+)
+"""Of several answers to an item: their mean, and how often one or all of them pass."""
 
 
 def part_score_table(parts: Sequence[MeasureRow], title_scope: str) -> ReportTable:
@@ -440,17 +421,10 @@ def _make_paper_table(
     bold = frozenset(
         (rows.index(column.best), at) for at, column in enumerate(columns, 1) if column.best is not None
     )
-    return ReportTable(
-        "paper",
-        "",
-        (
-            *make_columns(heading),
-            *(ReportColumn(f"c{at}", column.title, "points") for at, column in enumerate(columns)),
-        ),
-        tuple((row, *(column.cells.get(row) for column in columns)) for row in rows),
-        note=" ".join((_POINTS, *notes, *([_BOLD] * bool(bold)))),
-        bold=bold,
-    )
+    figures = (ReportColumn(f"c{at}", column.title, "points") for at, column in enumerate(columns))
+    cells = tuple((row, *(column.cells.get(row) for column in columns)) for row in rows)
+    note = " ".join((_POINTS, *notes, *([_BOLD] * bool(bold))))
+    return ReportTable("paper", "", (*make_columns(heading), *figures), cells, note=note, bold=bold)
 
 
 def _significantly_best_row(

@@ -69,10 +69,8 @@ def select_checkpoint_items(
     runs: Sequence[TrainingRun], checkpoints: Sequence[ChosenCheckpoint]
 ) -> ItemSelection | None:
     """Select the items that changed most, up to `_ITEM_BYTES` when each is compressed by itself, with the
-    first of several samples. None: no checkpoint has scores by item.
-
-    Raises StoreError: a file cannot be read.
-    """
+    first of several samples; None: no checkpoint has scores by item. Raises StoreError: a file cannot be
+    read."""
     tasks = list(dict.fromkeys(checkpoint.task for checkpoint in checkpoints))
     by_task = [[(task, item) for item in _most_changed_items(task, runs)] for task in tasks]
     turns = (key for turn in zip_longest(*by_task) for key in turn if key is not None)
@@ -106,10 +104,9 @@ def _open_browsers(
     """Open an item browser for each task and checkpoint name."""
     browsers: dict[str, dict[str, ItemBrowser]] = {}
     for checkpoint in checkpoints:
-        folders = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}")) or [
-            checkpoint.folder / checkpoint.task
-        ]
-        reader = stack.enter_context(OutputReader(folders[0]))
+        samples = sorted(checkpoint.folder.glob(f"run_*/{checkpoint.task}"))
+        first = samples[0] if samples else checkpoint.folder / checkpoint.task
+        reader = stack.enter_context(OutputReader(first))
         browsers.setdefault(checkpoint.task, {})[checkpoint.name] = ItemBrowser(reader)
     return browsers
 
@@ -183,10 +180,8 @@ def write_curves(
     runs: Sequence[TrainingRun], comparison: SweepComparison, out: Path, error_bar: ErrorBar = "ci95"
 ) -> Iterator[Path]:
     """Write ``<task>.png`` and ``.svg``, ``all_tasks.png`` and ``.svg``, and ``curves.html``, replacing older
-    files; yield each path once written.
-
-    Raises StoreError: results cannot be read, or a file not be written.
-    """
+    files; yield each path once written. Raises StoreError: results cannot be read, or a file not be
+    written."""
     for report in (training_report(runs, comparison, error_bar), all_tasks_report(runs, error_bar)):
         yield from write_figures(report, out)
     write_sweep_page(runs, comparison, out / PAGE, error_bar)
@@ -196,21 +191,17 @@ def write_curves(
 def write_sweep_page(
     runs: Sequence[TrainingRun], comparison: SweepComparison, file: Path, error_bar: ErrorBar = "ci95"
 ) -> None:
-    """Write the page of runs, with the items behind it.
-
-    Raises StoreError: results cannot be read, or the file not be written.
-    """
+    """Write the page of runs, with the items behind it; raises as `write_curves`."""
     checkpoints = choose_checkpoints(runs)
     with_items = {(checkpoint.task, checkpoint.name) for checkpoint in checkpoints}
     items = select_checkpoint_items(runs, checkpoints)
-    write_bytes_atomic(
-        file, write_page(training_report(runs, comparison, error_bar, with_items), items=items)
-    )
+    report = training_report(runs, comparison, error_bar, with_items)
+    write_bytes_atomic(file, write_page(report, items=items))
 
 
 class TrainingFiles(NamedTuple):
-    """Aggregated samples of each checkpoint, their curves and comparison, and the files that show them; None
-    without scores."""
+    """A sweep's aggregated checkpoints, their curves and comparison (None without scores), and the files of
+    them."""
 
     aggregates: list[CheckpointAggregate]
     run: TrainingRun | None
@@ -219,11 +210,8 @@ class TrainingFiles(NamedTuple):
 
 
 def aggregate_and_write_sweep(out: Path, expected: Mapping[str, int]) -> TrainingFiles:
-    """Aggregate the samples of all checkpoints in a sweep's folder, and write aggregates and curves.
-
-    ``expected``: number of samples by task. Raises StoreError: results cannot be read, or a file not be
-    written.
-    """
+    """Aggregate the samples of all checkpoints in a sweep's folder, and write aggregates and curves;
+    ``expected``: number of samples by task. Raises as `write_curves`."""
     aggregates = aggregate_all_checkpoints(out, expected)
     if not sum(len(write_aggregates(aggregate)) for aggregate in aggregates):
         return TrainingFiles(aggregates, None, None, [])

@@ -21,7 +21,7 @@ from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names
-from coeval.core.text import join_names, pluralize
+from coeval.core.text import join_names, pluralize, warning_to_sentence
 from coeval.reports.chart_spec import (
     Spec,
     add_columns,
@@ -31,6 +31,7 @@ from coeval.reports.chart_spec import (
     fill_opacity,
     filter_rows,
     make_layer,
+    measure_tooltip,
     names_legend,
     quote_names,
     scale_to_points,
@@ -39,7 +40,6 @@ from coeval.reports.chart_spec import (
 from coeval.reports.content import (
     Cell,
     Picture,
-    PictureToggle,
     Report,
     ReportColumn,
     ReportSection,
@@ -49,7 +49,7 @@ from coeval.reports.content import (
 )
 from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.measure_table import metric_error_as_share, sample_cells
-from coeval.reports.plots import difference_forest
+from coeval.reports.plots import baseline_picture
 from coeval.store.output_folder import SWEEP
 
 # --- Which checkpoint to ship
@@ -75,7 +75,7 @@ def shipping_section(
         plot = curve_plot(means, runs, "mean over tasks, points")
         pictures.append(Picture(OVERALL, title, means.name, plot))
         tables.append(means)
-    notes = tuple(Sentence(escape_line(f"{note[:1].upper()}{note[1:]}.")) for note in comparison.notes)
+    notes = tuple(Sentence(escape_line(warning_to_sentence(note))) for note in comparison.notes)
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
@@ -93,20 +93,15 @@ def best_checkpoints_table(
         tied = escape_line(list_peers(choice, several=several)) if choice.peers else "none"
         score = share_of_scale(choice.mean, choice.unit)
         rows.append((_task_name(choice.task), best, score, tied, choice.n_items, choice.of))
-    return ReportTable(
-        "ship-table",
-        "Best checkpoints",
-        (
-            ReportColumn("task", "Task"),
-            ReportColumn("best", "Best checkpoint"),
-            ReportColumn("score", "Score", "points"),
-            ReportColumn("tied", "Tied with it", "text", "Paired tests, adjusted for all pairs", "tied"),
-            ReportColumn("n", "Items", "count", "That all checkpoints have"),
-            ReportColumn("of", "Checkpoints", "count", terminal=""),
-        ),
-        tuple(rows),
-        links=links,
+    columns = (
+        ReportColumn("task", "Task"),
+        ReportColumn("best", "Best checkpoint"),
+        ReportColumn("score", "Score", "points"),
+        ReportColumn("tied", "Tied with it", "text", "Paired tests, adjusted for all pairs", "tied"),
+        ReportColumn("n", "Items", "count", "That all checkpoints have"),
+        ReportColumn("of", "Checkpoints", "count", terminal=""),
     )
+    return ReportTable("ship-table", "Best checkpoints", columns, tuple(rows), links=links)
 
 
 def _task_name(task: str | None) -> str:
@@ -130,19 +125,15 @@ def _overall_means_table(comparison: SweepComparison) -> ReportTable:
     for point in comparison.overall:
         mean = Measured(point.mean, *point.ci95, point.n_items, None)
         rows.append((escape_line(point.run), point.step, OVERALL, mean, point.n_items, True))
-    return ReportTable(
-        "overall-means",
-        "Means over the tasks",
-        (
-            ReportColumn("run", "Run"),
-            ReportColumn("step", "Step", "count"),
-            ReportColumn("task", "Task"),
-            ReportColumn("mean", "Mean", "points", "Over the tasks, equally weighted"),
-            ReportColumn("n_items", "Items", "count"),
-            ReportColumn("comparable", "Comparable"),
-        ),
-        tuple(rows),
+    columns = (
+        *make_columns("Run"),
+        *make_columns("Step", kind="count"),
+        *make_columns("Task"),
+        ReportColumn("mean", "Mean", "points", "Over the tasks, equally weighted"),
+        ReportColumn("n_items", "Items", "count"),
+        *make_columns("Comparable"),
     )
+    return ReportTable("overall-means", "Means over the tasks", columns, tuple(rows))
 
 
 # --- Run against run
@@ -153,21 +144,15 @@ def runs_sections(comparison: SweepComparison) -> Iterator[ReportSection]:
     if not comparison.differences:
         return
     table = run_table(comparison)
-    names = _short_run_names(comparison).values()
+    names = list(_short_run_names(comparison).values())
     better_by_baseline = dict.fromkeys(names, "the row's run")
-    if len(better_by_baseline) == 2:
-        a, b = better_by_baseline
-        better_by_baseline = {a: b, b: a}
+    if len(names) == 2:
+        better_by_baseline = dict(zip(names, reversed(names), strict=True))
     title = (
         "Differences between runs at equal steps, paired by item; p-values and intervals are adjusted for "
         "all steps and tasks. Filled: significant."
     )
-    tasks = tuple(dict.fromkeys(str(row[2]) for row in table.rows))
-    toggles = [PictureToggle("baseline", tuple(better_by_baseline))]
-    if len(tasks) > 1:
-        toggles.append(PictureToggle("of", tasks))
-    plot = difference_forest(table, better_by_baseline)
-    picture = Picture("runs-plot", title, table.name, plot, tuple(toggles))
+    picture = baseline_picture("runs-plot", title, table, better_by_baseline)
     yield ReportSection("runs", "Which run is better, at equal steps?", (), (picture,), (table,))
 
 
@@ -190,17 +175,13 @@ def run_table(comparison: SweepComparison) -> ReportTable:
                 row = f"step {pair.b.step}" if len(short) == 2 else f"step {pair.b.step} · {other}"
                 rows.append((row, short[base], _task_name(pair.task)))
                 turned.append(pair if base == pair.a.run else pair.swapped)
-    names = ReportTable(
-        "runs-table",
-        "Run against run",
-        (
-            ReportColumn("row", "Step"),
-            ReportColumn("baseline", "Baseline", terminal=""),
-            ReportColumn("of", "Task"),
-        ),
-        tuple(rows),
-        chosen={"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {},
+    columns = (
+        ReportColumn("row", "Step"),
+        ReportColumn("baseline", "Baseline", terminal=""),
+        ReportColumn("of", "Task"),
     )
+    chosen = {"baseline": str(rows[0][1]), "of": str(rows[0][2])} if rows else {}
+    names = ReportTable("runs-table", "Run against run", columns, tuple(rows), chosen=chosen)
     fields = ("mean", "mean_baseline", "difference", "p", "sure", "n", "could_be_seen")
     return add_difference_columns(names, turned, fields, "Adjusted for all steps, tasks and pairs of runs")
 
@@ -233,10 +214,8 @@ def training_report(
     error_bar: ErrorBar = "ci95",
     with_items: Collection[tuple[str, str]] = (),
 ) -> Report:
-    """Make the report on checkpoints to ship and on runs, with a section for each task.
-
-    ``with_items``: task and name of the checkpoints whose items can be read.
-    """
+    """Make the report on checkpoints to ship and on runs, with a section for each task; ``with_items``: task
+    and name of the checkpoints whose items can be read."""
     labels = [run.label for run in runs]
     tasks = list(dict.fromkeys(task for run in runs for task in run.curves))
     steps = {
@@ -507,8 +486,7 @@ def _curve_layers(
     title: str | None = None,
     ends: tuple[float, float] | None = None,
 ) -> list[Spec]:
-    """Return the layers of the curves; ``title`` and ``ends`` are those of the axis of means, by default from
-    the rows."""
+    """Return the layers of curves; ``title``, ``ends``: of the axis of means, by default from the rows."""
     legend = names_legend(runs, symbolOpacity=1, symbolStrokeWidth=0) if len(runs) > 1 else None
     colour = encode_column("run:N", scale={"domain": list(runs)}, legend=legend)
     dashed, marked = _run_channels(runs, legend)
@@ -517,13 +495,8 @@ def _curve_layers(
     x = encode_column("step:Q", title="step", scale=fitted | {"padding": 10}, axis=ticks | {"grid": False})
     scale = fitted | ({"domain": list(ends)} if ends else {"padding": 8})
     y = encode_column("mean:Q", title=title, scale=scale, axis={"tickCount": 6})
-    tooltip = [
-        *encode_columns("run:N", "step:Q"),
-        encode_column("mean:Q", format=".1f"),
-        encode_column("mean_low:Q", title="from", format=".1f"),
-        encode_column("mean_high:Q", title="to", format=".1f"),
-        encode_column("n_items:Q", title="items"),
-    ]
+    items = encode_column("n_items:Q", title="items")
+    tooltip = [*encode_columns("run:N", "step:Q"), *measure_tooltip("mean"), items]
     low = encode_column("mean_low:Q", title=title, scale=scale)
     interval = {"x": x, "y": low, "y2": {"field": "mean_high"}, "color": colour}
     point = {"x": x, "y": y, "color": colour, **marked, "tooltip": tooltip}

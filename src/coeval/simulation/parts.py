@@ -14,6 +14,7 @@ from coeval.simulation.prose import (
     ANSWER_MARK,
     ITEM_MARK,
     REFUSAL,
+    TEXTS,
     Draws,
     Fenced,
     ItemMark,
@@ -58,10 +59,8 @@ def judge_one_factor(ask: SimulatedAsk) -> Reply:
 
 
 def parse_rubric_factors(text: str) -> list[str]:
-    """Parse the names of the last block of lines ``- factor: criterion``, in order, each once.
-
-    The last, since the input and the answer, which come before, may contain such lines.
-    """
+    """Parse the names of the last block of lines ``- factor: criterion``, in order, each once. The last,
+    since the input and the answer, which come before, may contain such lines."""
     names: list[str] = []
     for line in reversed(text.splitlines()):
         if line_match := _RUBRIC_LINE.match(line):
@@ -267,29 +266,6 @@ def _write_reason(ask: SimulatedAsk) -> str:
 #
 # Simulated teacher: proposes attributes and rubrics, and writes items of a stated difficulty.
 
-_TARGET_VALUES = {
-    "topic": ("science", "business", "culture", "sport", "travel"),
-    "complexity": ("simple", "moderate", "complex"),
-    "reasoning_type": ("recall", "comparison", "inference"),
-    "answer_length": ("one_sentence", "one_paragraph", "several_paragraphs"),
-    "ambiguity": ("none", "slight", "strong"),
-}
-_NUANCED_VALUES = {
-    "tone": ("neutral", "friendly", "impatient"),
-    "register": ("formal", "everyday", "technical"),
-    "audience": ("beginner", "practitioner", "expert"),
-    "typing": ("clean", "hasty"),
-    "setting": ("home", "workplace", "school"),
-}
-_CRITERIA = {
-    "accuracy": "What the answer states is right and follows from the prompt.",
-    "completeness": "The answer covers every part of what was asked.",
-    "clarity": "A reader understands the answer at first reading.",
-    "relevance": "The answer keeps to what was asked.",
-    "conciseness": "The answer is no longer than it needs to be.",
-    "format": "The answer has the form that the task asks for.",
-}
-
 _PASSAGE = re.compile(r"<passage>\n(.*?)\n</passage>", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n{2,}")
 _BUILT_IN_LIST = re.compile(r"<must_have>\n([^\n]*)\n</must_have>")
@@ -297,11 +273,9 @@ _OTHER_LIST = re.compile(r"\battributes?\b[^:\n]{0,100}:\s*([^\n]+)", re.IGNOREC
 _LIST_ENDS = re.compile(r"\.(?:\s|$)| and \w+:")
 
 
-def propose_attributes(values_by_name: dict[str, tuple[str, ...]], ask: SimulatedAsk) -> Reply:
+def propose_attributes(values_by_name: dict[str, list[str]], ask: SimulatedAsk) -> Reply:
     """Propose three of the attributes; as a list of names and values if the schema requires it."""
-    proposed = {
-        name: list(values_by_name[name]) for name in ask.draws.some("attributes", list(values_by_name), 3)
-    }
+    proposed = {name: values_by_name[name] for name in ask.draws.some("attributes", list(values_by_name), 3)}
     if "attributes" in ask.properties():
         return {"attributes": [{"name": name, "values": values} for name, values in proposed.items()]}
     return proposed
@@ -309,7 +283,8 @@ def propose_attributes(values_by_name: dict[str, tuple[str, ...]], ask: Simulate
 
 def propose_rubric(ask: SimulatedAsk) -> Reply:
     """Propose four of the known factors; as a list of factor and criterion where the schema requires it."""
-    proposed = {name: _CRITERIA[name] for name in ask.draws.some("factors", list(_CRITERIA), 4)}
+    criteria: dict[str, str] = TEXTS["criteria"]
+    proposed = {name: criteria[name] for name in ask.draws.some("factors", list(criteria), 4)}
     if "factors" in ask.properties():
         return {"factors": [{"name": name, "criterion": text} for name, text in proposed.items()]}
     return proposed
@@ -345,11 +320,8 @@ def _quote_passage(ask: SimulatedAsk, passage: str) -> str:
 
 
 def parse_requested_attributes(prompt: str) -> dict[str, str]:
-    """Parse the target attributes that a prompt requests.
-
-    They are in the block of the built-in template, or in a user's after a word such as "attributes:", up to
-    the end of the line or sentence: ``name: value; name: value``.
-    """
+    """Parse the target attributes that a prompt requests: in the block of the built-in template, or after a
+    word such as "attributes:", up to the end of the line or sentence: ``name: value; name: value``."""
     built_in = _BUILT_IN_LIST.search(prompt)
     if built_in:
         return _parse_pairs(built_in[1])
@@ -390,10 +362,8 @@ class FormPart(NamedTuple):
 
 
 def _is_judging(text: str) -> bool:
-    """Check whether a prompt names levels and holds an answer, or the words of judging.
-
-    A task of labels High, Medium and Low names the levels too, hence the second half.
-    """
+    """Check whether a prompt names levels and holds an answer, or the words of judging. A task of labels
+    High, Medium and Low names the levels too, hence the second half."""
     named = all(level in text for level in LEVELS) or "gets the worst level" in text
     return named and (ANSWER_MARK in text or REFUSAL in text or _JUDGING.search(text) is not None)
 
@@ -434,10 +404,12 @@ PARTS: tuple[FormPart, ...] = (
     FormPart(
         "nuanced_attributes",
         _make_teacher_test(_VALUES, _NUANCED),
-        partial(propose_attributes, _NUANCED_VALUES),
+        partial(propose_attributes, TEXTS["nuanced_attributes"]),
     ),
     FormPart(
-        "target_attributes", _make_teacher_test(_VALUES, _TARGET), partial(propose_attributes, _TARGET_VALUES)
+        "target_attributes",
+        _make_teacher_test(_VALUES, _TARGET),
+        partial(propose_attributes, TEXTS["target_attributes"]),
     ),
     FormPart("rubric", _make_teacher_test(_RUBRIC, _FACTORS), propose_rubric),
 )

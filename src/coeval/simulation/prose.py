@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 import re
+import tomllib
 from collections.abc import Sequence
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
@@ -19,11 +21,7 @@ T = TypeVar("T")
 
 
 class Draws:
-    """Named random draws: the same request and name give the same number in any process, and a new name
-    shifts no other draw.
-
-    Each number has a name of its own, so that one more draw shifts none of the others.
-    """
+    """Named random draws: request and name give the same number in any process; a new name shifts none."""
 
     def __init__(self, model: str, request: Request) -> None:
         digest = blake2b(digest_size=32)
@@ -43,10 +41,8 @@ class Draws:
         return (self.bits(name) >> 11) * 2.0**-53
 
     def normal(self, name: str) -> float:
-        """Draw a number of mean 0 and standard deviation 1, within ±3.5.
-
-        The scaled sum of four uniform numbers (Irwin-Hall): nearly normal, and bounded.
-        """
+        """Draw a number of mean 0 and standard deviation 1, within ±3.5. The scaled sum of four uniform
+        numbers (Irwin-Hall): nearly normal, and bounded."""
         four = self._bytes(name, 16)
         total = sum(int.from_bytes(four[i : i + 4], "big") for i in (0, 4, 8, 12))
         return (total * 2.0**-32 - 2.0) * math.sqrt(3.0)
@@ -67,25 +63,7 @@ class Draws:
         return blake2b(name.encode("utf-8", "surrogatepass"), digest_size=size, key=self._key).digest()
 
 
-_SUBJECTS = (
-    "The first report", "A careful reader", "The local team", "An early draft", "The second witness",
-    "The annual review", "A recent survey", "The night shift", "One of the authors", "The longer version",
-    "A colleague", "The usual method",
-)  # fmt: skip
-_VERBS = (
-    "describes", "leaves open", "confirms", "questions", "depends on", "explains",
-    "overlooks", "compares", "returns to", "rests on", "simplifies",
-)  # fmt: skip
-_OBJECTS = (
-    "the main result", "an unusual delay", "the cost of each step", "two earlier attempts",
-    "a missing detail", "the order of events", "what the customer asked for", "a small but steady change",
-    "the limits of the plan", "several open points", "the reason for the choice", "the figures in the table",
-    "a point that both sides accept",
-)  # fmt: skip
-_TAILS = (
-    "", ", as expected", ", though not at once", " in some detail", ", which matters here", " once more",
-    " for the sake of clarity",
-)  # fmt: skip
+TEXTS = tomllib.loads(Path(__file__).with_name("texts.toml").read_text(encoding="utf-8"))
 
 
 def write_sentences(draws: Draws, name: str, count: int) -> str:
@@ -99,10 +77,11 @@ def draw_sentences(draws: Draws, name: str, count: int) -> list[str]:
 
 
 def _compose_sentence(number: int) -> str:
-    number, subject = divmod(number, len(_SUBJECTS))
-    number, verb = divmod(number, len(_VERBS))
-    number, thing = divmod(number, len(_OBJECTS))
-    return f"{_SUBJECTS[subject]} {_VERBS[verb]} {_OBJECTS[thing]}{_TAILS[number % len(_TAILS)]}."
+    parts = []
+    for choices in TEXTS["sentences"].values():
+        number, chosen = divmod(number, len(choices))
+        parts.append(choices[chosen])
+    return "{} {} {}{}.".format(*parts)
 
 
 # --- Hidden marks in texts

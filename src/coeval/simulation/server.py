@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import logging
+import math
 import re
 import signal
 import time
@@ -48,45 +49,30 @@ class Timed(NamedTuple):
     body: dict[str, Any]
     characters: int = 0
 
-    def encode_event(self) -> bytes:
-        return b"data: %s\n\n" % msgspec.json.encode(self.body)
-
-
-def split_tokens(text: str) -> Iterator[str]:
-    return (text[at : at + CHARACTERS_PER_TOKEN] for at in range(0, len(text), CHARACTERS_PER_TOKEN))
-
 
 async def stream_events(
     request: web.Request, events: Iterable[Timed], tokens_per_s: float
 ) -> web.StreamResponse:
-    """Send the events at this pace; 0 tokens a second means without waiting."""
-    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
-        return await _send_paced(request, events, tokens_per_s)
-    return web.StreamResponse()
-
-
-async def _send_paced(
-    request: web.Request, events: Iterable[Timed], tokens_per_s: float
-) -> web.StreamResponse:
-    """Send the events, each no earlier than its tokens would be there."""
+    """Send the events, each no earlier than its tokens would be there; 0 tokens a second means at once."""
     response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-    await response.prepare(request)
-    loop = asyncio.get_running_loop()
-    began, characters, held = loop.time(), 0, b""
-    for event in events:
-        characters += event.characters
-        held += event.encode_event()
-        wait_s = (
-            began + characters / (CHARACTERS_PER_TOKEN * tokens_per_s) - loop.time() if tokens_per_s else 0.0
-        )
-        if wait_s > 0:
-            await asyncio.sleep(wait_s)
-        if tokens_per_s or len(held) > _HELD_BYTES:
-            await response.write(held)
-            held = b""
-    await response.write(held + b"data: [DONE]\n\n")
-    await response.write_eof()
-    return response
+    with suppress(ConnectionError):  # a client may leave at any moment, and nobody is left to be told
+        await response.prepare(request)
+        characters_per_s = CHARACTERS_PER_TOKEN * tokens_per_s or math.inf
+        loop = asyncio.get_running_loop()
+        began, characters, held = loop.time(), 0, b""
+        for event in events:
+            characters += event.characters
+            held += b"data: %s\n\n" % msgspec.json.encode(event.body)
+            wait_s = began + characters / characters_per_s - loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+            if tokens_per_s or len(held) > _HELD_BYTES:
+                await response.write(held)
+                held = b""
+        await response.write(held + b"data: [DONE]\n\n")
+        await response.write_eof()
+        return response
+    return web.StreamResponse()
 
 
 # --- Errors in OpenAI's shape
@@ -152,10 +138,7 @@ Content: TypeAlias = str | list[TextPart] | None
 
 
 def parse_labels(metadata: dict[str, Any] | None) -> dict[str, list[str]]:
-    """Parse the labels of a request's metadata.
-
-    Raises Refusal: they are not written as we write them.
-    """
+    """Parse the labels of a request's metadata. Raises Refusal: they are not written as we write them."""
     reported = (metadata or {}).get(LABELS_KEY)
     if reported is None:
         return {}
@@ -261,7 +244,9 @@ def make_chat_events(body: ChatBody, completion: Completion) -> Iterator[Timed]:
         return {**head, "choices": [choice], **usage}
 
     yield Timed(event({"role": "assistant", "content": "", "refusal": None}))
-    for at, piece in enumerate(split_tokens(completion.text)):
+    text = completion.text
+    for at, start in enumerate(range(0, len(text), CHARACTERS_PER_TOKEN)):
+        piece = text[start : start + CHARACTERS_PER_TOKEN]
         logprobs = _encode_logprobs(completion.logprobs[at : at + 1]) if body.logprobs else None
         yield Timed(event({"content": piece}, None, logprobs), characters=len(piece))
     yield Timed(event({}, completion.finish_reason))
@@ -309,12 +294,9 @@ _LONG = 50_000
 def make_app(
     models: Iterable[SimulatedModel], *, api_key: str | None = None, rate_limit_every: int | None = None
 ) -> web.Application:
-    """Make an application that serves the models under their ids.
-
-    With ``api_key``, requests without ``Authorization: Bearer KEY`` get 401. With
-    ``rate_limit_every=N``, each Nth request for an answer gets 429 with ``Retry-After: 1``. A request
-    with the header ``x-simulate-status: 4xx or 5xx`` gets that status.
-    """
+    """Make an application that serves the models under their ids. With ``api_key``, requests without
+    ``Authorization: Bearer KEY`` get 401; with ``rate_limit_every=N`` each Nth request for an answer gets
+    429 and ``Retry-After: 1``; one with the header ``x-simulate-status: 4xx or 5xx`` gets that status."""
     handlers = _Handlers({model.model: model for model in models}, rate_limit_every)
     middlewares = [_answer_errors_as_openai, *([_make_key_check(api_key)] if api_key is not None else [])]
     app = web.Application(client_max_size=_LONGEST_BODY_BYTES, middlewares=middlewares)
@@ -326,10 +308,7 @@ def make_app(
 
 
 async def serve(app: web.Application, host: str, port: int, ready: Callable[[int], None]) -> None:
-    """Serve until SIGINT or SIGTERM; ``ready`` is called with the port once it listens.
-
-    Raises OSError where the port is not available.
-    """
+    """Serve until SIGINT or SIGTERM; call ``ready`` with the port once it listens. Raises OSError."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     # Windows has no signal handlers in its loop; Ctrl-C ends the process there by itself.
@@ -452,10 +431,7 @@ class _Handlers:
 
 
 async def _answer_after_latency(model: SimulatedModel, request: Request) -> Completion:
-    """Return the answer at the moment its first token would be there.
-
-    Raises Refusal: the model fails, or cannot answer.
-    """
+    """Return the answer at the moment of its first token; raises Refusal: the model fails, or cannot."""
     try:
         if sum(len(message.content) for message in request.messages) < _LONG:
             return model.answer(request)

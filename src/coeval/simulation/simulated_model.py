@@ -151,11 +151,8 @@ class SimulatedModel(Model):
         self._failures: Counter[int] = Counter()
 
     async def complete(self, request: Request) -> Completion:
-        """Answer after the latency of its traits.
-
-        Raises ServerFault: the share ``failure_rate`` of requests; BadRequest: the prompt is longer than the
-        context, or the schema asks for what a simulated model cannot write.
-        """
+        """Answer after the latency of its traits. Raises ServerFault: the share ``failure_rate`` of requests;
+        BadRequest: the prompt exceeds the context, or the schema is none that a simulated model can fill."""
         if self.traits.latency_s:
             await asyncio.sleep(self.traits.latency_s)
         completion = self.answer(request)
@@ -235,10 +232,8 @@ def _make_logprobs(
 
 
 def draw_token_logprobs(text: str, top: int, draws: Draws) -> tuple[TokenLogprob, ...]:
-    """Make a log-probability for each token, and for its ``top`` likeliest alternatives.
-
-    A token has a probability of 55 to 99%; each alternative has half of the remainder.
-    """
+    """Make a log-probability for each token, and for its ``top`` likeliest alternatives. A token has a
+    probability of 55 to 99%; each alternative has half of the remainder."""
     reported: list[TokenLogprob] = []
     for start in range(0, len(text), CHARACTERS_PER_TOKEN):
         token = text[start : start + CHARACTERS_PER_TOKEN]

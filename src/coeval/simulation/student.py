@@ -41,11 +41,8 @@ _DemandMatch: TypeAlias = re.Match[str]
 
 
 class _AnswerDraft:
-    """State of an answer after the demands it meets (and those it breaks on purpose).
-
-    ``length`` counts its sentences, ``clauses`` must be said ("leaves [detail 0] open"); ``last`` steps apply
-    to the whole answer.
-    """
+    """State of an answer after the demands it meets (and those it breaks on purpose). ``length`` counts its
+    sentences, ``clauses`` must be said ("leaves [detail 0] open"); ``last`` steps change the whole."""
 
     def __init__(self, draws: Draws, mark: str, length: int) -> None:
         self.draws = draws
@@ -76,10 +73,7 @@ _Change: TypeAlias = Callable[[_AnswerDraft, _DemandMatch], None]
 
 class _Demand(NamedTuple):
     """A demand of a prompt. ``cues``, separated by ``|``: one of them, in lower case, is in every prompt that
-    makes it; the ``pattern`` ignores case.
-
-    ``meet`` and ``miss`` change a draft to meet or miss it; without ``miss`` a plain text misses.
-    """
+    makes it; the ``pattern`` ignores case. ``meet`` and ``miss`` change a draft; a plain text misses too."""
 
     name: str
     cues: str
@@ -212,11 +206,9 @@ def write_plain_answer(ask: SimulatedAsk) -> Reply:
 
 
 def answer_labels(ask: SimulatedAsk) -> Reply:
-    """Answer the requested labels as a JSON object that states the quality too.
-
-    The student knows a label of the item with a probability equal to the quality, and otherwise guesses among
-    the declared values. A single label is under ``label``, several under their names.
-    """
+    """Answer the requested labels as a JSON object that states the quality too. The student knows a label of
+    the item with a probability equal to the quality, and otherwise guesses among the declared values. A
+    single label is under ``label``, several under their names."""
     item = read_item_mark(ask.text) or ItemMark(0.5)
     quality = draw_answer_quality(ask, item.difficulty)
     reported = {
@@ -238,10 +230,8 @@ def draw_answer_quality(ask: SimulatedAsk, difficulty: float) -> float:
 
 
 def answer_in_object(ask: SimulatedAsk) -> Reply:
-    """Answer in an object that states the quality, where any object is wanted.
-
-    Raises BadRequest: the schema has properties, and is none of coeval's own prompts.
-    """
+    """Answer in an object that states the quality, where any object is wanted. Raises BadRequest: the schema
+    has properties, and is none of coeval's own prompts."""
     if ask.properties():
         raise BadRequest("simulated models follow no schema but those of coeval's own prompts", status=400)
     mark = AnswerMark(ask.model, ask.traits.family, draw_answer_quality(ask, 0.5))

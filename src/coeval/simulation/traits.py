@@ -79,10 +79,7 @@ def name_family(model: str) -> str:
 
 
 def parse_traits(spec: ModelSpec) -> Traits:
-    """Parse ``spec.options``.
-
-    Raises UsageError: an unknown option, a value that is no number, or one out of range; names the model.
-    """
+    """Parse ``spec.options``; raises UsageError: an option is unknown, no number, or out of range."""
     family = spec.options.get("family", name_family(spec.model))
     if not isinstance(family, str) or not family:
         raise UsageError(f"simulated model {spec.name}: family must be a name; it is {family!r}")
@@ -110,13 +107,9 @@ def _check_number(model: str, option: str, value: Any) -> float:
 
 
 def parse_model_option(text: str, defaults: Mapping[str, float] | None = None) -> ModelSpec:
-    """Parse ``NAME`` or ``NAME:option=value,…`` of the command line.
-
-    A name may contain a colon (``llama3:8b``): options begin at the first colon followed by ``word=``.
-    ``defaults`` are options used where the text sets none.
-
-    Raises UsageError: no name, an option without a value or given twice, and all that `parse_traits` refuses.
-    """
+    """Parse ``NAME`` or ``NAME:option=value,…`` of the command line. A name may contain a colon
+    (``llama3:8b``): options begin at the first colon followed by ``word=``; ``defaults`` go first. Raises
+    UsageError: no name, an option without a value or given twice, or as `parse_traits`."""
     cut = re.search(r":\s*\w*\s*=", text)
     name = (text[: cut.start()] if cut else text).strip()
     pairs = text[cut.start() + 1 :].split(",") if cut else []

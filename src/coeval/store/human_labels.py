@@ -6,14 +6,13 @@ about one item) the last one counts. It needs no lock: a run that is at work nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
 
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import make_decoder
-from coeval.store.jsonl import append_lines, read_whole_lines
+from coeval.store.jsonl import append_lines, decode_records
 from coeval.store.rundir import refuse_foreign, utc_now
 
 LABELS_FILE = "labels.jsonl"
@@ -82,10 +81,7 @@ Labels = Mapping[tuple[str, str, str, str], HumanLabel]
 
 
 def person_judge_id(name: str) -> str:
-    """Return the judge id of a person.
-
-    Raises UsageError: the name is empty, too long, or holds more than letters, digits and ``._-``.
-    """
+    """Return a person's judge id; raises UsageError: the name is empty, too long, or has other signs."""
     if not name or len(name) > _LONGEST_NAME or not all(sign.isalnum() or sign in "._-" for sign in name):
         raise UsageError(f"--by {name!r}: write a name of letters, digits, dots, dashes and underscores")
     return f"{HUMAN}{name}"
@@ -93,40 +89,26 @@ def person_judge_id(name: str) -> str:
 
 def read_labels(folder: Path) -> dict[tuple[str, str, str, str], HumanLabel]:
     """Read the last line of each `HumanLabel.key`, in the order in which these first appear; damaged lines
-    are left out.
-
-    Raises StoreError: the file cannot be read, or is a link that leads out of the folder.
-    """
-    return {label.key: label for label in _decode_lines(folder) if label is not None}
+    are left out. Raises StoreError: the file cannot be read, or is a link that leads out of the folder."""
+    return {label.key: label for label in _decode_labels(folder) if isinstance(label, HumanLabel)}
 
 
 def count_damaged_labels(folder: Path) -> int:
     """Count the lines of ``labels.jsonl`` that are no labels; raises as `read_labels`."""
-    return sum(label is None for label in _decode_lines(folder))
+    return sum(isinstance(label, Undecodable) for label in _decode_labels(folder))
 
 
-def _decode_lines(folder: Path) -> Iterator[HumanLabel | None]:
-    """Yield the label of each line, None for a damaged one."""
-    read = make_decoder(HumanLabel)
+def _decode_labels(folder: Path) -> Iterable[HumanLabel | Undecodable]:
     path = folder / LABELS_FILE
     if not path.exists():
-        return
+        return ()
     refuse_foreign(folder, ())
-    for line in read_whole_lines(path):
-        try:
-            label = read(line.text)
-        except Undecodable:
-            yield None
-        else:
-            yield label
+    return decode_records(path, HumanLabel)
 
 
 def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
-    """Append labels, with the time; they are on disk when this returns.
-
-    Raises UsageError: a note is too long; StoreError: the file cannot be written, or is a link that leads
-    out of the folder.
-    """
+    """Append labels, with the time; they are on disk when this returns. Raises UsageError: a note is too
+    long; StoreError: the file cannot be written, or is a link that leads out of the folder."""
     dated = [msgspec.structs.replace(label, labeled_at=utc_now()) for label in labels]
     for label in dated:
         if len(label.note) > LONGEST_NOTE:

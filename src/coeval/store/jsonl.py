@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, TypeVar, overload
 import msgspec
 
 from coeval.core.errors import StoreError, Undecodable
-from coeval.core.foreign import decode, make_decoder
+from coeval.core.foreign import decode, make_lines_decoder
 from coeval.core.options import CONTINUE
 from coeval.core.regular_files import open_file, read_file_bytes, require_regular_file
 
@@ -86,6 +86,15 @@ def store_error(action: str, path: Path, error: OSError) -> StoreError:
     return StoreError(f"cannot {action} {path}: {hint}")
 
 
+@contextmanager
+def raise_store_errors(action: str, path: Path) -> Iterator[None]:
+    """Raise each OSError as the `store_error` of an action on a path."""
+    try:
+        yield
+    except OSError as error:
+        raise store_error(action, path, error) from error
+
+
 def write_bytes_atomic(path: Path, data: bytes) -> None:
     """Replace a file atomically: a crash leaves the old content or the new."""
     with replace_file(Path(path)) as file:
@@ -100,9 +109,7 @@ def write_lines(path: Path, lines: Iterable[object]) -> None:
 @contextmanager
 def replace_file(path: Path) -> Iterator[BufferedWriter]:
     """Open a temporary file that replaces ``path`` on exit; after an error or Ctrl-C ``path`` is unchanged.
-
-    Raises StoreError: it cannot be written, or an OSError was raised while entered.
-    """
+    Raises StoreError: it cannot be written, or an OSError was raised while entered."""
     temporary, made = _choose_temporary_path(path), not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -141,10 +148,8 @@ def read_json(path: Path) -> Any: ...
 @overload
 def read_json(path: Path, kind: type[T], *, missing: T | None = None) -> T: ...
 def read_json(path: Path, kind: Any = Any, *, missing: Any = None) -> Any:
-    """Read a JSON file as ``kind``; ``missing`` is returned where there is no such file.
-
-    Raises FileNotFoundError: there is none, nor ``missing``; StoreError: it cannot be read as one.
-    """
+    """Read a JSON file as ``kind``; ``missing`` is returned where there is no such file. Raises
+    FileNotFoundError: there is none, nor ``missing``; StoreError: it cannot be read as one."""
     try:
         data = read_file_bytes(Path(path))
     except FileNotFoundError:
@@ -266,12 +271,16 @@ def read_whole_lines(path: Path) -> Iterator[Line]:
             offset += len(text)
 
 
+def decode_records(path: Path, kind: type[T]) -> Iterator[T | Undecodable]:
+    """Yield the record of each whole line of a JSONL file; of a damaged line, its error."""
+    read = make_lines_decoder(kind)
+    for lines in read_line_groups(path):
+        yield from read([text for text in lines.texts if not text.isspace()])
+
+
 def read_decodable_lines(path: Path, kind: type[T]) -> Iterator[T]:
     """Yield the whole lines of a JSONL file that decode as ``kind``; skip the others."""
-    read = make_decoder(kind)
-    for line in read_whole_lines(path):
-        with suppress(Undecodable):
-            yield read(line.text)
+    return (record for record in decode_records(path, kind) if not isinstance(record, Undecodable))
 
 
 def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
@@ -285,11 +294,8 @@ def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
 
 
 def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
-    """Move the lines at these offsets, and a torn last line, to another JSONL file.
-
-    Every other line stays byte for byte. Both files are whole on disk before ``path`` is replaced:
-    a crash leaves it as it was, or mended.
-    """
+    """Move the lines at these offsets, and a torn last line, to another JSONL file; others stay byte for
+    byte. Both files are whole on disk before ``path`` is replaced: a crash leaves it as it was, or mended."""
     try:
         aside.parent.mkdir(parents=True, exist_ok=True)
         with open_file(path, buffering=_CHUNK) as source, aside.open("xb") as out, replace_file(path) as kept:
@@ -305,10 +311,8 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
 
 
 class Appender:
-    """A JSONL file open for appending by its only writer.
-
-    Two counters, each written by one thread only: lines appended, and lines known to be on disk.
-    """
+    """A JSONL file open for appending by its only writer. Two counters, each written by one thread only:
+    lines appended, and lines known to be on disk."""
 
     __slots__ = ("_appended", "_fd", "_size", "_synced", "_torn", "path")
 
@@ -396,12 +400,9 @@ _OPEN_FILES = 256
 
 
 class Journal:
-    """Append records to the files of one run; the only writer of them.
-
-    Use as an async context manager: leaving it syncs and closes every file. A last line that a crash
-    left torn is cut off before its file is appended to; ``note_torn`` makes the record that keeps
-    it, which is appended to ``notes`` first.
-    """
+    """Append records to the files of one run; the only writer of them. Use as an async context manager:
+    leaving it syncs and closes every file. A last line that a crash left torn is cut off before its file is
+    appended to; ``note_torn`` makes the record that keeps it, which is appended to ``notes`` first."""
 
     def __init__(self, notes: Path, note_torn: Callable[[Path, bytes], msgspec.Struct]) -> None:
         self._files: dict[Path, Appender] = {}
@@ -415,7 +416,7 @@ class Journal:
         self._closing = False
 
     async def __aenter__(self) -> Journal:
-        self._syncing = asyncio.create_task(self._sync_in_groups(), name="journal")
+        self._syncing = asyncio.create_task(self._sync_in_background(), name="journal")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -434,11 +435,8 @@ class Journal:
             raise failures[0]
 
     def append(self, path: Path, record: msgspec.Struct) -> None:
-        """Append one record as one whole line.
-
-        Raises StoreError: the disk refused this line, or the sync of earlier ones; the file holds whole lines
-        only.
-        """
+        """Append one record as one whole line. Raises StoreError: the disk refused this line, or the sync of
+        earlier ones; the file holds whole lines only."""
         if self._failure is not None:
             raise self._failure
         file = self._latest
@@ -462,7 +460,7 @@ class Journal:
             file.append(self._note_torn(path, torn))
         return file
 
-    async def _sync_in_groups(self) -> None:
+    async def _sync_in_background(self) -> None:
         """Sync files with many unsynced lines at once, all others every second, in a thread."""
         while not self._closing:
             try:

@@ -18,10 +18,16 @@ import msgspec
 
 from coeval.core.errors import Misshapen, StoreError, Undecodable, UsageError
 from coeval.core.foreign import convert as converted
-from coeval.core.foreign import decode, make_decoder
+from coeval.core.foreign import decode
 from coeval.core.options import OVERWRITE
 from coeval.core.records import Datapoint, Evaluation, Record, Response, choose_counted, keep_valid_levels
-from coeval.store.jsonl import read_json, read_whole_lines, write_bytes_atomic, write_json_atomic
+from coeval.store.jsonl import (
+    read_decodable_lines,
+    read_json,
+    read_whole_lines,
+    write_bytes_atomic,
+    write_json_atomic,
+)
 from coeval.store.rundir import RunDir
 
 _KINDS: dict[str, type[Datapoint] | type[Response] | type[Evaluation]] = {
@@ -59,19 +65,15 @@ def find_target_attrs_file(run: RunDir, task: str) -> Path:
 
 
 def read_declared_attributes(run: RunDir, task: str) -> dict[str, list[str]]:
-    """Read the attribute space that phase 1 declared for a task; empty without a file.
-
-    Raises StoreError: the file cannot be read, or holds something else.
-    """
+    """Read the attribute space that phase 1 declared for a task; empty without a file. Raises StoreError: the
+    file cannot be read, or holds something else."""
     values_by_name = read_json(find_target_attrs_file(run, task), dict[str, list[Any]], missing={})
     return {name: [_value_as_text(value) for value in values] for name, values in values_by_name.items()}
 
 
 def is_legacy(folder: Path) -> bool:
-    """Check whether a run folder holds files of an older layout; reads one record per file.
-
-    Runs begun by this version are marked in ``meta.json``, however damaged a record may be.
-    """
+    """Check whether a run folder holds files of an older layout; reads one record per file. Runs begun by
+    this version are marked in ``meta.json``, however damaged a record may be."""
     run = RunDir(folder)
     with suppress(FileNotFoundError, StoreError):
         if run.read_meta().coeval_version:
@@ -92,11 +94,8 @@ def is_legacy(folder: Path) -> bool:
 
 
 def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
-    """Read the records of a phase 3–5 in the current form, in file order, one per id: see
-    `coeval.core.records.choose_counted`.
-
-    ``dropped`` gets a sentence on each line that is no record. Reads current layouts too.
-    """
+    """Read the records of a phase 3–5, of any layout, in the current form, in file order, one per id as by
+    `choose_counted`. ``dropped`` gets a sentence on each line that is no record."""
     run = RunDir(folder)
     students = _read_students_by_response(run) if phase == "evaluation" else {}
 
@@ -112,13 +111,9 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
 
 
 def convert_run(source: Path, target: Path, phases: Sequence[str]) -> ConversionResult:
-    """Convert phases of a run, in any layout, to the current layout in another folder.
-
-    Each file appears whole or not at all; repeating an interrupted conversion completes it.
-
-    Raises UsageError: the target already holds a file of that name with other content; StoreError: a file
-    cannot be read or written.
-    """
+    """Convert phases of a run, in any layout, to the current layout in another folder. Each file appears
+    whole or not at all; repeating an interrupted conversion completes it. Raises UsageError: the target
+    already holds a file of that name with other content; StoreError: a file cannot be read or written."""
     source_run, target_run = RunDir(source), RunDir(target)
     counts: dict[str, int] = {}
     dropped: list[str] = []
@@ -131,29 +126,21 @@ def convert_run(source: Path, target: Path, phases: Sequence[str]) -> Conversion
 
 
 def _read_first_record(path: Path) -> dict[str, Any] | None:
-    for _, text in read_whole_lines(path):
-        with suppress(Undecodable):
-            return decode(text, dict[str, Any])
-    return None
+    return next(read_decodable_lines(path, dict[str, Any]), None)
 
 
 def _read_students_by_response(run: RunDir) -> dict[str, str]:
-    """Read which student gave each response, by response id."""
-    read = make_decoder(_Answered)
-    students: dict[str, str] = {}
-    for path in run.files("response_collection"):
-        for _, text in read_whole_lines(path):
-            with suppress(Undecodable):  # reported where the responses themselves are read
-                answered = read(text)
-                students[answered.id] = answered.student_model_id
-    return students
+    """Read which student gave each response, by its id; damaged lines are reported by their own reader."""
+    return {
+        answered.id: answered.student_model_id
+        for path in run.files("response_collection")
+        for answered in read_decodable_lines(path, _Answered)
+    }
 
 
 def _convert_record(phase: str, students: dict[str, str], text: bytes) -> Record:
-    """Convert a line of an older layout to a current record.
-
-    Raises Undecodable: it is no JSON; Misshapen: it lacks or misstates a record's fields.
-    """
+    """Convert a line of an older layout to a current record. Raises Undecodable: it is no JSON; Misshapen: it
+    lacks or misstates a record's fields."""
     fields = decode(text, dict[str, Any])
     if fields.get("status") != "failed":
         fields.pop("status", None)

@@ -28,10 +28,7 @@ _SAMPLE = re.compile(r"run_(\d+)")
 
 def list_task_folders(output: Path) -> list[Path]:
     """List the task folders with answers or figures, ``<output>/<task>`` and ``<output>/run_<k>/<task>``, by
-    sample.
-
-    Raises StoreError: a folder cannot be looked into.
-    """
+    sample. Raises StoreError: a folder cannot be looked into."""
     try:
         folders = [folder for folder in (*output.glob("*/"), *output.glob("run_*/*/")) if _is_task(folder)]
     except OSError as error:
@@ -106,11 +103,8 @@ def require_results(path: Path, *, whole: bool = True) -> Path:
 
 def require_run(path: Path, *, whole: bool = True) -> RunDir:
     """Return the folder of a run; one of which a part has moved to ``replaced/`` only if it need not be
-    ``whole``.
-
-    Raises UsageError: there is no such run; the message says what there is, and names runs close by;
-    StoreError: it holds links that lead out of it, or pipes and the like.
-    """
+    ``whole``. Raises UsageError: there is no such run; the message says what there is, and names runs close
+    by; StoreError: it holds links that lead out of it, or pipes and the like."""
     folder = RunDir(path)
     if path.name == "meta.json" and RunDir(path.parent).is_run():
         folder = RunDir(path.parent)

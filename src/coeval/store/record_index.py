@@ -28,7 +28,7 @@ from coeval.core.records import (
     model_of,
     strip_names,
 )
-from coeval.store.jsonl import Lines, read_line_at, read_line_groups
+from coeval.store.jsonl import Lines, decode_records, read_line_at, read_line_groups
 from coeval.store.rundir import PAIRS
 
 # --- JSONL files with line positions
@@ -52,10 +52,7 @@ _reader = lru_cache(make_decoder)
 
 
 class RecordFiles:
-    """Files read line by line; a position is file and offset as one number.
-
-    ``damaged``: the lines that are no records, by file and offset.
-    """
+    """Files read line by line; a position is file and offset in one number. ``damaged`` are no records."""
 
     def __init__(self) -> None:
         self.damaged: list[tuple[Path, int]] = []
@@ -70,12 +67,8 @@ class RecordFiles:
         without: Mapping[Path, Collection[int]] = NOTHING,
         instead: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> Iterator[tuple[int, LineT]]:
-        """Yield the position and the decoded part of each record.
-
-        For files in ``instead`` the given lines are used; lines at the offsets in ``without`` are skipped.
-
-        Raises StoreError: a file cannot be read.
-        """
+        """Yield the position and the decoded part of each record. For files in ``instead`` the given lines
+        are used; lines at the offsets in ``without`` are skipped. Raises StoreError."""
         read = make_lines_decoder(part)
         groups = self._read_groups(paths, without, instead)
         return chain.from_iterable(self._decode_group(part, read, *group) for group in groups)
@@ -209,10 +202,7 @@ PartT = TypeVar("PartT", bound=RecordPart | Kept)
 
 class RecordColumn(Generic[KeyT, EntryT]):
     """Entries of records by key. Of several records, the one that `coeval.core.records.choose_counted`
-    chooses counts: a good one before others, else the last.
-
-    Equal entries should be one object.
-    """
+    chooses counts: a good one before others, else the last. Equal entries should be one object."""
 
     __slots__ = ("entries", "in_vain", "positions")
 
@@ -222,10 +212,8 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.in_vain: dict[KeyT, RequestAttempts] = {}  # askings that failed after a good record of the key
 
     def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
-        """Check whether a later ``record`` leaves its key's entry unchanged.
-
-        Raises Misshapen: it does, and says that it is good, and holds nothing.
-        """
+        """Check whether a later ``record`` leaves its key's entry unchanged. Raises Misshapen: it does, and
+        says that it is good, and holds nothing."""
         earlier = self.entries.get(key)
         if earlier is None or not earlier.good or is_good(record):
             return False
@@ -297,8 +285,7 @@ class ItemRows(dict[str, int]):
 
 
 class PhaseIndex(Generic[EntryT]):
-    """Records of a phase, whose ids have so many ``names`` after the item's. Phases of a run share their
-    ``rows``."""
+    """Records of a phase, with so many ``names`` after the item's id. Phases of a run share ``rows``."""
 
     def __init__(self, rows: ItemRows, names: int) -> None:
         self.files = RecordFiles()
@@ -462,26 +449,19 @@ class _UsageLine(msgspec.Struct):
 
 def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
     """Sum the usage of every whole line, repeats included, since those were paid too. Damaged lines are
-    skipped; an answer of unknown cost adds its tokens.
-
-    Raises StoreError: a file cannot be read.
-    """
-    read = make_lines_decoder(_UsageLine)
+    skipped; an answer of unknown cost adds its tokens. Raises StoreError: a file cannot be read."""
     sums: dict[str, tuple[int, int, float]] = {}
-    for path in files:
-        for lines in read_line_groups(path):
-            for line in read([text for text in lines.texts if not text.isspace()]):
-                if isinstance(line, Undecodable) or line.usage is None or line.source:
-                    continue  # nobody was asked for an answer that has a source
-                if line.usage.stored:
-                    continue  # nor, at least for a part, for one from the store
-                into, made, usd = sums.get(line.requested_model, (0, 0, 0.0))
-                usage = line.usage
-                sums[line.requested_model] = (
-                    into + usage.input_tokens,
-                    made + usage.output_tokens,
-                    usd + (usage.cost_usd or 0.0),
-                )
+    for line in chain.from_iterable(decode_records(path, _UsageLine) for path in files):
+        if isinstance(line, Undecodable) or (usage := line.usage) is None or line.source:
+            continue  # nobody was asked for an answer that has a source
+        if usage.stored:
+            continue  # nor, at least for a part, for one from the store
+        into, made, usd = sums.get(line.requested_model, (0, 0, 0.0))
+        sums[line.requested_model] = (
+            into + usage.input_tokens,
+            made + usage.output_tokens,
+            usd + (usage.cost_usd or 0.0),
+        )
     return {name: Usage(*figures) for name, figures in sums.items()}
 
 

@@ -73,11 +73,8 @@ def find_living_holder(file: Path) -> Holder | None:
 
 @contextmanager
 def hold_lock(folder: Path, file: Path, who: Path, since: str) -> Iterator[None]:
-    """Hold the lock ``file`` of a folder, and name the holder in ``who``.
-
-    Raises BlockingIOError: another process holds it, or did when its file was deleted; OSError: the folder
-    cannot be written.
-    """
+    """Hold the lock ``file`` of a folder, and name the holder in ``who``. Raises BlockingIOError: another
+    process holds it, or did when its file was deleted; OSError: the folder cannot be written."""
     with ExitStack() as stack:
         stack.callback(os.close, _open_locked_file(file))
         stack.enter_context(_lock_folder(folder))
@@ -128,10 +125,8 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
-    """Check that a folder and those ``below`` it hold regular files only; a missing folder passes.
-
-    Raises StoreError: something is a pipe, a socket or a device, or a link to somewhere else; it is named.
-    """
+    """Check that a folder and those ``below`` it hold regular files only; a missing folder passes. Raises
+    StoreError: something is a pipe, a socket or a device, or a link to somewhere else; it is named."""
     try:
         root = folder.resolve()
         for subfolder in (folder, *(folder / name for name in below)):
@@ -169,10 +164,8 @@ _NAMES = frozenset({"name", "model", "base_model"})
 
 
 def hide_credentials(value: Any) -> Any:
-    """Copy plain data with ``***`` in place of every entry named like a credential.
-
-    Keys in addresses and known access keys are removed too.
-    """
+    """Copy plain data with ``***`` in place of every entry named like a credential. Keys in addresses and
+    known access keys are removed too."""
     return _hide_in_value(
         value, Redactor(_find_texts_named(value, {"access_key"}), names=_find_texts_named(value, _NAMES))
     )
@@ -244,11 +237,9 @@ def _format_second(second: int) -> str:
 
 
 class Meta(msgspec.Struct, kw_only=True, omit_defaults=False):
-    """``meta.json``: information about a run, never used to decide what is missing or counts.
-
-    ``inherited`` is the usage, by model, of records taken over from another run, which were paid for there.
-    None where nothing was taken over, or by a version that did not record it.
-    """
+    """``meta.json``: information about a run, never used to decide what is missing or counts. ``inherited``
+    is the usage, by model, of records taken over from another run, which were paid for there. None where
+    nothing was taken over, or by a version that did not record it."""
 
     experiment_id: str
     status: str
@@ -350,10 +341,7 @@ class RunDir:
         return self.meta.exists() or self.replacing.exists() or any(self.holds(phase) for phase in FOLDERS)
 
     def read_meta(self) -> Meta:
-        """Read ``meta.json``.
-
-        Raises FileNotFoundError: there is no ``meta.json``; StoreError: it is damaged.
-        """
+        """Read ``meta.json``; raises FileNotFoundError: there is none; StoreError: it is damaged."""
         return read_json(self.meta, Meta)
 
     def write_meta(self, meta: Meta) -> None:
@@ -396,21 +384,15 @@ class RunDir:
         )
 
     def refuse_unreadable(self) -> None:
-        """Check that the run can be read; call before reading.
-
-        Raises UsageError: part of it has moved to ``replaced/``, and part of it has not; StoreError: as
-        `refuse_foreign`.
-        """
+        """Check that the run can be read; call before reading. Raises UsageError: part of it has moved to
+        ``replaced/``, and part of it has not; StoreError: as `refuse_foreign`."""
         self.refuse_foreign()
         if problem := self.describe_half_replaced():
             raise UsageError(problem)
 
     def refuse_foreign(self) -> None:
-        """Check that the run can be written; call before writing.
-
-        Raises StoreError: something in the folder is a link out of it, or a pipe or the like in the place of
-        a file.
-        """
+        """Check that the run can be written; call before writing. Raises StoreError: something in the folder
+        is a link out of it, or a pipe or the like in the place of a file."""
         refuse_foreign(self.path, FOLDERS.values())
 
     def writer_pid(self) -> int | None:
@@ -424,12 +406,9 @@ class RunDir:
 
     @contextmanager
     def hold_lock(self) -> Iterator[None]:
-        """Hold the run's lock as its only writer.
-
-        On exit the lock file of a run that never started is removed, with folders that stayed empty.
-
-        Raises UsageError: another process is; the message names it; StoreError: the folder cannot be written.
-        """
+        """Hold the run's lock as its only writer. On exit the lock file of a run that never started is
+        removed, with folders that stayed empty. Raises UsageError: another process is; the message names it;
+        StoreError: the folder cannot be written."""
         made = [folder for folder in (self.path, *self.path.parents) if not folder.exists()]
         file = self.path / ".lock"
         with ExitStack() as stack:
@@ -487,7 +466,7 @@ def dump_yaml(data: Any) -> str:
 # --- Moving files to ``replaced/<UTC time>/``
 #
 # What is to be done is on disk before anything moves. A kill at any moment leaves all of it in place, or
-# `finish_replacing` moves the rest at the next start.
+# `finish_move_to_replaced` moves the rest at the next start.
 
 
 class _Step(msgspec.Struct, frozen=True):
@@ -500,9 +479,7 @@ class _Step(msgspec.Struct, frozen=True):
 
 def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] = ()) -> Path:
     """Move files and folders of a run to ``replaced/``, copy others beside them, and return the new place.
-
-    The caller is the folder's only writer. Nothing is deleted; what is not there is passed over.
-    """
+    The caller is the folder's only writer. Nothing is deleted; what is not there is passed over."""
 
     def relative_names(paths: Sequence[Path]) -> list[str]:
         return [str(path.relative_to(folder.path)) for path in paths]
@@ -513,11 +490,8 @@ def move_to_replaced(folder: RunDir, move: Sequence[Path], copy: Sequence[Path] 
     return folder.path / to
 
 
-def finish_replacing(folder: RunDir) -> None:
-    """Finish an interrupted move, if there is one.
-
-    Raises UsageError: another process is at it; StoreError: the folder cannot be written.
-    """
+def finish_move_to_replaced(folder: RunDir) -> None:
+    """Finish an interrupted move, if any; raises UsageError: another process is at it; StoreError."""
     if folder.replacing.exists():
         with folder.hold_lock():
             _move_pending(folder)

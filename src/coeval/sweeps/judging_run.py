@@ -21,7 +21,13 @@ import msgspec
 from coeval.analysis.run_results import read_model_costs
 from coeval.benchmarks.benchmark import count_failures
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import Prepared, ask_owed, lock_task_folders, prepare_evaluation, usage_file
+from coeval.benchmarks.run.runner import (
+    Prepared,
+    ask_owed,
+    lock_task_folders_and_merge_shards,
+    prepare_evaluation,
+    usage_file,
+)
 from coeval.benchmarks.run.task_summary import Outcome, conclude
 from coeval.core.errors import CoevalError, Undecodable, WindowExceeded
 from coeval.core.foreign import make_decoder
@@ -149,7 +155,7 @@ class _Judging:
             if self._met:  # a judge that answered an evaluation before needs not be tried for this one
                 evaluation = msgspec.structs.replace(evaluation, probing=Probing("disable"))
             prepared = await asyncio.to_thread(prepare_evaluation, evaluation, onlooker)
-        with lock_task_folders(prepared):
+        with lock_task_folders_and_merge_shards(prepared):
             ended = await ask_owed(prepared, self._keys, onlooker, self._interrupt, self._hosts)
             async with self._processor:
                 outcome = await asyncio.to_thread(conclude, prepared, ended)

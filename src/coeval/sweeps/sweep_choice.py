@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from coeval.benchmarks.benchmark import OptionValues
 from coeval.benchmarks.run.eval_choice import (
     check_task_names,
     make_evaluation,
@@ -191,7 +192,7 @@ def _make_evaluation(
     return msgspec.structs.replace(evaluation, tasks=tasks)
 
 
-def _read_options_of_tasks(settings: SweepSettings) -> dict[str, object]:
+def _read_options_of_tasks(settings: SweepSettings) -> OptionValues:
     """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
     values = read_task_options(settings)
     for name in (row.responses.name for row in TASKS.values() if row.responses is not None):

@@ -100,26 +100,20 @@ def read_documents(path: Path, most_characters: int) -> CutDocuments:
     return CutDocuments(tuple(passages.values()), omissions)
 
 
-def cut_passages(text: str, most_characters: int) -> Iterator[tuple[int, int]]:
-    """Yield start and end of each passage, cut at the end of a paragraph, else of a sentence, else of a word.
-    A passage that is half full ends before a heading, or before a paragraph chosen by its hash, so that an
-    edit moves only the cuts near it."""
-    start = end = None
+def cut_passages(text: str, most_characters: int) -> list[tuple[int, int]]:
+    """Return start and end of each passage, cut at the end of a paragraph, else of a sentence, else of a
+    word. A passage that is half full ends before a heading, or before a paragraph chosen by its hash, so that
+    an edit moves only the cuts near it."""
+    spans: list[tuple[int, int]] = []
     for at, to in _split_text(text, most_characters):
-        unit = text[at:to]
-        if start is not None and end is not None:
-            half = 2 * (end - start) >= most_characters
-            if to - start > most_characters or (half and (unit.startswith("#") or digest(unit)[0] in "0123")):
-                yield from _yield_if_long(text, start, end)
-                start = None
-        start, end = at if start is None else start, to
-    if start is not None and end is not None:
-        yield from _yield_if_long(text, start, end)
-
-
-def _yield_if_long(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    if sum(map(str.isalnum, text[start:end])) >= _FEWEST_LETTERS:
-        yield start, end
+        unit, start, end = text[at:to], *(spans[-1] if spans else (at, at))
+        is_half_full = 2 * (end - start) >= most_characters
+        may_end = unit.startswith("#") or digest(unit)[0] in "0123"
+        if not spans or to - start > most_characters or (is_half_full and may_end):
+            spans.append((at, to))
+        else:
+            spans[-1] = start, to
+    return [(a, b) for a, b in spans if sum(map(str.isalnum, text[a:b])) >= _FEWEST_LETTERS]
 
 
 def _split_text(text: str, most_characters: int) -> Iterator[tuple[int, int]]:

@@ -11,8 +11,6 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import msgspec
-
 from coeval.core.text import pluralize
 from coeval.store.jsonl import read_json, write_json_atomic
 from coeval.store.rundir import RunDir, utc_now
@@ -26,7 +24,7 @@ from coeval.tables.item_map import (
 )
 from coeval.tables.source_bytes import LineMessages, SourceFile
 from coeval.tables.table import Table
-from coeval.tables.table_source import TableSource
+from coeval.tables.table_source import DataSet, TableSource
 
 # Bits of a line number, in an integer that holds a file's index above them.
 _LINE_BITS = 40
@@ -122,10 +120,9 @@ class Harvest:
         """Make the item of a row, None if it fails a condition; raises Misfit where the row makes no item."""
         if isinstance(fields, str):
             raise Misfit(fields)
-        if maker.meets_conditions(fields):
-            return maker.make_item(fields)
-        self.unwanted += 1
-        return None
+        item = maker.make_item(fields)
+        self.unwanted += item is None
+        return item
 
     def _record_new_id(self, item_id: str, line: int) -> None:
         """Raise Misfit if an earlier row had this id. Keeps 8 bytes of its hash: about 150 bytes in all."""
@@ -172,7 +169,7 @@ def draw_sample(items: Iterator[HarvestedItem], selection: Selection) -> Iterato
 # One file beside the items, so that a million of them do not each repeat it.
 
 
-class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ItemOrigin(DataSet, frozen=True, kw_only=True, omit_defaults=True):
     """One import of items: its ``files``, the hub's ``revision``, ``rows`` read and ``items`` made."""
 
     source: str
@@ -181,12 +178,6 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     rows: int
     items: int
     taken_at: str
-    url: str = ""
-    revision: str = ""
-    subset: str = ""
-    split: str = ""
-    license: str = ""
-    citation: str = ""
     limit: int | None = None
     sample: int | None = None
     seed: int | None = None
@@ -203,15 +194,10 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             rows=harvest.rows,
             items=items,
             taken_at=utc_now(),
-            url=source.url,
-            revision=source.revision,
-            subset=source.subset,
-            split=source.split,
-            license=source.license,
-            citation=source.citation,
             limit=selection.limit,
             sample=selection.sample,
             seed=selection.seed if selection.sample is not None else None,
+            **{name: getattr(source, name) for name in DataSet.__struct_fields__},
         )
 
     @property
@@ -220,13 +206,9 @@ class ItemOrigin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def matches(self, files: Sequence[SourceFile], item_map: ItemMap, selection: Selection) -> bool:
         """Check whether the same files are mapped and selected alike, whatever their names."""
-        hashes = [file.sha256 for file in files]
+        same_files = [file.sha256 for file in self.files] == [file.sha256 for file in files]
         seeded = selection if selection.sample is not None else selection._replace(seed=0)
-        return (
-            [file.sha256 for file in self.files] == hashes
-            and self.map == item_map
-            and self.selection == seeded
-        )
+        return same_files and self.map == item_map and self.selection == seeded
 
 
 Origins = dict[str, dict[str, list[ItemOrigin]]]

@@ -148,8 +148,6 @@ def describe_kind(value: Any) -> str:
     match value:
         case dict():
             return "a mapping"
-        case list() | tuple():
-            return "a list"
         case str():
             return "text"
         case bytes() | bytearray():
@@ -184,8 +182,7 @@ class Condition:
 
     @classmethod
     def parse(cls, text: str) -> Condition:
-        """Parse a condition. Raises UsageError: it is no comparison of a column with a value, or more than
-        one."""
+        """Parse a condition; raises UsageError unless it is one comparison of a column with a value."""
         match = _FORM.fullmatch(text)
         if match is None:
             raise UsageError(f"'{text}' is no condition; write COLUMN = VALUE, or with !=, <, <=, >, >=")
@@ -218,9 +215,6 @@ class Condition:
             text = "" if cell is None else convert_to_text(cell, path.text)
             return text == value or (number is not None and _parse_number(text) == number)
 
-        def different(row: Row) -> bool:
-            return not equal(row)
-
         def in_order(row: Row) -> bool:
             cell = path.read_value(row)
             if cell is None:
@@ -233,7 +227,7 @@ class Condition:
                 raise Misfit(f"its `{path.text}` is {text}, which cannot be compared with {value}: no number")
             return order(text, value)
 
-        return equal if self.sign == "=" else different if self.sign == "!=" else in_order
+        return equal if self.sign == "=" else in_order if self.sign != "!=" else lambda row: not equal(row)
 
 
 def is_condition(text: str) -> bool:
@@ -273,8 +267,7 @@ class ChoiceList(NamedTuple):
         return "\n".join(f"{letter}. {text}" for letter, text in zip(_LETTERS, self.texts, strict=False))
 
     def find_right_index(self, value: Any, column: str) -> int:
-        """Find the index of the choice that the value of a column names. Raises Misfit: it means none of
-        them, or may mean two."""
+        """Find the choice that the value of a column names; raises Misfit: none of them, or perhaps two."""
         if isinstance(value, int) and not isinstance(value, bool) and not self.labels:
             if 0 <= value < len(self.texts):
                 return value
@@ -334,8 +327,7 @@ USUAL = {
 class ItemMap(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """How columns become items. ``prompt`` and ``reference`` are columns, or templates with columns in
     braces; ``attributes`` maps names to columns. ``choices`` are appended to the prompt: ``reference``
-    then names the right one, and an attribute of the same column is its letter. ``where``: conditions,
-    which must all hold."""
+    then names the right one, an attribute of its column is its letter. ``where``: all must hold."""
 
     prompt: str
     reference: str | None = None
@@ -435,12 +427,11 @@ class ItemMaker:
         ]
         self._conditions = [Condition.parse(text).make_test(columns) for text in item_map.where]
 
-    def meets_conditions(self, row: Row) -> bool:
-        """Check all conditions; raises Misfit where one cannot be applied to the row."""
-        return not self._conditions or all(holds(row) for holds in self._conditions)
-
-    def make_item(self, row: Row) -> MappedItem:
-        """Make the item of a row. Raises Misfit: the row makes no item; the message says why."""
+    def make_item(self, row: Row) -> MappedItem | None:
+        """Make the item of a row, None if it fails a condition. Raises Misfit: the row makes no item, or a
+        condition cannot be applied to it; the message says why."""
+        if not all(holds(row) for holds in self._conditions):
+            return None
         item_id = self._read_id(row)
         prompt = self._prompt(row)
         if prompt is None:

@@ -154,8 +154,7 @@ class SourceBytes:
             raise
 
     def _unpack_and_peek_start(self) -> bytes:
-        """Return the first bytes, unpacked if gzipped; raises UsageError for another format, such as a
-        workbook."""
+        """Return the first bytes, unpacked if gzipped; raises UsageError for a workbook and the like."""
         start = self._read_checked(self._packed.peek, 16)
         if start.startswith(_GZIP):
             unpacked = io.BufferedReader(GzipFile(fileobj=self._packed), _READ_BYTES)
@@ -202,8 +201,7 @@ class SourceBytes:
             raise make_read_error(self.path, error) from error
 
     def read_line_groups(self) -> Iterator[list[bytes | None]]:
-        """Yield all lines without their ``\n``, about a megabyte at a time; None for one beyond
-        `LONGEST_LINE_BYTES`."""
+        """Yield lines without line feed, a megabyte at a time; None for one beyond `LONGEST_LINE_BYTES`."""
         held: list[bytes] = []
         size = 0
         while data := self.read():

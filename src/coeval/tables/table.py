@@ -78,8 +78,7 @@ def _explain_bad_line(line: bytes, error: Undecodable) -> str:
 
 
 def read_json_array(source: SourceBytes) -> Iterator[TableRow]:
-    """Read the objects of one JSON array, numbered from 1. Raises UsageError: it is no list of JSON, or one
-    too large to be held at once."""
+    """Read the objects of a JSON array, numbered from 1; raises UsageError: it is none, or too large."""
     parts, size = [], 0
     while part := source.read():
         size += len(part)
@@ -143,7 +142,8 @@ def read_csv(source: SourceBytes, delimiter: str | None) -> HeaderAndRows:
         delimiter, first = delimiter or named[1], next(filled, None)
     if first is None:
         raise UsageError(f"{source.path} is empty; a CSV begins with the names of its columns")
-    delimiter = delimiter or _guess_delimiter(first)
+    outside_quotes = "".join(first.split('"')[::2])
+    delimiter = delimiter or max(_DELIMITERS, key=outside_quotes.count)
     reader = csv.reader(chain([first], lines), delimiter=delimiter, strict=True)
     try:
         header = [name.strip() for name in next(reader)]
@@ -175,12 +175,6 @@ def _read_csv_rows(header: list[str], reader: Iterator[list[str]], lines: _TextL
             yield TableRow(begin, f"it has {pluralize(len(cells), 'cell')}, and the header {len(header)}")
 
 
-def _guess_delimiter(header: str) -> str:
-    """Return the usual delimiter that is most frequent in the header, outside quotes."""
-    outside = "".join(header.split('"')[::2])
-    return max(_DELIMITERS, key=outside.count)
-
-
 def _explain_csv_error(error: csv.Error) -> str:
     reason = str(error)
     if "unexpected end of data" in reason:
@@ -203,8 +197,7 @@ _CSV_SUFFIXES = (".csv", ".tsv", ".tab")
 
 @dataclass(slots=True)
 class Table:
-    """An open table. ``rows`` can be read once, ``finish`` then returns the file's hash. ``delimiter``: of
-    CSV."""
+    """An open table. ``rows`` can be read once, ``finish`` then hashes the file; ``delimiter``: a CSV's."""
 
     path: Path
     columns: tuple[str, ...]
@@ -273,10 +266,7 @@ _ROWS_PER_FETCH = 1_000
 
 
 def _open_parquet(path: Path) -> Table:
-    """Open a Parquet file, whose rows come in order and in bounded memory.
-
-    Raises UsageError: it is damaged.
-    """
+    """Open a Parquet file; rows come in order and in bounded memory. Raises UsageError: it is damaged."""
     import duckdb
 
     db = duckdb.connect(":memory:", config={"autoinstall_known_extensions": False, "threads": 1})

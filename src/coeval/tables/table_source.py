@@ -5,11 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -30,8 +29,7 @@ Progress = Callable[[str, int, int | None], None]
 """Called with ``(what, bytes so far, None)`` during a download."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SourceChoice:
+class SourceChoice(msgspec.Struct, frozen=True, kw_only=True):
     """A requested source: ``name`` as written, ``local`` a copy of a benchmark's data on disk."""
 
     name: str
@@ -42,20 +40,24 @@ class SourceChoice:
     delimiter: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TableSource:
-    """The files of a source, and where they come from. ``map``: that of a named benchmark, else None."""
+class DataSet(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of the data set that a table belongs to, and of its place on the hub."""
 
-    name: str
-    files: list[Path]
-    encoding: str | None = None
-    delimiter: str | None = None
     url: str = ""
     revision: str = ""
     subset: str = ""
     split: str = ""
     license: str = ""
     citation: str = ""
+
+
+class TableSource(DataSet, frozen=True, kw_only=True):
+    """The files of a source, and where they come from. ``map``: that of a named benchmark, else None."""
+
+    name: str
+    files: list[Path]
+    encoding: str | None = None
+    delimiter: str | None = None
     map: ItemMap | None = None
 
     def open_tables(self) -> Iterator[Table]:
@@ -92,7 +94,7 @@ def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
     by_split: dict[str | None, list[Path]] = {}
     for path in tables:
         by_split.setdefault(_split_in_name(path), []).append(path)
-    split = _pick_split([name for name in by_split if name is not None], choice.split, str(folder))
+    split = _pick("split", [name for name in by_split if name is not None], choice.split, str(folder))
     return TableSource(
         name=choice.name,
         files=by_split[split] if split is not None else tables,
@@ -102,21 +104,20 @@ def _find_in_folder(choice: SourceChoice, folder: Path) -> TableSource:
     )
 
 
-def _pick_split(splits: Sequence[str], requested: str | None, owner: str) -> str | None:
-    """Choose the requested split, else the only one; None if there are none. Raises UsageError: ``owner``
-    lacks it, or has several and none is requested."""
-    if requested is not None:
-        if requested not in splits:
-            raise UsageError(f"{owner} has no split {requested}; {_suggest_name(requested, splits)}")
-        return requested
-    if len(splits) <= 1:
-        return next(iter(splits), None)
-    raise UsageError(f"{owner} has the splits {join_names(splits)}; choose a split")
+def _pick(kind: str, names: Sequence[str], requested: str | None, owner: str, usual: str = "") -> str | None:
+    """Choose the requested split or subset, else the only one or the ``usual`` one; None if there are none.
+    Raises UsageError: ``owner`` lacks it, or has several and none is requested."""
+    if requested is not None and requested not in names:
+        meant = _suggest_name(requested, names, f"it has {join_names(names) or 'none'}")
+        raise UsageError(f"{owner} has no {kind} {requested}; {meant}")
+    if requested is None and len(names) > 1 and usual not in names:
+        raise UsageError(f"{owner} has the {kind}s {join_names(names)}; choose a {kind}")
+    return requested or (usual if usual in names else next(iter(names), None))
 
 
-def _suggest_name(requested: str, names: Sequence[str]) -> str:
+def _suggest_name(requested: str, names: Sequence[str], otherwise: str) -> str:
     near = get_close_matches(requested, names, n=1)
-    return f"did you mean {near[0]}?" if near else f"it has {join_names(names) or 'none'}"
+    return f"did you mean {near[0]}?" if near else otherwise
 
 
 def _is_table(path: Path) -> bool:
@@ -148,6 +149,9 @@ _LARGEST = 16 << 30
 _PATIENCE_S = 30.0
 
 
+_PageT = TypeVar("_PageT")
+
+
 class _Card(msgspec.Struct):
     license: str | list[str] = ""
 
@@ -167,16 +171,15 @@ def _fetch_from_hub(
     api = f"{base}/api/datasets/{quote(repo)}"
     try:
         about = _read_api_page(api, _About)
-        listing: dict[str, dict[str, list[Any]]] = _read_api_page(
-            f"{api}/parquet", dict[str, dict[str, list[Any]]]
-        )
-        config = _pick_config(list(listing), subset, repo)
-        split = _pick_split(list(listing[config]), requested_split, f"{repo} ({config})")
+        listing = _read_api_page(f"{api}/parquet", dict[str, dict[str, list[Any]]])
+        config = _pick("subset", list(listing), subset, repo, usual="default") or ""
+        splits = listing.get(config, {})
+        split = _pick("split", list(splits), requested_split, f"{repo} ({config})")
         if split is None:
             raise UsageError(f"{repo} ({config}) has no splits on the hub")
         folder = cache_folder() / _CACHE / safe_file_name(repo) / safe_file_name(about.sha)
         files = []
-        for number in range(len(listing[config][split])):
+        for number in range(len(splits[split])):
             url = f"{api}/parquet/{quote(config, safe='')}/{quote(split, safe='')}/{number}.parquet"
             path = folder / safe_file_name(config) / safe_file_name(split) / f"{number:05d}.parquet"
             if not (about.sha and path.is_file()):  # without a revision a cached file may be outdated
@@ -196,22 +199,12 @@ def _fetch_from_hub(
     )
 
 
-def _read_api_page(url: str, kind: Any) -> Any:
+def _read_api_page(url: str, kind: type[_PageT]) -> _PageT:
     content = read_page(url, _PATIENCE_S)
     try:
         return decode(content, kind)
     except Undecodable as error:
         raise SourceFailed(f"{mask_url(url)} does not send what the hub documents: {error}") from error
-
-
-def _pick_config(configs: Sequence[str], requested: str | None, repo: str) -> str:
-    if requested is None:
-        if len(configs) == 1 or "default" in configs:
-            return configs[0] if len(configs) == 1 else "default"
-        raise UsageError(f"{repo} has the subsets {join_names(configs)}; choose a subset")
-    if requested not in configs:
-        raise UsageError(f"{repo} has no subset {requested}; {_suggest_name(requested, configs)}")
-    return requested
 
 
 def _download_file(url: str, path: Path, label: str, progress: Progress | None) -> None:
@@ -323,8 +316,8 @@ def _find_benchmark(choice: SourceChoice, progress: Progress | None) -> TableSou
         source = _fetch_from_hub(row.repo, subset, split, progress)
     else:
         local_split = split if local.is_dir() else choice.split
-        source = find_local_source(replace(choice, name=str(local), split=local_split))
-    return replace(
+        source = find_local_source(msgspec.structs.replace(choice, name=str(local), split=local_split))
+    return msgspec.structs.replace(
         source,
         name=name,
         url=f"{_HUB}/datasets/{row.repo}",
@@ -349,14 +342,11 @@ def _looks_local(path: Path) -> bool:
 def _explain_missing_file(path: Path) -> str:
     if path.is_symlink():
         return f"{path} is a link to {path.readlink()}, where no file is"
-    near: list[str] = []
-    if path.parent.is_dir():
-        near = get_close_matches(path.name, (entry.name for entry in path.parent.iterdir()), n=1)
-    if near:
+    entries = [entry.name for entry in path.parent.iterdir()] if path.parent.is_dir() else []
+    if near := get_close_matches(path.name, entries, n=1):
         return f"there is no file {path}; did you mean {path.with_name(near[0])}?"
     if len(path.parts) == 1 and not path.suffix:
         names = list(named_benchmarks())
-        near = get_close_matches(path.name.lower(), names, n=1)
-        meant = f"did you mean {near[0]}?" if near else f"there are {join_names(names, len(names))}"
+        meant = _suggest_name(path.name.lower(), names, f"there are {join_names(names, len(names))}")
         return f"there is no file {path}, and no benchmark of that name; {meant}"
     return f"there is no file {path} (looked for in {Path.cwd() if not path.is_absolute() else path.parent})"

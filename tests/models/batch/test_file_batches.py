@@ -17,10 +17,10 @@ from fakes.openai_batches import OpenAiBatchHost
 from fakes.openai_chat import Fault
 from mistralai.client import Mistral
 
-from coeval.core.errors import BadRequest, RateLimited, ServerFault
+from coeval.core.errors import BadRequest, RateLimited, ServerFault, Unreadable
 from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_api import BatchReply, DamagedResult, parse_results, read_result_lines
-from coeval.models.batch.openai_files import TAG, AzureBatches, read_result
+from coeval.models.batch.batch_api import DamagedResult
+from coeval.models.batch.openai_files import TAG, AzureBatches, OpenAiBatches
 
 MODEL = "some-model"
 
@@ -193,15 +193,14 @@ async def test_a_file_that_is_too_large_is_refused(at: At) -> None:
     ],
 )
 def test_what_has_no_answer_was_not_asked_or_failed_or_says_nothing(
-    tmp_path: Path, error: Any, status: int | str | None
+    error: Any, status: int | str | None
 ) -> None:
-    results = tmp_path / "results.jsonl"
-    results.write_bytes(json.dumps({"custom_id": "a", "response": None, "error": error}).encode())
-    (line,) = parse_results(read_result_lines(results), read_result)
+    text = json.dumps({"custom_id": "a", "response": None, "error": error}).encode()
     if status == "damaged":
-        assert isinstance(line, DamagedResult)
+        with pytest.raises(Unreadable):
+            OpenAiBatches.read_result(text)
         return
-    assert isinstance(line, BatchReply)
+    line = OpenAiBatches.read_result(text)
     assert line.status == status
     assert json.loads(line.body) == {"error": error}
 

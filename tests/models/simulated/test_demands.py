@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from coeval.benchmarks.tasks.following import is_followed, make_instruction
+from coeval.benchmarks.tasks.following import make_instruction
 from coeval.benchmarks.text_analysis import Language
 from coeval.core.model import ModelSpec
 from coeval.core.records import Message, Request, SamplingParameters
@@ -76,7 +76,7 @@ async def test_each_demand_is_met_as_often_as_the_student_is_good(
         model = student(skill)
         texts = [await reported(model, prompt, seed) for seed in range(SEEDS)]
         required = make_instruction(instruction, arguments)
-        return sum(is_followed(required, text, language) for text in texts) / SEEDS
+        return sum(required.is_followed(text, language) for text in texts) / SEEDS
 
     assert await met(1) >= 0.75
     assert await met(0) <= 0.34
@@ -126,7 +126,7 @@ async def test_skill_shows_in_the_prompts_of_ifeval(language: Language) -> None:
     for skill in (0.2, 0.5, 0.9):
         texts = [await reported(student(skill), row["prompt"]) for row in rows]
         verdicts = [
-            is_followed(make_instruction(kind, arguments), text, language)
+            make_instruction(kind, arguments).is_followed(text, language)
             for row, text in zip(rows, texts, strict=True)
             for kind, arguments in zip(row["instruction_id_list"], row["kwargs"], strict=True)
         ]

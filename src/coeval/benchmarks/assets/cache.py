@@ -76,8 +76,7 @@ class AssetSource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A file of an asset. ``path`` is relative to the asset's folder; any of ``sha256`` is accepted;
-    ``bytes`` may be unknown."""
+    """A file of an asset. ``path`` is below the asset's folder; any of ``sha256`` is accepted."""
 
     path: str
     sha256: tuple[str, ...]
@@ -86,8 +85,7 @@ class AssetFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Asset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An asset. ``flag`` is the option of ``eval-framework`` for a local copy. With a ``folder`` the asset is
-    that folder of the cache."""
+    """An asset; with a ``folder``, that of the cache. ``flag``: of ``eval-framework``, names a copy."""
 
     purpose: str
     license: str
@@ -168,15 +166,6 @@ def sha256_of(path: Path) -> str:
         raise store_error("read", path, error) from error
 
 
-def has_size(path: Path, size: int | None) -> bool:
-    """Check whether a file of that size (any, if None) exists."""
-    try:
-        size_found = path.stat().st_size
-    except OSError:
-        return False
-    return size_found == size if size is not None else path.is_file()
-
-
 class Stamp(NamedTuple):
     """Size in bytes and modification time in nanoseconds: shows that a file changed without reading it."""
 
@@ -191,6 +180,12 @@ def read_stamp(path: Path) -> Stamp | None:
     except OSError:
         return None
     return Stamp(status.st_size, status.st_mtime_ns)
+
+
+def has_size(path: Path, size: int | None) -> bool:
+    """Check whether a file of that size (any, if None) exists."""
+    stamp = read_stamp(path)
+    return stamp is not None and (path.is_file() if size is None else stamp.size == size)
 
 
 class _Verified(msgspec.Struct, frozen=True):
@@ -302,13 +297,9 @@ def pip_command() -> list[str] | None:
 def download_wheel(
     parcel: Parcel, folder: Path, tell: Callable[[int], None], patience_s: float | None = None
 ) -> Path:
-    """Download the wheel ``parcel`` into the empty ``folder``.
-
-    With ``patience_s`` an index silent for so long is given up; pip's own environment variables take
-    precedence.
-
-    Raises SourceFailed: there is no pip, or its index does not have the wheel.
-    """
+    """Download the wheel ``parcel`` into the empty ``folder``. With ``patience_s`` an index silent for so
+    long is given up; pip's own environment variables take precedence. Raises SourceFailed: there is no pip,
+    or its index does not have the wheel."""
     if not (pip := pip_command()):
         raise SourceFailed("there is no pip here; install it")
     options = ["--no-deps", "--only-binary", ":all:", "--no-input", "--progress-bar", "off"]
@@ -323,7 +314,7 @@ def download_wheel(
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, env=environment)  # noqa: S603
         try:
             while process.poll() is None:
-                tell(sum(_size_or_zero(path) for path in folder.rglob("*.whl")))
+                tell(sum(stamp.size for path in folder.rglob("*.whl") if (stamp := read_stamp(path))))
                 try:
                     process.wait(timeout=_LOOK_EVERY_S)
                 except subprocess.TimeoutExpired:
@@ -336,13 +327,6 @@ def download_wheel(
     if process.returncode or not wheel.is_file():
         raise SourceFailed(f"pip could not download it: {_read_pip_error(log)}")
     return wheel
-
-
-def _size_or_zero(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:  # pip has moved it meanwhile
-        return 0
 
 
 def _read_pip_error(log: Path) -> str:
@@ -362,8 +346,7 @@ def _read_pip_error(log: Path) -> str:
 
 def read_string_constant(source: str, path: str) -> str:
     """Read the text bound to a module-level name of Python source, without running it; ``NAME/key/key`` reads
-    from a dictionary. Raises SourceFailed: there is no such constant, or it is no literal, with or without
-    ``.strip()``."""
+    from a dictionary. Raises SourceFailed unless that is a literal, with or without ``.strip()``."""
     names = {
         target.id: statement.value
         for statement in ast.parse(source).body
@@ -435,20 +418,16 @@ class Fetcher:
         self.failed: dict[str, str] = {}
 
     def fetch_asset(self, asset: Asset, *, rehash: bool = False) -> None:
-        """Fetch every file of an asset that the cache lacks.
-
-        Present files count by recorded size and time; ``rehash`` hashes them again.
-
-        Raises SourceFailed: no source has one of them; the message has each source's reason; StoreError:
-        the cache cannot be written to.
-        """
+        """Fetch every file of an asset that the cache lacks. Present files count by recorded size and time;
+        ``rehash`` hashes them again. Raises SourceFailed: no source has one of them; the message has each
+        source's reason; StoreError: the cache cannot be written to."""
         for file in asset.files:
             target = self._cache.file_path(asset, file)
             with self._cache.hold_lock(file.path):
                 if not self._cache.holds(asset, file, rehash=rehash):
-                    self._cache.store_verified(asset, file, self._read_file(file, target))
+                    self._cache.store_verified(asset, file, self._read_from_source(file, target))
 
-    def _read_file(self, file: AssetFile, target: Path) -> bytes:
+    def _read_from_source(self, file: AssetFile, target: Path) -> bytes:
         try:
             return self._read_pinned(file)
         except SourceFailed as error:

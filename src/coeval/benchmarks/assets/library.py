@@ -127,8 +127,7 @@ class Library:
         failed: Callable[[str, str], None] | None = None,
     ) -> dict[str, Path]:
         """Fetch optional assets as `ensure` does, with one short try, and return the paths of those
-        available; call ``failed`` with name and reason of those tried in vain now. They are tried again after
-        an hour, or by `ensure`."""
+        available; call ``failed`` with name and reason of the others, which are tried again after an hour."""
         record, now = self.cache.root / "unreachable.json", time.time()
         failures = read_json_if_whole(record, dict[str, _Failure]) or {}
         lately = {
@@ -320,8 +319,7 @@ def find_in_checkout(folder: Path, files: Mapping[str, str]) -> dict[str, Path]:
 
 
 def fetch_from_hub(repository: str, file: str) -> Path:
-    """Fetch a file of a hub dataset into the cache at its newest revision. Raises SourceFailed: it cannot be
-    fetched."""
+    """Fetch a file of a hub dataset into the cache at its newest revision; raises SourceFailed."""
     hub = HUBS["huggingface"]
     path = hub.path.format(repo=repository, revision="main", path=file)
     target = cache_folder() / "given" / safe_file_name(repository) / file

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from yarl import URL
 
+from coeval.benchmarks.benchmark import OptionValues
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, split_names
 from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.benchmarks.task_registry import PREFIX, TASKS, TaskOption, benchmark_class
@@ -91,9 +92,8 @@ def check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def read_task_options(settings: SharedSettings) -> dict[str, Any]:
-    """Return the value of every task option, by its name. Raises UsageError: there is no such option, or its
-    value is of another kind."""
+def read_task_options(settings: SharedSettings) -> OptionValues:
+    """Return every task option's value by name; raises UsageError: one is unknown, or of another kind."""
     options = {option.name: option for row in TASKS.values() for option in row.options}
     texts = settings.task_options or {}
     if not isinstance(texts, Mapping):
@@ -136,7 +136,7 @@ def _response_options_by_task() -> dict[str, TaskOption]:
     return {task: option for task, row in TASKS.items() if (option := row.responses) is not None}
 
 
-def _response_files_by_task(options: Mapping[str, Any]) -> dict[str, Path]:
+def _response_files_by_task(options: OptionValues) -> dict[str, Path]:
     return {
         task: options[option.name]
         for task, option in _response_options_by_task().items()
@@ -144,7 +144,7 @@ def _response_files_by_task(options: Mapping[str, Any]) -> dict[str, Path]:
     }
 
 
-def _make_request(name: str, settings: EvalSettings, options: Mapping[str, Any]) -> TaskRequest:
+def _make_request(name: str, settings: EvalSettings, options: OptionValues) -> TaskRequest:
     runs = tuple(range(settings.num_runs)) if settings.num_runs > 1 else (None,)
     request = TaskRequest(name=name, runs=runs, max_examples=settings.max_examples)
     if name.startswith(PREFIX):
@@ -158,7 +158,7 @@ def _make_request(name: str, settings: EvalSettings, options: Mapping[str, Any])
     return msgspec.structs.replace(request, given=files, options=values, responses=responses)
 
 
-def _find_problems(settings: EvalSettings, names: Sequence[str], options: Mapping[str, Any]) -> Iterator[str]:
+def _find_problems(settings: EvalSettings, names: Sequence[str], options: OptionValues) -> Iterator[str]:
     """Yield what in the settings contradicts itself or is missing, with the way out."""
     response_files = _response_files_by_task(options)
     if settings.inference_only and settings.judge_only:
@@ -242,8 +242,7 @@ def _tested_address(settings: EvalSettings) -> Address:
 
 
 def _find_address(url: str | None) -> Address:
-    """Look up the known host of a URL, for its key and its manners; any other is an OpenAI-compatible
-    server."""
+    """Look up the known host of a URL, for its key; any other is an OpenAI-compatible server."""
     if url is None:
         return Address("vllm", HOSTS["vllm"].url)
     try:
@@ -258,11 +257,8 @@ def _find_address(url: str | None) -> Address:
 
 
 def _choose_sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
-    takes_top_k = tested is not None and tested.interface in _TAKES_TOP_K
-    assumed = {
-        name: value
-        for name, value in effective_defaults(EvalSettings).items()
-        if takes_top_k or name != "top_k"
-    }
+    assumed = dict(effective_defaults(EvalSettings))
+    if tested is None or tested.interface not in _TAKES_TOP_K:
+        del assumed["top_k"]
     chosen = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}
     return SamplingParameters.of(assumed | chosen)

@@ -71,10 +71,8 @@ def _call_shapes(
     if least and id(benchmark) in met:  # the samples of a task meet their judge once
         least, most = needed, most - (least - needed)
     met |= {id(benchmark)} if least else set()
-    requested, reply = (
-        facts.price_model("evaluation", judge),
-        RULE_OF_THUMB.span_around(benchmark.judgment_characters),
-    )
+    requested = facts.price_model("evaluation", judge)
+    reply = RULE_OF_THUMB.span_around(benchmark.judgment_characters)
     requests = [ask.request() for ask in _thin_out([*owed_asks, *to_come])]
     shape = _make_call_shape(task_run, requested, Span(least, least, most), requests, texts, reply)
     yield shape._replace(together=len(to_come) / len(owed) if owed else 1.0)
@@ -93,16 +91,8 @@ def _make_call_shape(
     phase = task_run.judging if requested.role == "judge" else task_run.label
     size = measure_prompts(requests, _PLACEHOLDERS)
     reply = characters * size.per_character + requested.thinking
-    return CallShape(
-        phase,
-        task_run.task,
-        requested,
-        calls,
-        calls,
-        size.prompt_tokens(texts),
-        reply,
-        size.head_tokens(texts),
-    )
+    prompt, head = size.prompt_tokens(texts), size.head_tokens(texts)
+    return CallShape(phase, task_run.task, requested, calls, calls, prompt, reply, head)
 
 
 _RowT = TypeVar("_RowT")
@@ -131,8 +121,8 @@ def _add_recorded_lengths(lengths: Lengths, task_run: TaskRun) -> None:
 
 
 def refuse_too_dear(prepared: Prepared) -> None:
-    """Raise UsageError if the low end of the estimate exceeds the remaining budget, with `lock_task_folders`
-    held. A resumed folder is not refused, as with runs: it continues until the budget is spent."""
+    """Raise UsageError if the low end of the estimate exceeds the remaining budget; the folders are locked.
+    A resumed folder is not refused, as with runs: it continues until the budget is spent."""
     evaluation = prepared.evaluation
     budget = evaluation.budget_usd
     accounts = read_accounts(usage_file(evaluation)).values()

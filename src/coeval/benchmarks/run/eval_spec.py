@@ -10,7 +10,7 @@ import msgspec
 
 from coeval.benchmarks.assets.cache import Progress
 from coeval.benchmarks.assets.library import Library
-from coeval.benchmarks.benchmark import JudgeSettings, TaskSettings
+from coeval.benchmarks.benchmark import JudgeSettings, OptionValues, TaskSettings
 from coeval.benchmarks.run.task_folder import (
     TaskFolder,
     normalise_source,
@@ -44,7 +44,7 @@ class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     given: Mapping[str, Path] = {}
-    options: Mapping[str, Any] = {}
+    options: OptionValues = {}
     responses: Path | None = None
     runs: tuple[int | None, ...] = (None,)
     max_examples: int | None = None
@@ -98,8 +98,7 @@ class EvalSpec(msgspec.Struct, frozen=True, kw_only=True):
     batch_mode: BatchMode = BatchMode.WAIT
 
     def batching(self) -> Batching:
-        """Return which phases of which models use batch jobs. Raises UsageError: a model's interface has no
-        batch API."""
+        """Return which phases of which models use batch jobs; raises UsageError where a host has none."""
         phases: dict[str, frozenset[Purpose]] = {}
         requested: dict[Purpose, ModelSpec | None] = {
             "response_collection": self.tested,
@@ -162,8 +161,7 @@ def find_assets(
 def make_task_runs(
     evaluation: EvalSpec, request: TaskRequest, assets: Mapping[str, Path]
 ) -> Iterator[TaskRun]:
-    """Make the runs of a task, one per sample. Raises UsageError: it needs a judge, or two of its prompts
-    share a key."""
+    """Make the runs of a task, one per sample. Raises UsageError: a judge lacks, or prompts share a key."""
     kind, judging = benchmark_class(request.name), evaluation.judging
     may_judge = kind.needs_judge and evaluation.mode != "inference"
     tested = evaluation.tested
@@ -271,8 +269,7 @@ class _Claim(NamedTuple):
 
 
 def refuse_another_model(evaluation: EvalSpec) -> None:
-    """Raise UsageError if the output folder has answers of another model; it names both models and the ways
-    out. Changes nothing."""
+    """Raise UsageError, with the ways out, if the output folder has answers of another model."""
     requests = {request.name: request for request in evaluation.tasks}
     for claim in _find_claims(evaluation.output):
         request = requests.get(claim.path.parent.name)

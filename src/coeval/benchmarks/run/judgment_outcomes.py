@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
 
 from coeval.analysis.intervals import Interval, clustered_mean, clustered_standard_error, scale_of_unit
+from coeval.analysis.pairwise.rates import Rate
 from coeval.benchmarks.benchmark import (
     Answer,
     Benchmark,
     Item,
+    JudgmentValue,
     Metric,
     TaskRecords,
     Unit,
@@ -20,14 +21,12 @@ from coeval.benchmarks.benchmark import (
     why_value_missing,
 )
 
-Value = dict[str, Any]
-
 
 class Outcomes(msgspec.Struct, frozen=True):
     """Judgments by outcome. An item without an answer lacks all of its judgments. ``values`` holds each
     item's judgment values in the order of its asks, None where missing."""
 
-    values: dict[str, tuple[Value | None, ...]]
+    values: dict[str, tuple[JudgmentValue | None, ...]]
     failed: dict[str, int]
 
     @property
@@ -38,22 +37,21 @@ class Outcomes(msgspec.Struct, frozen=True):
     def scored(self) -> int:
         return self.expected - sum(self.failed.values())
 
-    def complete_values(self, item: str) -> tuple[Value, ...] | None:
+    def complete_values(self, item: str) -> tuple[JudgmentValue, ...] | None:
         values = tuple(value for value in self.values[item] if value is not None)
         return values if len(values) == len(self.values[item]) else None
 
 
 def look_up_outcomes(benchmark: Benchmark, records: TaskRecords) -> Outcomes:
     """Look up the outcome of each ask of each item. ``failed`` counts by the judgment's failure
-    (``unparsable``, ``content_filter``, ``missing``), or the answer's, as ``answer missing``, ``answer
-    timeout`` and so on."""
-    values: dict[str, tuple[Value | None, ...]] = {}
+    (``unparsable``, ``content_filter``, ``missing``), or by the answer's, such as ``answer timeout``."""
+    values: dict[str, tuple[JudgmentValue | None, ...]] = {}
     failed: Counter[str] = Counter()
     for item in records.items:
         answer = records.answers.get(item.id)
         reason = why_value_missing(answer)
         asks = benchmark.asks(item, answer if reason is None and answer else Answer(id=item.id))
-        item_values: list[Value | None] = []
+        item_values: list[JudgmentValue | None] = []
         for ask in asks:
             judgment = records.judgments.get(ask.id)
             why = why_value_missing(judgment) if reason is None else f"answer {reason}"
@@ -84,13 +82,15 @@ def clustered_mean_metric(groups: Sequence[Sequence[float]], unit: Unit) -> Metr
     return metric_from_interval(mean, unit, clustered_standard_error(values, items))
 
 
+def rate_metric(rate: Rate | None, n: int) -> Metric:
+    """Make a metric of a rate in percent; None: it is unknown."""
+    if rate is None:
+        return Metric(None, unit="percent")
+    return Metric(rate.value, rate.standard_error, (rate.low_95, rate.high_95), n, "percent")
+
+
 def metric_from_interval(interval: Interval, unit: Unit, standard_error: float | None = None) -> Metric:
     """Make a metric of a mean; ``n`` counts its clusters, that is prompts."""
-    both = interval.low is not None and interval.high is not None
-    return Metric(
-        value=interval.mean,
-        standard_error=standard_error,
-        ci95=(interval.low, interval.high) if both else None,  # type: ignore[arg-type]  # both are there
-        n=interval.n,
-        unit=unit,
-    )
+    low, high = interval.low, interval.high
+    ci95 = None if low is None or high is None else (low, high)
+    return Metric(interval.mean, standard_error, ci95, interval.n, unit)

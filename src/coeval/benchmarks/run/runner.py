@@ -35,7 +35,6 @@ from coeval.engine.probing import probe_models
 from coeval.engine.progress import Board, Calls, Watcher, WorkCounts
 from coeval.engine.session import Accounts, Session, SessionContext, await_unless_interrupted, open_session
 from coeval.engine.terms import (
-    Ceiling,
     RequestedUnder,
     make_terms,
     require_bounded_costs,
@@ -46,6 +45,7 @@ from coeval.engine.work import Work
 from coeval.models.answer_store import AnswerStore
 from coeval.models.batch.job_list import PendingJob
 from coeval.models.keys import Keys
+from coeval.models.metering.account_file import Terms
 from coeval.models.pacing.throttle import Throttle
 from coeval.models.transport.http import Http, SharedHosts
 from coeval.pricing.price_book import PriceBook
@@ -74,9 +74,8 @@ class EndOfAsking:
 
 
 def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progress | None = None) -> Prepared:
-    """Prepare an evaluation: everything that can fail before a model is asked. Raises UsageError: the output
-    folder belongs to another model, a task is unknown, an asset unavailable, data wrong, or there are no
-    stored answers to judge."""
+    """Prepare an evaluation: everything that can fail before a model is asked. Raises UsageError: the folder
+    is another model's, a task is unknown, an asset absent, data wrong, or there are no answers to judge."""
     refuse_another_model(evaluation)
     paths = find_assets(evaluation.tasks, progress, watcher.note)
     task_runs: list[TaskRun] = []
@@ -97,7 +96,7 @@ def prepare_evaluation(evaluation: EvalSpec, watcher: Watcher, progress: Progres
 
 
 @contextmanager
-def lock_task_folders(prepared: Prepared) -> Iterator[None]:
+def lock_task_folders_and_merge_shards(prepared: Prepared) -> Iterator[None]:
     """Hold the lock of every task's folder, and merge answers made in shards. Raises UsageError: another
     process, which it names, holds one; StoreError: answers cannot be merged."""
     with ExitStack() as stack:
@@ -114,7 +113,7 @@ async def ask_owed(
     interrupt: asyncio.Event | None = None,
     hosts: SharedHosts | None = None,
 ) -> EndOfAsking:
-    """Request and record everything that is missing, with `lock_task_folders` held.
+    """Request and record everything that is missing, with `lock_task_folders_and_merge_shards` held.
 
     Failures and gaps do not raise; they are in the records, and counted at the conclusion. Evaluations of
     one event loop with the same ``hosts`` share connections and every limit of a host; each ends, and is
@@ -136,7 +135,7 @@ async def ask_owed(
     accounts = locate_accounts(evaluation, _read_recorded_usage(evaluation, task_runs))
     specs = requested_specs(prepared)
     prices = PriceBook()
-    terms = make_terms(specs, {spec.name: Ceiling(evaluation.max_calls) for spec in specs}, prices)
+    terms = make_terms(specs, {spec.name: Terms(max_calls=evaluation.max_calls) for spec in specs}, prices)
     for sentence in warn_undiscounted_batches(specs, context.batching.phases, terms, prices):
         watcher.warn(sentence)
     for sentence in warn_models_counted_free(specs, terms, evaluation.budget_usd):
@@ -266,8 +265,7 @@ class EvalSession:
                         self._session.journal.append(task_run.folder.responses, answer)
 
     async def probe(self, requested: Iterable[RequestedUnder]) -> None:
-        """Probe the models that are ``requested``, and let tasks probe their judge. Raises as
-        `probe_models`."""
+        """Probe the models ``requested``, and let tasks probe their judge. Raises as `probe_models`."""
         counts = count_work(map(self._list_owed, self._task_runs))
         await probe_models(self._session, self._evaluation.probing, counts.owing_models(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark

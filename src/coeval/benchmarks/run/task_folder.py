@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,12 +19,12 @@ import msgspec
 from coeval.benchmarks.assets.library import read_records
 from coeval.benchmarks.benchmark import Answer, Ask, Item, Judgment, file_name
 from coeval.core.errors import Undecodable, UsageError
-from coeval.core.foreign import decode, make_decoder
+from coeval.core.foreign import decode
 from coeval.core.records import Completion, Kept, Message, Request, choose_counted, is_good
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest, join_names, pluralize
 from coeval.engine.model_work import ModelWork, RecordFields, RoleModel, answer_text, differing_parts
-from coeval.store.jsonl import Appender, cut_torn_tail, read_torn_tail, read_whole_lines, store_error
+from coeval.store.jsonl import append_lines, decode_records, read_decodable_lines, store_error
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir
 
@@ -66,8 +66,7 @@ class AnswerWork(ModelWork[Answer]):
 
 @dataclass(slots=True)
 class JudgmentWork(ModelWork[Judgment]):
-    """Ask the judge for one judgment until it can be parsed; ``alone`` where no other of its item is
-    missing."""
+    """Ask the judge for one judgment; ``alone`` where no other of its item is missing."""
 
     phase: str
     item: str
@@ -129,13 +128,8 @@ def read_response_file(
     path: Path, prompts: Sequence[Item], items: Sequence[Item], tested: RoleModel
 ) -> SuppliedAnswers:
     """Read the answers to ``items`` from a JSONL file of ``{key or prompt, response}``; an item's last line
-    wins.
-
-    A null response is an empty one. ``prompts`` are all of the task, ``items`` those to score.
-
-    Raises UsageError: the file cannot be read, a line lacks ``response``, or no line is about any of the
-    items.
-    """
+    wins. A null response is an empty one. ``prompts`` are all of the task, ``items`` those to score. Raises
+    UsageError: the file cannot be read, a line lacks ``response``, or no line is about any of the items."""
     by_id = {item.id: item for item in prompts}
     by_prompt = {last_message(item).strip(): item for item in prompts}
     answers_by_id: dict[str, Answer] = {}
@@ -205,11 +199,9 @@ class TaskFolder:
     def judgments_path(self, judge: RoleModel) -> Path:
         return self.path / f"judgments.{file_name(judge.model)}-{judge.recipe.hash[:8]}.jsonl"
 
-    @contextmanager
-    def hold_lock(self) -> Iterator[None]:
+    def hold_lock(self) -> AbstractContextManager[None]:
         """Hold the folder's lock; the UsageError names the process that has it."""
-        with RunDir(self.path).hold_lock():
-            yield
+        return RunDir(self.path).hold_lock()
 
     def switch_recipe(self, tested: RoleModel) -> str | None:
         """Make ``responses.jsonl`` the file of this recipe; return a message if another's was set aside."""
@@ -278,18 +270,13 @@ class TaskFolder:
         own = read_first_answer(self.responses)
         same = own is None or own.recipe == first.recipe
         target = self.responses if same else self._aside_path(first.model, first.recipe)
-        if read_torn_tail(target):
-            cut_torn_tail(target)
         present = self._read_records(target, Answer)
-        appender = Appender(target)
-        try:
-            for record in self._read_records(file, Answer).values():
-                earlier = present.get(record.id)
-                if earlier is None or (is_good(record) and not is_good(earlier)):
-                    appender.append(record)
-            appender.sync()  # before the file that they came from goes
-        finally:
-            appender.close()
+        added = [
+            record
+            for record in self._read_records(file, Answer).values()
+            if (earlier := present.get(record.id)) is None or (is_good(record) and not is_good(earlier))
+        ]
+        append_lines(target, added)  # they are on disk before the file that they came from goes
 
     def read_answering_model(self) -> str:
         """Return the model whose answers are stored; empty if there are none."""
@@ -305,8 +292,7 @@ class TaskFolder:
         return choose_counted((*self.whole.read_answers(tested).values(), *mine.values()))
 
     def _answers_path(self, tested: RoleModel) -> Path:
-        """Return the file with answers of this recipe, if any: the one that `switch_recipe` makes
-        ``responses.jsonl``."""
+        """Return the file with this recipe's answers, if any, which `switch_recipe` moves into place."""
         first = read_first_answer(self.responses)
         others = first.recipe != tested.recipe.hash if first is not None else not self.responses.exists()
         return self._aside_path(tested.model, tested.recipe.hash) if others else self.responses
@@ -316,9 +302,10 @@ class TaskFolder:
         return self._read_records(self.judgments_path(judge), Judgment)
 
     def _read_records(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
-        records = list(_yield_records(path, kind))
-        self._damaged[path] = records.count(None)
-        return choose_counted(record for record in records if record is not None)
+        decoded = list(decode_records(path, kind))
+        records = [record for record in decoded if not isinstance(record, Undecodable)]
+        self._damaged[path] = len(decoded) - len(records)
+        return choose_counted(records)
 
     def damage_remarks(self) -> Iterator[str]:
         """Yield a sentence on each file with damaged lines."""
@@ -333,7 +320,7 @@ class TaskFolder:
 
 def read_first_answer(path: Path) -> Answer | None:
     """Return the first whole record of an answer file, which has one recipe."""
-    return next((answer for answer in _yield_records(path, Answer) if answer is not None), None)
+    return next(read_decodable_lines(path, Answer), None)
 
 
 def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
@@ -341,13 +328,3 @@ def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
     return (
         record is not None and is_good(record) and record.recipe == recipe and record.input_hash == input_hash
     )
-
-
-def _yield_records(path: Path, kind: type[RecordT]) -> Iterator[RecordT | None]:
-    """Yield a file's records; None for a damaged line: it is owed again, like one never written."""
-    read = make_decoder(kind)
-    for _, line in read_whole_lines(path):
-        try:
-            yield read(line)
-        except Undecodable:
-            yield None

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, assert_never
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,13 @@ from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
 from coeval.benchmarks.benchmark import Metric, Scored
 from coeval.benchmarks.run.eval_estimate import refuse_too_dear
 from coeval.benchmarks.run.eval_spec import EvalSpec
-from coeval.benchmarks.run.runner import EndOfAsking, Prepared, error_file, lock_task_folders, usage_file
+from coeval.benchmarks.run.runner import (
+    EndOfAsking,
+    Prepared,
+    error_file,
+    lock_task_folders_and_merge_shards,
+    usage_file,
+)
 from coeval.benchmarks.run.task_folder import SuppliedCounts
 from coeval.benchmarks.run.task_run import RecordCounts, TaskRun
 from coeval.core.errors import GAPS, INTERRUPTED
@@ -39,8 +45,7 @@ OF_INFERENCE = "only responses were requested (--inference-only); judge them wit
 def list_incomparable_reasons(
     task_run: TaskRun, scored: Scored | None, assets: Mapping[str, AssetUsed], cut: CutOffAnswers
 ) -> tuple[str, ...]:
-    """List why figures are not comparable, as clauses; empty if they are. Common reasons come first, then the
-    benchmark's own."""
+    """List why figures are not comparable, as clauses: common reasons, then the benchmark's own."""
     if scored is None:
         first = [task_run.problem or OF_INFERENCE]
     else:
@@ -58,16 +63,9 @@ def _data_reasons(task_run: TaskRun, assets: Mapping[str, AssetUsed]) -> Iterato
     if len(task_run.items) < task_run.n_prompts:
         yield f"only the first {len(task_run.items):,} of {task_run.n_prompts:,} prompts (--max-examples)"
     for name, used in assets.items():
-        file = f"{Path(used.path).name} (sha256 {used.sha256[:12]})"
-        match used.origin:
-            case AssetOrigin.GIVEN:
-                yield f"{name} is your own copy: {file}"
-            case AssetOrigin.UNVERIFIED:
-                yield f"{name} is not the file that is published: {file}"
-            case AssetOrigin.OFFICIAL:
-                pass
-            case _:
-                assert_never(used.origin)
+        if used.origin is not AssetOrigin.OFFICIAL:
+            what = "your own copy" if used.origin is AssetOrigin.GIVEN else "not the file that is published"
+            yield f"{name} is {what}: {Path(used.path).name} (sha256 {used.sha256[:12]})"
 
 
 def _judge_reasons(task_run: TaskRun) -> Iterator[str]:
@@ -142,8 +140,7 @@ class Truncated(msgspec.Struct, frozen=True):
 
 
 class Empty(msgspec.Struct, frozen=True):
-    """Number of empty answers, of all good ones; ``truncated`` of them were cut off by max_tokens. They are
-    scored like all others."""
+    """Number of empty answers, of all good ones; ``truncated`` of them by max_tokens. They are scored too."""
 
     n: int
     answers: int
@@ -309,8 +306,7 @@ def _sum_usage(model: str, sampling: dict[str, Any], recipe: Recipe, records: Se
 
 @dataclass(frozen=True, slots=True)
 class TaskOutcome:
-    """Outcome of a task: its summary, the problem that prevented one, or its progress when the evaluation was
-    interrupted."""
+    """A task's summary, the problem that prevented one, or the progress of an interrupted evaluation."""
 
     label: str
     folder: Path
@@ -366,7 +362,7 @@ def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[
     made = [path for path in (output, *output.parents) if not path.exists()]
     output.mkdir(parents=True, exist_ok=True)
     try:
-        with write_log(output / "run.log", log_level), lock_task_folders(prepared):
+        with write_log(output / "run.log", log_level), lock_task_folders_and_merge_shards(prepared):
             refuse_too_dear(prepared)
             yield
     finally:
@@ -376,8 +372,9 @@ def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[
 
 
 def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
-    """Score complete tasks, write their files, and count what the others miss, with `lock_task_folders` held.
-    Raises StoreError: a file cannot be written; what was recorded stays."""
+    """Score complete tasks, write their files, and count what the others miss; the folders are locked by
+    `lock_task_folders_and_merge_shards`. Raises StoreError: a file cannot be written; what was recorded
+    stays."""
     errors = error_file(prepared.evaluation)
     costs = read_model_costs(usage_file(prepared.evaluation))
     outcome = Outcome(

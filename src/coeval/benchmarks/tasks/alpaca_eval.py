@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -31,12 +32,19 @@ from coeval.benchmarks.benchmark import (
     Ask,
     Benchmark,
     Item,
+    JudgmentValue,
     Metric,
+    OptionValues,
     Scored,
     TaskRecords,
     TaskSettings,
 )
-from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes, mean_metric, pair_with_responses
+from coeval.benchmarks.run.judgment_outcomes import (
+    look_up_outcomes,
+    mean_metric,
+    pair_with_responses,
+    rate_metric,
+)
 from coeval.benchmarks.task_registry import ALPACA_DATASET, ALPACA_REFERENCE
 from coeval.core.errors import AskError, BadRequest, NotFound, UsageError
 from coeval.core.foreign import convert
@@ -61,17 +69,15 @@ BASELINE, DIFFICULTY, GAMED = "alpaca-eval/baseline", "alpaca-eval/difficulty", 
 
 
 class PublishedLengths(NamedTuple):
-    """Published data for length control. ``difficulties`` by instruction number from 0; empty without a
-    table."""
+    """Published data for length control; ``difficulties`` by instruction number from 0, if there are any."""
 
     gamed: GamedAnnotations | None
     difficulties: dict[int, float]
 
 
 def read_published_lengths(assets: Mapping[str, Path]) -> PublishedLengths:
-    """Read the published data; none for instructions other than the official ones. The table of gamed
-    baselines holds the difficulties too; the other one has a row per instruction, in the benchmark's
-    order."""
+    """Read the published data; none for other instructions than the official ones. The table of gamed
+    baselines holds the difficulties too; the other one has a row per instruction, in order."""
     source = next((name for name in (GAMED, DIFFICULTY) if name in assets), None)
     if source is None or not Library().is_official(BASELINE, assets[BASELINE]):
         return PublishedLengths(None, {})
@@ -134,7 +140,7 @@ class AlpacaEval(Benchmark):
         self._reasons_first = True
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the reference of another dataset than the official one."""
         repository = values[ALPACA_DATASET.name]
         if repository in (None, ALPACA_DATASET.shown_default):
@@ -160,9 +166,9 @@ class AlpacaEval(Benchmark):
         return f"{self.manner}\0{self._template}"
 
     async def detect_judge_abilities(self, judge: Model) -> None:
-        """Decide for the whole task how preferences are read, by one test comparison. A host without
-        log-probabilities answers 400, or leaves them out. Any other failure is raised: every judgment would
-        meet it too."""
+        """Decide for the whole task how preferences are read, by one comparison. A host without
+        log-probabilities answers 400, or leaves them out; any other failure, which judgments would meet
+        too, is raised."""
         request = self._make_request("Greet me.", OrderedAnswers("Hello!", "Goodbye."))
         requested = msgspec.structs.replace(
             request,
@@ -198,8 +204,7 @@ class AlpacaEval(Benchmark):
             self.manner, self._reasons_first = "logprobs", False
 
     def judge_calls(self, judgments: int) -> tuple[int, int]:
-        """Return the range: one or two calls to probe the judge, and both orders if it has no
-        log-probabilities."""
+        """Return the range: one or two probes, and both orders if the judge gives no log-probabilities."""
         return (judgments + 1, 2 * judgments + 2) if judgments else (0, 0)
 
     def asks(self, item: Item, answer: Answer) -> Sequence[Ask]:
@@ -215,7 +220,7 @@ class AlpacaEval(Benchmark):
         switched = switched_order(item.fields["instruction"])
         pair = order_answers("model-first" if switched else "baseline-first", response, baseline)
 
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             top = answer_logprobs(completion, reasons_first=self._reasons_first)
             return {"preference": alpaca_preference(top, switched), "switched": switched, "top_logprobs": top}
 
@@ -228,7 +233,7 @@ class AlpacaEval(Benchmark):
         ]
 
     def _make_verdict_ask(self, item: Item, order: Order, pair: OrderedAnswers) -> Ask:
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             named = parse_identifier(completion.text)
             model = "M" if order == "baseline-first" else "m"
             return {"preference": 2.0 if named == model else 1.0, "order": order, "named": named}
@@ -342,9 +347,7 @@ def parse_chatml(template: str) -> tuple[Message, ...]:
 
 
 def _mean_preference(values: Sequence[Mapping[str, Any]]) -> float:
-    if not values:
-        return DRAW
-    return sum(float(value["preference"]) for value in values) / len(values)
+    return fmean(float(value["preference"]) for value in values) if values else DRAW
 
 
 def _make_metrics(preferences: Sequence[float], control: LengthControl | None) -> dict[str, Metric]:
@@ -353,12 +356,9 @@ def _make_metrics(preferences: Sequence[float], control: LengthControl | None) -
     interval = mean_metric([100 * (preference - 1) for preference in preferences], "percent").ci95
     controlled = Metric(None, unit="percent")
     if control is not None:
-        controlled_rate = control.win_rate
-        controlled = Metric(controlled_rate.value, n=control.n, unit="percent")
-        if control.has_interval:
-            bounds = (controlled_rate.low_95, controlled_rate.high_95)
-            error = controlled_rate.standard_error
-            controlled = Metric(controlled_rate.value, error, bounds, control.n, "percent")
+        controlled = rate_metric(control.win_rate, control.n)
+        if not control.has_interval:
+            controlled = Metric(controlled.value, n=control.n, unit="percent")
     plain = {
         "win_rate": Metric(rate.win_rate, rate.standard_error, interval, len(preferences), "percent"),
         "discrete_win_rate": mean_metric(list(map(_discrete_percent, preferences)), "percent"),

@@ -22,7 +22,6 @@ from coeval.analysis.pairwise.arena import (
     arena_scores,
     markdown_style,
 )
-from coeval.analysis.pairwise.rates import Rate
 from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
     Answer,
@@ -30,13 +29,15 @@ from coeval.benchmarks.benchmark import (
     Benchmark,
     Item,
     Judgment,
+    JudgmentValue,
     Metric,
+    OptionValues,
     Scored,
     TaskRecords,
     TaskSettings,
     good_response,
 )
-from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes, pair_with_responses
+from coeval.benchmarks.run.judgment_outcomes import look_up_outcomes, pair_with_responses, rate_metric
 from coeval.benchmarks.task_registry import ARENA_BENCHMARK, ARENA_FOLDER
 from coeval.core.errors import UsageError
 from coeval.core.records import Completion, Message, Request, SamplingParameters, judgment_id
@@ -82,7 +83,7 @@ class ArenaHard(Benchmark):
         self._prompt = self.text("arena-hard/judge_prompt")
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         benchmark, folder = values[ARENA_BENCHMARK.name], values[ARENA_FOLDER.name]
         if benchmark != ARENA_BENCHMARK.default and folder is None:
@@ -141,7 +142,7 @@ class ArenaHard(Benchmark):
             values = {"QUESTION": item.fields["prompt"], "ANSWER_A": first, "ANSWER_B": second}
             return Request((Message("system", system), Message("user", fill_template(self._prompt, values))))
 
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             return {"verdict": parse_label(completion.text, VERDICTS)}
 
         return Ask(judgment_id(item.id, order), request, parse)
@@ -198,8 +199,7 @@ class ArenaHard(Benchmark):
 
 
 class _PromptRate(NamedTuple):
-    """The model's share of wins in both games of a prompt, in percent; of how many verdicts, and in which
-    metrics."""
+    """The model's share of wins in both games of a prompt, in percent; of how many verdicts; its metrics."""
 
     value: float
     verdicts: int
@@ -220,19 +220,11 @@ def _make_metrics(scores: Sequence[ArenaScore]) -> dict[str, Metric]:
     metrics = {"win_rate": unknown, "win_rate_style_controlled": unknown}
     for score in scores:
         style = score.style.win_rate if score.style else None
-        if score.category is None or len(scores) == 1:
-            metrics["win_rate"] = _rate_metric(score.win_rate, score.n)
-            metrics["win_rate_style_controlled"] = _rate_metric(style, score.n)
-        if score.category is not None:
-            metrics[score.category] = _rate_metric(score.win_rate, score.n)
-            metrics[f"{score.category}_style_controlled"] = _rate_metric(style, score.n)
+        names = ["win_rate"] if score.category is None or len(scores) == 1 else []
+        for name in names if score.category is None else [*names, score.category]:
+            metrics[name] = rate_metric(score.win_rate, score.n)
+            metrics[f"{name}_style_controlled"] = rate_metric(style, score.n)
     return metrics
-
-
-def _rate_metric(rate: Rate | None, n: int) -> Metric:
-    if rate is None:
-        return Metric(None, unit="percent")
-    return Metric(rate.value, rate.standard_error, (rate.low_95, rate.high_95), n, "percent")
 
 
 def _answer_line(item: Item, model: str, response: str) -> dict[str, Any]:

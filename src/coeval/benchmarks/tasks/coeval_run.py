@@ -35,7 +35,6 @@ from coeval.benchmarks.benchmark import (
 from coeval.benchmarks.run.judgment_outcomes import mean_metric, metric_from_interval
 from coeval.benchmarks.task_registry import PREFIX
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable, UsageError
-from coeval.core.foreign import decode
 from coeval.core.records import (
     LEVEL_VALUE,
     Completion,
@@ -65,7 +64,7 @@ from coeval.pipeline.plan.task_setup import build_judge_form
 from coeval.pipeline.plan.what_counts import read_planned_names
 from coeval.pipeline.prompts import find_template
 from coeval.pipeline.samples import KnownNuance
-from coeval.store.jsonl import read_json, read_whole_lines
+from coeval.store.jsonl import decode_records, read_json
 from coeval.store.rundir import RunDir
 
 ONLY_LABELS = "its answers are compared with labels, without a judge"
@@ -104,7 +103,7 @@ class RunTask(NamedTuple):
         reason = why_value_missing(answer)
         if answer is None or reason is not None:
             return CheckedItem({}, Counter({reason or "missing": len(self.computed)}))
-        outcome, checked = CheckedItem({}, Counter()), build_checked_answer(item, answer)
+        outcome, checked = CheckedItem({}, Counter()), build_checked_answer(item, answer.response, answer)
         for factor, check in self.computed.items():
             try:
                 outcome.scores[factor] = check.score(checked).value
@@ -137,8 +136,7 @@ def posed_item(item: Item) -> PosedItem:
 
 
 class LabelComparison(NamedTuple):
-    """Labels of answers compared with those due, by task and label, then item; ``failed`` counts those
-    without an answer, by reason."""
+    """Labels of answers against those due, by task and label, then item; ``failed``: other answers."""
 
     scores: dict[tuple[str, str], dict[str, LabelScore]]
     failed: Counter[str]
@@ -267,8 +265,7 @@ class CoevalRun(Benchmark):
         return "scores"
 
     def items(self) -> Sequence[Item]:
-        """Return the run's good planned items, each with its ``test`` prompt. Raises UsageError: there are
-        none."""
+        """Return the run's good planned items as ``test`` prompts; raises UsageError: there are none."""
         nuances = {
             task.name: KnownNuance(task, self._blueprint.read_part(task, "nuanced") or {})
             for task in self._config.tasks
@@ -355,11 +352,9 @@ class CoevalRun(Benchmark):
             for factor, value in scores.items():
                 of_task.setdefault(factor, []).append(value)
         overall = mean_over_strata(list(by_task.values()))
-        headline = (
-            {"mean_score": metric_from_interval(overall, "share", _stratified_error(by_task))}
-            if self._is_scored
-            else {}
-        )
+        headline: dict[str, Metric] = {}
+        if self._is_scored:
+            headline["mean_score"] = metric_from_interval(overall, "share", _stratified_error(by_task))
         labels = compare_labels(items, answers)
         n_labels = labels.compared + labels.failed.total()
         return Scored(
@@ -414,14 +409,13 @@ def _good_datapoints(run: RunDir, planned: Mapping[str, PlannedTask]) -> Iterato
 
 def _read_datapoints(run: RunDir) -> Iterator[Datapoint]:
     for path in run.files("data_generation"):
-        for _, line in read_whole_lines(path):
-            try:
-                yield decode(line, Datapoint)
-            except Undecodable as error:
+        for record in decode_records(path, Datapoint):
+            if isinstance(record, Undecodable):
                 raise UsageError(
-                    f"{path} has a damaged line ({error}); mend it with "
+                    f"{path} has a damaged line ({record}); mend it with "
                     f"`coeval repair --run {quote(str(run.path))}`"
-                ) from error
+                ) from record
+            yield record
 
 
 def _parse_levels(

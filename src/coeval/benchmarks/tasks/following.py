@@ -22,6 +22,7 @@ from coeval.benchmarks.benchmark import (
     Benchmark,
     Item,
     Metric,
+    OptionValues,
     Scored,
     TaskRecords,
     TaskSettings,
@@ -64,8 +65,7 @@ READINGS: tuple[Reading, ...] = ("strict", "loose")
 
 
 class Followed(msgspec.Struct, frozen=True):
-    """Verdicts in the order of the item's instructions. ``raised`` names the instructions whose verifier
-    failed (their verdict is False)."""
+    """Verdicts in the order of the item's instructions; ``raised`` names those whose verifier failed."""
 
     strict: list[bool]
     loose: list[bool]
@@ -95,11 +95,6 @@ def _as_whole_number(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def is_followed(instruction: Instruction, response: str, language: Language) -> bool:
-    """Check one instruction strictly; a blank response follows none."""
-    return bool(response.strip()) and instruction.follows(response, language)
-
-
 def loose_readings(response: str) -> list[str]:
     """Return the distinct ones of the eight loose readings, the response itself first."""
     lines = response.split("\n")
@@ -108,25 +103,22 @@ def loose_readings(response: str) -> list[str]:
 
 
 def score_prompt(item: FollowingItem, response: str, language: Language) -> Followed:
-    """Check every instruction of ``item`` strictly and loosely; raises UsageError as `make_instruction`
-    does."""
+    """Check an item's instructions strictly and loosely; raises UsageError as `make_instruction`."""
     if len(item.instruction_id_list) != len(item.kwargs):
         raise UsageError(f"item {item.key}: as many kwargs as instructions are needed")
     others = loose_readings(response)[1:]
-    strict: list[bool] = []
-    loose: list[bool] = []
-    raised: dict[str, str] = {}
+    followed = Followed([], [])
     for instruction_id, kwargs in zip(item.instruction_id_list, item.kwargs, strict=True):
         instruction = make_instruction(instruction_id, kwargs)
-        verdicts = [False, False]
+        strict = loose = False
         try:
-            verdicts[0] = verdicts[1] = is_followed(instruction, response, language)
-            verdicts[1] = verdicts[0] or any(is_followed(instruction, text, language) for text in others)
+            strict = loose = instruction.is_followed(response, language)
+            loose = strict or any(instruction.is_followed(text, language) for text in others)
         except Exception as error:  # noqa: BLE001 - one instruction's bug must cost neither the item nor the run
-            raised[instruction_id] = f"{type(error).__name__}: {error}"
-        strict.append(verdicts[0])
-        loose.append(verdicts[1])
-    return Followed(strict, loose, raised)
+            followed.raised[instruction_id] = f"{type(error).__name__}: {error}"
+        followed.strict.append(strict)
+        followed.loose.append(loose)
+    return followed
 
 
 class FollowingTask(Benchmark):
@@ -257,8 +249,7 @@ def _following_item(item: Item) -> FollowingItem:
 
 
 def _is_resource_of(resource: str, assets: Sequence[str]) -> bool:
-    """Check whether a resource (``tokenizers/punkt_tab/english``) belongs to one of the assets
-    (``nltk/punkt_tab``)."""
+    """Check whether ``tokenizers/punkt_tab/english`` belongs to one of the assets (``nltk/punkt_tab``)."""
     return any(asset.rpartition("/")[2] in resource for asset in assets)
 
 
@@ -304,7 +295,7 @@ class IFBench(FollowingTask):
     )
 
     @classmethod
-    def find_files(cls, values: Mapping[str, Any]) -> dict[str, Path]:
+    def find_files(cls, values: OptionValues) -> dict[str, Path]:
         """Find the files of a checkout; without one, those of ``.external/`` that are not cached."""
         if (folder := values[IFBENCH_FOLDER.name]) is None:
             return find_in_checkout(_IFBENCH_CHECKOUT, _IFBENCH_FILES)

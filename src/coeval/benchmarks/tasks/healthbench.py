@@ -20,6 +20,7 @@ from coeval.benchmarks.benchmark import (
     Ask,
     Benchmark,
     Item,
+    JudgmentValue,
     Metric,
     Scored,
     TaskRecords,
@@ -39,8 +40,6 @@ _GRADE = Schema(
     "rubric_item_grade", object_schema(explanation={"type": "string"}, criteria_met={"type": "boolean"})
 )
 _SLOT = re.compile(r"<<(conversation|rubric_item)>>")
-# Tags by their prefix; the others stand together in ``tags``.
-_TABLES = {"theme": "theme", "axis": "axis"}
 
 
 class _Score(NamedTuple):
@@ -74,8 +73,7 @@ class HealthBench(Benchmark):
         ]
 
     def judge_sampling(self) -> SamplingParameters:
-        """Return the settings of simple-evals' grader: its sampler's default temperature, and 2,048
-        tokens."""
+        """Return simple-evals' settings: its sampler's default temperature, and 2,048 tokens."""
         return SamplingParameters(temperature=0.5, max_tokens=2048)
 
     def judge_template(self) -> str:
@@ -103,7 +101,7 @@ class HealthBench(Benchmark):
                 (Message("user", fill_slots(self._grader)),), schema=_GRADE, shared=len(fill_slots(head))
             )
 
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             verdict = parse_criteria_met(completion.text)
             value = {"criteria_met": verdict.value, "explanation": verdict.reason}
             return value | ({"repaired": True} if verdict.repaired else {})
@@ -128,10 +126,8 @@ class HealthBench(Benchmark):
         tables: dict[str, dict[str, Metric]] = {"theme": {}, "axis": {}, "tags": {}}
         for name in sorted(metrics.keys() - {"overall_score"}):
             prefix, _, suffix = name.partition(":")
-            if prefix in _TABLES:
-                tables[prefix][suffix] = metrics[name]
-            else:
-                tables["tags"][name] = metrics[name]
+            table, row = (prefix, suffix) if prefix in ("theme", "axis") else ("tags", name)
+            tables[table][row] = metrics[name]
         return Scored(
             metrics={"overall_score": metrics["overall_score"]},
             n_expected=outcomes.expected,
@@ -150,9 +146,8 @@ class HealthBench(Benchmark):
 
 
 def example_scores(example: Mapping[str, Any], met: Sequence[bool]) -> dict[str, float | None]:
-    """Compute ``overall_score``, and a score for each tag of the example or of its rubric items. A tag of the
-    example has its overall score. A tag of rubric items has the score on these alone; None where no points
-    can be gained on them."""
+    """Compute ``overall_score``, which is that of each tag of the example too, and a score for each tag of
+    its rubric items: on these alone, None where no points can be gained on them."""
     rubrics = example["rubrics"]
     overall = healthbench_score([rubric["points"] for rubric in rubrics], met)
     scores: dict[str, float | None] = {"overall_score": overall}

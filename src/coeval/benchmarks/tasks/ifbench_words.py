@@ -8,82 +8,54 @@ from collections import Counter
 from itertools import islice, pairwise
 
 from coeval.benchmarks.tasks.ifeval_checks import PUNCTUATION_AND_BLANK, WITHOUT_PUNCTUATION, verifies
-from coeval.benchmarks.text_analysis import Language
-from coeval.benchmarks.words import treebank_words
+from coeval.benchmarks.text_analysis import ENGLISH, Language, treebank_words
 
 # --- IFBench ``count:``: numbers of words, letters and marks
 
 
 @verifies("count:word_count_range")
 def has_word_count_in_range(response: str, language: Language, *, min_words: int, max_words: int) -> bool:
-    """Verify "The response must contain between {min_words} and {max_words} words."""
     return min_words <= len(language.word_runs(response)) <= max_words
 
 
 @verifies("count:unique_word_count")
 def has_unique_words(response: str, *, N: int) -> bool:
-    """Verify "Use at least {N} unique words in the response.": what stands between blanks, without case and
-    outer punctuation; a chunk of nothing but punctuation is a word like another."""
+    """Verify ``N`` different words: what stands between blanks, without case and outer punctuation; a chunk
+    of nothing but punctuation is a word like another."""
     unique = {word.strip(PUNCTUATION_AND_BLANK) for word in response.lower().split()}
     return len(unique) >= N
 
 
 @verifies("count:conjunctions")
 def has_conjunctions(response: str, *, small_n: int) -> bool:
-    """Verify "Use at least {small_n} different coordinating conjunctions in the response." They differ as
-    they are written: "and", "And" and "and," are three."""
+    """Verify so many different coordinating conjunctions: "and", "And" and "and," are three."""
     coordinating = {"for", "and", "nor", "but", "or", "yet", "so"}
     written = {word for word in response.split() if word.strip(PUNCTUATION_AND_BLANK).lower() in coordinating}
     return len(written) >= small_n
 
 
-_LISTED_NAMES = (
-    "Emma Liam Sophia Jackson Olivia Noah Ava Lucas Isabella Mason Mia Ethan Charlotte Alexander Amelia "
-    "Benjamin Harper Leo Zoe Daniel Chloe Samuel Lily Matthew Grace Owen Abigail Gabriel Ella Jacob "
-    "Scarlett Nathan Victoria Elijah Layla Nicholas Audrey David Hannah Christopher Penelope Thomas Nora "
-    "Andrew Aria Joseph Claire Ryan Stella Jonathan"
-)
-NAMES = frozenset(_LISTED_NAMES.split())
-"""The names that the instruction lists."""
-
-
 @verifies("count:person_names")
 def has_person_names(response: str, *, N: int) -> bool:
-    """Verify "Mention at least {N} different person names in the response, from this list of person names":
-    whole words, in this case of letters."""
-    return len(NAMES & set(re.findall(r"\w+", response))) >= N
+    """Verify ``N`` of the listed names, as whole words in this case of letters."""
+    return len(ENGLISH["person_names"] & set(re.findall(r"\w+", response))) >= N
 
 
 @verifies("count:numbers")
 def has_number_count(response: str, *, N: int) -> bool:
-    """Verify "Include exactly {N} numbers in the response.": runs of digits once all punctuation is taken
-    out, so 1,000 and 3.14 are one number each, and so is the 3 of 3rd."""
+    """Verify ``N`` runs of digits once punctuation is taken out: 1,000, 3.14 and the 3 of 3rd are one."""
     return len(re.findall(r"\d+", response.translate(WITHOUT_PUNCTUATION))) == N
 
 
 @verifies("count:pronouns")
 def has_pronouns(response: str, *, N: int) -> bool:
-    """Verify "The response should include at least {N} pronouns.": those of `PRONOUNS`; she/her is two."""
+    """Verify at least ``N`` pronouns; she/her is two."""
     text = response.replace("/", " ").lower().translate(WITHOUT_PUNCTUATION)
-    return sum(word in PRONOUNS for word in text.split()) >= N
-
-
-_PERSONAL = (
-    "i me my mine myself we us our ours ourselves you your yours yourself yourselves he him his himself "
-    "she her hers herself it its itself they them their theirs themselves"
-)
-_POINTING_AND_ASKING = "this that these those who whom whose which what whoever whomever whichever whatever"
-_INDEFINITE = (
-    "anybody anyone anything everybody everyone everything nobody nothing none somebody someone something"
-)
-PRONOUNS = frozenset(f"{_PERSONAL} {_POINTING_AND_ASKING} {_INDEFINITE}".split())
-"""Words that are nothing else, or mostly, so not "one", "some" or "each"."""
+    return sum(word in ENGLISH["pronouns"] for word in text.split()) >= N
 
 
 @verifies("count:punctuation")
 def has_all_punctuation_marks(response: str) -> bool:
-    """Verify "Use every standard punctuation mark at least once, including semicolons, colons, and the
-    interrobang (?!).": the marks of the interrobang do not stand for a ? and a !."""
+    """Verify every standard mark and the interrobang, whose marks do not stand for a ? and a !."""
     if "?!" in response:
         others = response.replace("?!", "", 1)
     elif "!?" in response or "‽" in response:
@@ -97,9 +69,7 @@ def has_all_punctuation_marks(response: str) -> bool:
 def has_keyword_counts(
     response: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4: str, keyword5: str
 ) -> bool:
-    """Verify "Include keyword {keyword1} once in your response, keyword {keyword2} twice in your response,
-    keyword {keyword3} three times, keyword {keyword4} five times, and keyword {keyword5} seven times.":
-    exactly so often, in any case, inside other words too."""
+    """Verify that the keywords stand once, twice, 3, 5 and 7 times, in any case, inside other words too."""
     text = response.lower()
     keywords = (keyword1, keyword2, keyword3, keyword4, keyword5)
     needed = zip(keywords, (1, 2, 3, 5, 7), strict=True)
@@ -111,8 +81,7 @@ _JAPANESE = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 
 @verifies("count:words_japanese")
 def has_japanese_words(response: str, *, N: int) -> bool:
-    """Verify "Every {N}th word of your response must be in Japanese.": each N-th chunk between blanks holds a
-    kana or a Chinese character, unless it is punctuation or a number."""
+    """Verify a kana or Chinese character in each N-th chunk between blanks but punctuation and numbers."""
     words = [word.strip(PUNCTUATION_AND_BLANK) for word in response.split()]
     nth = words[N - 1 :: N]
     return all(_JAPANESE.search(word) for word in nth if word and not word.isdigit())
@@ -128,18 +97,16 @@ def split_bare_words(text: str) -> list[str]:
 
 @verifies("words:alphabet")
 def has_alphabetical_words(response: str) -> bool:
-    """Verify "Each word in your response must start with the next letter of the alphabet, looping back to 'A'
-    after 'Z'.": beginning anywhere; a word that begins with no letter fails."""
+    """Verify that each word starts with the next letter of the alphabet, beginning anywhere and with A after
+    Z; a word that begins with no letter fails."""
     places = [string.ascii_lowercase.find(word[0].lower()) for word in split_bare_words(response)]
-    if not places or places[0] < 0:
-        return False
-    return all(after == (before + 1) % 26 for before, after in pairwise(places))
+    in_order = all(after == (before + 1) % 26 for before, after in pairwise(places))
+    return in_order and places != [] and places[0] >= 0
 
 
 @verifies("words:vowel")
 def has_at_most_three_vowels(response: str) -> bool:
-    """Verify "Write a paragraph using words that contain only three types of vowels.": one line, with at most
-    three of a, e, i, o, u."""
+    """Verify one line with at most three of a, e, i, o, u."""
     text = response.strip()
     return "\n" not in text and len(set("aeiou") & set(text.lower())) <= 3
 
@@ -149,8 +116,7 @@ _CONSONANTS = frozenset("bcdfghjklmnpqrstvwxyz")
 
 @verifies("words:consonants")
 def has_consonant_clusters(response: str) -> bool:
-    """Verify "Ensure each word in your response has at least one consonant cluster (two or more consonants
-    together).": y is a consonant."""
+    """Verify that two consonants stand together in each word; y is one."""
     return all(
         any(a in _CONSONANTS and b in _CONSONANTS for a, b in pairwise(word))
         for word in response.lower().split()
@@ -159,8 +125,7 @@ def has_consonant_clusters(response: str) -> bool:
 
 @verifies("words:palindrome")
 def has_palindromes(response: str) -> bool:
-    """Verify "Include at least 10 single-word palindromes, each at least 5 characters long.": repeats
-    count."""
+    """Verify ten palindromes of five letters or more; repeats count."""
     words = split_bare_words(response.lower())
     return sum(len(word) >= 5 and word == word[::-1] for word in words) >= 10
 
@@ -170,26 +135,24 @@ _PRIMES = frozenset(n for n in range(2, 101) if all(n % d for d in range(2, n)))
 
 @verifies("words:prime_lengths")
 def has_prime_word_lengths(response: str) -> bool:
-    """Verify "Use only words with lengths that are prime numbers.": up to 97."""
+    """Verify that the length of every word is a prime up to 97."""
     return all(len(word) in _PRIMES for word in split_bare_words(response))
 
 
 @verifies("words:start_verb")
 def starts_with_verb(response: str, language: Language) -> bool:
-    """Verify "The response must start with a verb.": by its part-of-speech tag."""
     return language.first_word_is_verb(response)
 
 
 @verifies("words:repeats")
 def has_limited_repeats(response: str, *, small_n: int) -> bool:
-    """Verify "The response should not repeat any word more than {small_n} times.": none stands more often."""
     counts = Counter(split_bare_words(response.lower()))
     return all(count <= small_n for count in counts.values())
 
 
 @verifies("words:odd_even_syllables")
 def has_alternating_syllables(response: str) -> bool:
-    """Verify "Alternate between words with odd and even numbers of syllables."."""
+    """Verify that words with odd and even numbers of syllables alternate."""
     from syllapy import count
 
     parities = (count(word) % 2 for word in split_bare_words(response.lower()))
@@ -198,8 +161,7 @@ def has_alternating_syllables(response: str) -> bool:
 
 @verifies("words:last_first")
 def has_chained_sentences(response: str, language: Language) -> bool:
-    """Verify "The last word of each sentence must become the first word of the next sentence.", in any
-    case."""
+    """Verify that each sentence ends in the first word of the next, in any case."""
     sentences = [sentence.lower() for sentence in language.sentences(response)]
     for before, after in pairwise(sentences):
         last = before.rstrip(PUNCTUATION_AND_BLANK).split()
@@ -211,25 +173,22 @@ def has_chained_sentences(response: str, language: Language) -> bool:
 
 @verifies("words:paragraph_last_first")
 def has_framed_paragraphs(response: str) -> bool:
-    """Verify "Each paragraph of your response must end with the same word it started with, separate
-    paragraphs with a newline.", in any case and without the punctuation around the paragraph."""
-    for paragraph in response.lower().split("\n"):
-        words = paragraph.strip().strip(PUNCTUATION_AND_BLANK).split()
-        if words and words[0] != words[-1]:
-            return False
-    return True
+    """Verify that each line ends with the word it starts with, case and punctuation around it aside."""
+    lines = response.lower().split("\n")
+    paragraphs = (line.strip().strip(PUNCTUATION_AND_BLANK).split() for line in lines)
+    return all(words[0] == words[-1] for words in paragraphs if words)
 
 
 @verifies("words:no_consecutive")
 def has_no_repeated_initials(response: str) -> bool:
-    """Verify "No two consecutive words can share the same first letter.", in any case."""
+    """Verify that no two consecutive words share their first letter, in any case."""
     return all(before[0] != after[0] for before, after in pairwise(split_bare_words(response.lower())))
 
 
 @verifies("words:keywords_specific_position")
 def has_keyword_at_position(response: str, language: Language, *, keyword: str, n: int, m: int) -> bool:
-    """Verify "Include keyword {keyword} in the {n}-th sentence, as the {m}-th word of that sentence." Words
-    are Treebank tokens, so punctuation has a place too; the case of letters matters."""
+    """Verify that the ``m``-th word of sentence ``n`` is the keyword. Words are Treebank tokens, so
+    punctuation has a place too; the case of letters matters."""
     sentences = language.sentences(response)
     if not 0 < n <= len(sentences):
         return False
@@ -239,16 +198,14 @@ def has_keyword_at_position(response: str, language: Language, *, keyword: str, 
 
 @verifies("words:words_position")
 def has_keyword_second_from_both_ends(response: str, language: Language, *, keyword: str) -> bool:
-    """Verify "The second word in your response and the second to last word in your response should be the
-    word {keyword}." Words are Treebank tokens: where a period ends the response, it is the last one."""
+    """Verify the second and second to last Treebank tokens; a period that ends the response is one."""
     second = list(islice(language.words(response), 2))[1:]
     return second == [keyword] and language.last_words(response, 2)[0] == keyword
 
 
 @verifies("ratio:stop_words")
 def has_few_stop_words(response: str, language: Language, *, percentage: float) -> bool:
-    """Verify "Ensure that stop words constitute no more than {percentage}% of the total words in your
-    response.": English ones; a response without words fails."""
+    """Verify that stop words are at most so many percent of the words; a response without words fails."""
     words = language.word_runs(response)
     stop_words = language.stop_words
     stopped = sum(word.lower() in stop_words for word in words)
@@ -257,8 +214,7 @@ def has_few_stop_words(response: str, language: Language, *, percentage: float) 
 
 @verifies("ratio:sentence_type")
 def has_statement_question_ratio(response: str, language: Language) -> bool:
-    """Verify "Maintain a 2:1 ratio of declarative to interrogative sentences in your response.": told by
-    their last character; without either, the ratio is kept."""
+    """Verify two sentences that end in a period for each that ends in a question mark, or none of either."""
     sentences = language.sentences(response)
     declarative = sum(sentence.endswith(".") for sentence in sentences)
     interrogative = sum(sentence.endswith("?") for sentence in sentences)
@@ -267,24 +223,21 @@ def has_statement_question_ratio(response: str, language: Language) -> bool:
 
 @verifies("ratio:sentence_balance")
 def has_balanced_sentence_types(response: str, language: Language) -> bool:
-    """Verify "Ensure that the ratio of sentence types (declarative, interrogative, exclamatory) in your
-    response is balanced.": as many of each, told by their last character."""
+    """Verify as many statements as questions and exclamations, told by their last character."""
     sentences = language.sentences(response)
     return len({sum(sentence.endswith(mark) for sentence in sentences) for mark in ".?!"}) == 1
 
 
 @verifies("ratio:sentence_words")
 def has_three_equal_sentences(response: str, language: Language) -> bool:
-    """Verify "Respond with three sentences, all containing the same number of characters but using all
-    different words.": only their number and length are checked, as in the published verifier."""
+    """Verify the sentences' length, but as the published verifier not that all words are different."""
     sentences = language.sentences(response)
     return len(sentences) == 3 and len({len(sentence.strip()) for sentence in sentences}) == 1
 
 
 @verifies("ratio:overlap")
 def has_trigram_overlap(response: str, *, reference_text: str, percentage: float) -> bool:
-    """Verify "Maintain a trigram overlap of {percentage}% (±2%) with the provided reference text.": the share
-    of the response's different three-character runs that the reference has too."""
+    """Verify that the reference holds so many percent (±2) of the response's runs of three characters."""
     trigrams = _list_trigrams(response)
     if not trigrams:
         return False

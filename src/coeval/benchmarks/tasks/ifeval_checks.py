@@ -2,7 +2,8 @@
 
 Zhou et al. 2023, "Instruction-Following Evaluation for Large Language Models" (IFEval); Pyatkin et
 al. 2025, "Generalizing Verifiable Instruction Following" (IFBench). Verdicts follow the verifiers
-published with the papers, quirks included, because scores are compared with published ones.
+published with the papers, quirks included, because scores are compared with published ones. Each project's
+``instructions.py`` has the wording of its types.
 """
 
 from __future__ import annotations
@@ -42,10 +43,11 @@ class Instruction(NamedTuple):
     kind: InstructionType
     arguments: msgspec.Struct
 
-    def follows(self, response: str, language: Language) -> bool:
-        """Check whether a non-blank ``response`` follows the instruction."""
+    def is_followed(self, response: str, language: Language) -> bool:
+        """Check whether a response follows the instruction; a blank one follows none."""
         texts = (response, language) if self.kind.reads_english else (response,)
-        return self.kind.follows(*texts, **msgspec.structs.asdict(self.arguments))
+        arguments = msgspec.structs.asdict(self.arguments)
+        return bool(response.strip()) and self.kind.follows(*texts, **arguments)
 
 
 def verifies(instruction_id: str) -> Callable[[Callable[..., bool]], InstructionType]:
@@ -75,20 +77,16 @@ def is_within(count: int, relation: Relation, bound: int) -> bool:
 
 @verifies("language:response_language")
 def is_in_language(response: str, analysis: Language, *, language: str) -> bool:
-    """Verify "Your entire response should be in {language}.": the language detected is this one (ISO
-    639-1)."""
     return analysis.detect(response) in (language, None)
 
 
 @verifies("change_case:english_capital")
 def is_english_capitals(response: str, language: Language) -> bool:
-    """Verify "Your entire response should be in English, and in all capital letters."""
     return response.isupper() and language.detect(response) in ("en", None)
 
 
 @verifies("change_case:english_lowercase")
 def is_english_lowercase(response: str, language: Language) -> bool:
-    """Verify "Your entire response should be in English, and in all lowercase letters."""
     return response.islower() and language.detect(response) in ("en", None)
 
 
@@ -96,8 +94,7 @@ def is_english_lowercase(response: str, language: Language) -> bool:
 def has_capital_word_count(
     response: str, language: Language, *, capital_frequency: int, capital_relation: Relation
 ) -> bool:
-    """Verify "Words with all capital letters should appear {capital_relation} {capital_frequency} times."
-    Words are Treebank tokens, so "I" and the "U.S." count, and each half of "DON'T"."""
+    """Verify the number of Treebank tokens in capitals: "I", the "U.S." and each half of "DON'T" count."""
     capital = (word for word in language.words(response) if word.isupper())
     enough = len(list(islice(capital, max(capital_frequency, 0))))
     return is_within(enough, capital_relation, capital_frequency)
@@ -108,8 +105,7 @@ def has_capital_word_count(
 
 @verifies("detectable_content:number_placeholders")
 def has_placeholders(response: str, *, num_placeholders: int) -> bool:
-    """Verify "The response must contain at least {num_placeholders} placeholders represented by square
-    brackets, such as [address].": each opens and closes on one line."""
+    """Verify so many placeholders such as [address], each of which opens and closes on one line."""
     placeholders = 0
     for line in response.split("\n"):
         opening = line.find("[")
@@ -121,8 +117,7 @@ def has_placeholders(response: str, *, num_placeholders: int) -> bool:
 
 @verifies("detectable_content:postscript")
 def has_postscript(response: str, *, postscript_marker: str) -> bool:
-    """Verify "At the end of your response, please explicitly add a postscript starting with
-    {postscript_marker}": it stands anywhere, in any case; P.S. and P.P.S may have blanks inside."""
+    """Verify that the marker stands anywhere, in any case; P.S. and P.P.S may have blanks inside."""
     match postscript_marker.strip():
         case "P.P.S":
             pattern = r"p\.\s?p\.\s?s"
@@ -135,8 +130,7 @@ def has_postscript(response: str, *, postscript_marker: str) -> bool:
 
 @verifies("detectable_format:number_bullet_lists")
 def has_bullet_count(response: str, *, num_bullets: int) -> bool:
-    """Verify "Your answer must contain exactly {num_bullets} bullet points. Use the markdown bullet points
-    such as: * This is a point.": lines that begin with one star, or with a hyphen."""
+    """Verify exactly so many lines that begin with one star, or with a hyphen."""
     stars = re.findall(r"^[^\S\n]*\*[^*].*$", response, re.MULTILINE)
     hyphens = re.findall(r"^[^\S\n]*-", response, re.MULTILINE)
     return len(stars) + len(hyphens) == num_bullets
@@ -144,8 +138,7 @@ def has_bullet_count(response: str, *, num_bullets: int) -> bool:
 
 @verifies("detectable_format:number_highlighted_sections")
 def has_highlighted_sections(response: str, *, num_highlights: int) -> bool:
-    """Verify "Highlight at least {num_highlights} sections in your answer with markdown, i.e. *highlighted
-    section*.": a pair of single or of double stars with something between, on one line."""
+    """Verify so many pairs of single or of double stars with something between, on one line."""
     single = re.findall(r"\*([^\n*]*)\*", response)
     double = re.findall(r"\*\*([^\n*]*)\*\*", response)
     return sum(bool(inside.strip()) for inside in single + double) >= num_highlights
@@ -153,23 +146,20 @@ def has_highlighted_sections(response: str, *, num_highlights: int) -> bool:
 
 @verifies("detectable_format:multiple_sections")
 def has_numbered_sections(response: str, *, section_spliter: str, num_sections: int) -> bool:
-    """Verify "Your response must have {num_sections} sections. Mark the beginning of each section with
-    {section_spliter} X": at least as many marks followed by a number, in this case of letters."""
+    """Verify at least so many marks followed by a number, in this case of letters."""
     marks = re.findall(rf"{re.escape(section_spliter.strip())}\s?\d+", response)
     return len(marks) >= num_sections
 
 
 @verifies("detectable_format:constrained_response")
 def has_yes_no_maybe_answer(response: str) -> bool:
-    """Verify "Answer with one of the following options: My answer is yes. My answer is no. My answer is
-    maybe.": one of them stands in the answer as it is written."""
+    """Verify that one of the three sentences stands in the response as it is written."""
     return any(f"My answer is {choice}." in response for choice in ("yes", "no", "maybe"))
 
 
 @verifies("detectable_format:json_format")
 def is_json(response: str) -> bool:
-    """Verify "Entire output should be wrapped in JSON format. You can use markdown ticks such as ```."
-    Nesting too deep for the parser fails."""
+    """Verify JSON, with or without a fence; nesting too deep for the parser fails."""
     text = response.strip()
     for fence in ("```json", "```Json", "```JSON", "```"):
         text = text.removeprefix(fence)
@@ -182,8 +172,7 @@ def is_json(response: str) -> bool:
 
 @verifies("detectable_format:title")
 def has_bracketed_title(response: str) -> bool:
-    """Verify "Your answer must contain a title, wrapped in double angular brackets, such as <<poem of joy>>."
-    On a line, everything from the first << to the last >> is the title."""
+    """Verify a title such as <<poem of joy>>: on a line, everything from the first << to the last >>."""
     for line in response.split("\n"):
         opening, closing = line.find("<<"), line.rfind(">>")
         if 0 <= opening < closing - 2 and line[opening:closing].lstrip("<").rstrip(">").strip():
@@ -201,34 +190,30 @@ def count_occurrences(keyword: str, text: str) -> int:
 
 @verifies("keywords:existence")
 def has_all_keywords(response: str, *, keywords: list[str]) -> bool:
-    """Verify "Include keywords {keywords} in the response.": each stands somewhere, in any case."""
     return all(count_occurrences(keyword, response) for keyword in keywords)
 
 
 @verifies("keywords:frequency")
 def has_keyword_frequency(response: str, *, keyword: str, frequency: int, relation: Relation) -> bool:
-    """Verify "The word {keyword} should appear {relation} {frequency} times."""
     return is_within(count_occurrences(keyword, response), relation, frequency)
 
 
 @verifies("keywords:forbidden_words")
 def has_no_forbidden_words(response: str, *, forbidden_words: list[str]) -> bool:
-    """Verify "Do not include keywords {forbidden_words} in the response.": none stands as a whole word."""
+    """Verify that none of the words stands as a whole word."""
     return not any(re.search(rf"\b{re.escape(word)}\b", response, re.IGNORECASE) for word in forbidden_words)
 
 
 @verifies("keywords:letter_frequency")
 def has_letter_frequency(response: str, *, letter: str, let_frequency: int, let_relation: Relation) -> bool:
-    """Verify "The letter {letter} should appear {let_relation} {let_frequency} times.", in either case. Two
-    prompts name a character that is no letter (``#``, ``!``). The published verifier then draws a letter at
-    random; here the given character is counted."""
+    """Verify how often a letter stands, in either case. Two prompts name no letter but ``#`` or ``!``: there
+    the published verifier draws a letter at random; here the given character is counted."""
     count = response.lower().count(letter.strip().lower())
     return is_within(count, let_relation, let_frequency)
 
 
 @verifies("punctuation:no_comma")
 def has_no_comma(response: str) -> bool:
-    """Verify "Refrain from the use of any commas.": no ASCII comma."""
     return "," not in response
 
 
@@ -237,36 +222,29 @@ def has_no_comma(response: str) -> bool:
 
 @verifies("length_constraints:number_words")
 def has_word_count(response: str, language: Language, *, num_words: int, relation: Relation) -> bool:
-    """Verify "Answer with {relation} {num_words} words.": runs of word characters."""
+    """Verify the number of words: runs of word characters."""
     return is_within(len(language.word_runs(response)), relation, num_words)
 
 
 @verifies("length_constraints:number_sentences")
 def has_sentence_count(response: str, language: Language, *, num_sentences: int, relation: Relation) -> bool:
-    """Verify "Your response should contain {relation} {num_sentences} sentences."""
     return is_within(len(language.sentences(response)), relation, num_sentences)
 
 
 @verifies("length_constraints:number_paragraphs")
 def has_paragraph_count(response: str, *, num_paragraphs: int) -> bool:
-    """Verify "There should be {num_paragraphs} paragraphs, separated with the markdown divider ***." A blank
-    one is passed over at either end, and fails anywhere else."""
+    """Verify the number of paragraphs between dividers. A blank one fails except at either end."""
     first, *others = (bool(part.strip()) for part in re.split(r"\s?\*\*\*\s?", response))
-    if others and not all(others[:-1]):
-        return False
-    return first + sum(others) == num_paragraphs
+    return all(others[:-1]) and first + sum(others) == num_paragraphs
 
 
 @verifies("length_constraints:nth_paragraph_first_word")
 def has_nth_paragraph_first_word(
     response: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str
 ) -> bool:
-    """Verify "There should be {num_paragraphs} paragraphs, separated by two line breaks. Paragraph
-    {nth_paragraph} must start with word {first_word}."
-
-    Blank paragraphs are not counted, but keep their place when the n-th is looked up. The first word is
-    taken in lower case, without opening quotes, up to its first punctuation mark.
-    """
+    """Verify the number of paragraphs, separated by two line breaks, and the first word of one. Blank
+    paragraphs are not counted, but keep their place when the n-th is looked up. The first word is taken in
+    lower case, without opening quotes, up to its first punctuation mark."""
     paragraphs = response.split("\n\n")
     filled = sum(bool(paragraph.strip()) for paragraph in paragraphs)
     if filled != num_paragraphs or not 0 < nth_paragraph <= filled:
@@ -280,33 +258,24 @@ def has_nth_paragraph_first_word(
 
 @verifies("combination:repeat_prompt")
 def begins_with_prompt(response: str, *, prompt_to_repeat: str) -> bool:
-    """Verify "First repeat the request word for word without change, then give your answer", in any case."""
     return response.strip().lower().startswith(prompt_to_repeat.strip().lower())
 
 
 @verifies("combination:two_responses")
 def has_two_responses(response: str) -> bool:
-    """Verify "Give two different responses. Responses and only responses should be separated by 6 asterisk
-    symbols: ******.": a blank part is passed over at either end, and fails anywhere else."""
+    """Verify two different responses separated by six stars. A blank part fails except at either end."""
     parts = [part.strip() for part in response.split("******")]
-    if not all(parts[1:-1]):
-        return False
-    match [part for part in parts if part]:
-        case [first, second]:
-            return first != second
-        case _:
-            return False
+    filled = [part for part in parts if part]
+    return all(parts[1:-1]) and len(filled) == 2 and filled[0] != filled[1]
 
 
 @verifies("startend:end_checker")
 def ends_with_phrase(response: str, *, end_phrase: str) -> bool:
-    """Verify "Finish your response with this exact phrase {end_phrase}.", in any case; quotes may follow
-    it."""
+    """Verify that the response ends with the phrase, in any case; quotes may follow it."""
     return response.strip().strip('"').lower().endswith(end_phrase.strip().lower())
 
 
 @verifies("startend:quotation")
 def is_wrapped_in_quotes(response: str) -> bool:
-    """Verify "Wrap your entire response with double quotation marks."""
     text = response.strip()
     return len(text) > 1 and text[0] == text[-1] == '"'

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import xlsxwriter
 from xlsxwriter.worksheet import Worksheet
@@ -22,6 +22,7 @@ from coeval.benchmarks.benchmark import (
     Ask,
     Benchmark,
     Item,
+    JudgmentValue,
     Metric,
     Scored,
     TaskRecords,
@@ -114,7 +115,7 @@ class WritingBench(Benchmark):
             shared = shared_prefix_length(self._prompt, values, ("criteria",))
             return Request(messages, schema=_SCORE, shared=shared)
 
-        def parse(completion: Completion) -> dict[str, Any]:
+        def parse(completion: Completion) -> JudgmentValue:
             verdict = parse_criterion_score(completion.text)
             value = {"criterion": criterion["name"], "score": verdict.value, "reason": verdict.reason}
             return value | ({"repaired": True} if verdict.repaired else {})

@@ -98,7 +98,7 @@ def preview_and_import(source_name: str, flags: IngestFlags) -> NewItems | None:
     with draw_fetch_progress(streams.messages()) as progress:
         source = find_source(choice, progress)
     if flags.license is not None:
-        source = replace(source, license=flags.license)
+        source = structs.replace(source, license=flags.license)
     tables = source.open_tables()
     first = next(tables)
     try:

@@ -24,7 +24,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import judge_name
 from coeval.core.records import Usage
 from coeval.core.text import dollars, pluralize
-from coeval.models.batch.batches import cancel_jobs
+from coeval.models.batch.batches import cancel_jobs_and_count_left
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
 from coeval.pipeline.start.session_start import sum_own_usage
@@ -192,7 +192,7 @@ def _cancel_jobs_and_count_failures(output: RunDir, keys: Path | None, writer: i
     key_set, note = load_keys(keys), partial(streams.say, messages)
     with _lock_folder_and_tasks(output.path):
         jobs = read_jobs(output.pending_batches)
-        failed_jobs = run_async(cancel_jobs(jobs, output, key_set, note))
+        failed_jobs = run_async(cancel_jobs_and_count_left(jobs, output, key_set, note))
     streams.say(
         messages,
         "Work finished by then is charged. The eval-framework command that submitted them collects it, "

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 import msgspec
@@ -16,6 +18,7 @@ from coeval.core.plain import cut_middle
 from coeval.judging.checks.rubric_check import (
     PASSED,
     CheckedAnswer,
+    CheckOptions,
     CheckScore,
     CommandCheck,
     PythonCheck,
@@ -43,19 +46,9 @@ Count: TypeAlias = Annotated[int, Meta(ge=0)]
 # Characters of either text: the time of a comparison grows with the product of the lengths, and is some 40 ms
 # for two of this length.
 _LONGEST_COMPARED = 50_000
-_NAMES = (
-    "af=Afrikaans ar=Arabic bg=Bulgarian bn=Bengali ca=Catalan cs=Czech cy=Welsh da=Danish de=German "
-    "el=Greek en=English es=Spanish et=Estonian fa=Persian fi=Finnish fr=French gu=Gujarati he=Hebrew "
-    "hi=Hindi hr=Croatian hu=Hungarian id=Indonesian it=Italian ja=Japanese ko=Korean kn=Kannada "
-    "lt=Lithuanian lv=Latvian mk=Macedonian ml=Malayalam mr=Marathi ne=Nepali nl=Dutch no=Norwegian "
-    "pa=Punjabi pl=Polish pt=Portuguese ro=Romanian ru=Russian sk=Slovak sl=Slovenian so=Somali "
-    "sq=Albanian sv=Swedish sw=Swahili ta=Tamil te=Telugu th=Thai tl=Tagalog tr=Turkish uk=Ukrainian "
-    "ur=Urdu vi=Vietnamese zh-cn=Simplified_Chinese zh-tw=Traditional_Chinese"
+LANGUAGES: dict[str, str] = tomllib.loads(
+    Path(__file__).with_name("languages.toml").read_text(encoding="utf-8")
 )
-LANGUAGES = {
-    code: name.replace("_", " ") for code, _, name in (pair.partition("=") for pair in _NAMES.split())
-}
-"""The languages that the profiles of langdetect 1.0.9 tell apart."""
 
 # Letters below which the detector is little better than a guess (two or three words).
 _FEWEST_LETTERS = 20
@@ -85,20 +78,17 @@ class ContainsCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag
 
     def compare(self, answer_text: str, targets: tuple[str, ...]) -> CheckScore:
         _refuse_empty_targets(targets)
-        lacking = [target for target in targets if not self._contains_target(answer_text, target)]
+        holds = _HOLDS[self.at]
+        lacking = [target for target in targets if not holds(answer_text, target)]
         if not lacking or (self.require == "any" and len(lacking) < len(targets)):
             return PASSED
         value = 1.0 - len(lacking) / len(targets) if self.require == "share" else 0.0
         return CheckScore(value, f"lacks {quote_line(', '.join(lacking))}")
 
-    def _contains_target(self, answer_text: str, target: str) -> bool:
-        match self.at:
-            case "start":
-                return answer_text.startswith(target)
-            case "end":
-                return answer_text.endswith(target)
-            case _:
-                return target in answer_text
+
+_HOLDS: dict[str, Callable[[str, str], bool]] = {
+    "anywhere": str.__contains__, "start": str.startswith, "end": str.endswith,
+}  # fmt: skip
 
 
 class NotContainsCheck(
@@ -158,18 +148,15 @@ class LengthCheck(RubricCheck, frozen=True, kw_only=True, tag_field="check", tag
             raise ValueError("most is below least: no answer could pass")
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        text = answer.response
-        match self.unit:
-            case "words":
-                length = len(text.split())
-            case "lines":
-                length = len(text.splitlines())
-            case _:
-                length = len(text)
+        length = len(_UNITS[self.unit](answer.response))
         if length >= self.least and (self.most is None or length <= self.most):
             return PASSED
         return CheckScore(0.0, f"has {length:,} {self.unit}")
 
+
+_UNITS: dict[str, Callable[[str], Sequence[str]]] = {
+    "characters": str, "words": str.split, "lines": str.splitlines,
+}  # fmt: skip
 
 # The detector reads 10,000 letters, but looks for addresses in the whole text before it counts these off.
 _LONGEST_DETECTED = 300_000
@@ -216,8 +203,7 @@ Metric: TypeAlias = Literal[
 
 
 class SimilarityCheck(TextCheck, frozen=True, kw_only=True, tag_field="check", tag="similarity", dict=True):
-    """The similarity of the answer and the text, the most similar of several; with ``least``, whether it is
-    that high."""
+    """The similarity of the answer and the most similar text; with ``least``, whether it is that high."""
 
     metric: Metric = "ratio"
     least: Share | None = None
@@ -274,7 +260,7 @@ class CheckProblem(NamedTuple):
     entry: tuple[int, ...] = ()
 
 
-def find_check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
+def find_check_problems(options: CheckOptions) -> list[CheckProblem]:
     """Return every mistake in a check's options, without opening the file of a function."""
     kind = options.get(CHECK_KEY)
     if not isinstance(kind, str) or kind not in KINDS:
@@ -289,7 +275,7 @@ def find_check_problems(options: Mapping[str, Any]) -> list[CheckProblem]:
     return []
 
 
-def code_location(options: Mapping[str, Any]) -> str:
+def code_location(options: CheckOptions) -> str:
     """Return the code that a check runs, as the file names it; empty if it runs none."""
     match options:
         case {"check": "python", "function": str(function)}:
@@ -299,7 +285,7 @@ def code_location(options: Mapping[str, Any]) -> str:
     return ""
 
 
-def _find_key_problems(kind: type[RubricCheck], options: Mapping[str, Any]) -> Iterator[CheckProblem]:
+def _find_key_problems(kind: type[RubricCheck], options: CheckOptions) -> Iterator[CheckProblem]:
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for key, value in options.items():
         if key == CHECK_KEY:
@@ -354,7 +340,7 @@ _WORDS = {
 _BOUNDS = {"minimum": "of at least", "exclusiveMinimum": "above", "maximum": "of at most"}
 
 
-def read_check(options: Mapping[str, Any]) -> RubricCheck:
+def read_check(options: CheckOptions) -> RubricCheck:
     """Build the check of these options; raises ConfigError with all that is wrong with them."""
     problems = find_check_problems(options)
     if problems:

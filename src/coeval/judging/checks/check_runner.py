@@ -114,8 +114,7 @@ class _WorkerPool:
         return CheckScore(reply.value, reply.reason)
 
     async def _start_worker(self) -> _WorkerProcess:
-        """Start a worker that has loaded the check's file; raises CheckFailed, for good if the file cannot be
-        loaded."""
+        """Start a worker that has loaded the check's file; raises CheckFailed, for good if that fails."""
         if self._broken:
             raise CheckFailed(self._broken)
         memory_mb, passed = _OWN_MEMORY_MB, tuple[str, ...]()
@@ -258,8 +257,7 @@ _OUTPUT_READ = 64 << 10
 
 
 def _limit_command(check: CommandCheck) -> list[str]:
-    """Return the shell command that sets limits and becomes the program: kibibytes, blocks of 512 bytes,
-    seconds."""
+    """Return the shell command that limits the program: kibibytes, blocks of 512 bytes, seconds."""
     limits = {"v": check.memory_mb << 10, "f": LARGEST_FILE >> 9, "t": int(check.timeout_s) + 2, "c": 0}
     script = "".join(f"ulimit -{limit} {value}; " for limit, value in limits.items())
     return ["/bin/sh", "-c", f'{script}exec "$@"', "sh"]

@@ -16,7 +16,7 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, TypeAlias
 
 import msgspec
 from msgspec import Meta
@@ -24,12 +24,15 @@ from msgspec import Meta
 from coeval.core.errors import CheckFailed, Undecodable
 from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle
-from coeval.core.records import Datapoint, Usage
+from coeval.core.records import Datapoint, Kept
 from coeval.core.regular_files import find_scripts, read_file_bytes
 from coeval.core.text import canonical_json, digest
 
 Scalar: TypeAlias = str | int | float
 """A constant of the file: ``value: 42`` is as good as ``value: "42"``."""
+
+CheckOptions: TypeAlias = Mapping[str, Any]
+"""A check as the mapping of the experiment file: its keys with their values."""
 
 CheckPlace: TypeAlias = Literal["here", "worker", "program"]
 """Where a check runs: in this process, in a worker with limits, or as a program of its own."""
@@ -59,22 +62,11 @@ class CheckedAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     cost_usd: float | None = None
 
 
-class RecordedAnswer(Protocol):
-    """An answer on record, of a run or of a benchmark."""
-
-    @property
-    def response(self) -> str | None: ...
-    @property
-    def latency_s(self) -> float | None: ...
-    @property
-    def usage(self) -> Usage | None: ...
-
-
-def build_checked_answer(item: Datapoint, answer: RecordedAnswer) -> CheckedAnswer:
-    """Build what checks may look at from an item and the record of its answer."""
+def build_checked_answer(item: Datapoint, response: str | None, answer: Kept) -> CheckedAnswer:
+    """Build what checks may look at from an item, and the response and the record of its answer."""
     return CheckedAnswer(
         prompt=item.prompt or "",
-        response=answer.response or "",
+        response=response or "",
         reference=item.reference_response,
         attributes=item.sampled_target_attributes,
         latency_s=answer.latency_s,
@@ -114,16 +106,13 @@ class RubricCheck(
         return digest(canonical_json({k: v for k, v in check_as_options(self).items() if k not in _LIMITS}))
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        """Score one answer.
-
-        Raises CheckFailed if there can be no score, which is not a score of 0.
-        """
+        """Score one answer. Raises CheckFailed if there can be no score, which is not a score of 0."""
         raise NotImplementedError
 
 
-def check_as_options(check: RubricCheck) -> dict[str, Any]:
+def check_as_options(check: RubricCheck) -> CheckOptions:
     """Return a check as the mapping of the experiment file, without options at their default."""
-    options: dict[str, Any] = msgspec.to_builtins(check)
+    options: CheckOptions = msgspec.to_builtins(check)
     return options
 
 
@@ -164,11 +153,8 @@ class TargetedCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
 
 
 class TextCheck(TargetedCheck, frozen=True, kw_only=True, dict=True):
-    """A check of an answer's text.
-
-    ``case``, ``punctuation`` and ``whitespace`` say whether these make a difference; ``extract`` is a
-    pattern whose first group, or all of it, stands for the answer; ``negate`` reverses the score.
-    """
+    """A check of an answer's text. ``case``, ``punctuation`` and ``whitespace`` say whether these make a
+    difference; ``extract`` is a pattern whose first group, or all of it, is checked; ``negate`` reverses."""
 
     case: bool = True
     punctuation: bool = True
@@ -275,11 +261,9 @@ class WorkerReply(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class CodeCheck(RubricCheck, frozen=True, kw_only=True, dict=True):
-    """A check that runs the user's code, within limits.
-
-    10 s: a function that takes longer has hung. 4 GiB is address space, of which numeric libraries reserve
-    much more than they use. ``env`` names credentials of the environment that the code may see.
-    """
+    """A check that runs the user's code, within limits. 10 s: a function that takes longer has hung. 4 GiB is
+    address space, of which numeric libraries reserve much more than they use. ``env`` names credentials of
+    the environment that the code may see."""
 
     timeout_s: PositiveSeconds = 10.0
     memory_mb: Mebibytes = 4096
@@ -371,10 +355,8 @@ class PythonCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag="
 
 
 def read_returned_score(result: object) -> CheckScore:
-    """Read what the user's code returned: a bool, a number from 0 to 1, or ``{score, reason}``.
-
-    Raises CheckFailed if it is none of these. NaN is no number from 0 to 1.
-    """
+    """Read what the user's code returned: a bool, a number from 0 to 1, or ``{score, reason}``. Raises
+    CheckFailed if it is none of these. NaN is no number from 0 to 1."""
     reason: object = ""
     if isinstance(result, Mapping):
         if "score" not in result:
@@ -402,10 +384,8 @@ class CommandCheck(CodeCheck, frozen=True, kw_only=True, tag_field="check", tag=
         return find_scripts(word for word in self.argv if not Path(word).is_absolute())
 
     def read_output(self, code: int, output: bytes) -> CheckScore:
-        """Read how the program ended: its last line if that is a score, else 0 for pass, 1 for fail.
-
-        Raises CheckFailed if it ended otherwise, which says nothing about the answer.
-        """
+        """Read how the program ended: its last line if that is a score, else 0 for pass, 1 for fail. Raises
+        CheckFailed if it ended otherwise, which says nothing about the answer."""
         lines = output.decode(errors="replace").strip().splitlines()
         last = lines[-1].strip() if lines else ""
         if code == 0 and (last[:1] == "{" or last in ("true", "false") or _is_number(last)):

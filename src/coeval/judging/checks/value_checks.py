@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from decimal import Decimal
 from functools import cached_property
@@ -53,11 +53,8 @@ _SWAPPED = str.maketrans(",.", ".,")
 
 
 class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", tag="numeric", dict=True):
-    """The answer's number equals the target, within a tolerance.
-
-    Of several numbers the last one counts, or the first. ``math`` compares expressions as well
-    (math-verify).
-    """
+    """The answer's number equals the target, within a tolerance. Of several numbers the last one counts, or
+    the first. ``math`` compares expressions as well (math-verify)."""
 
     absolute: NotNegative = 0.0
     relative: NotNegative = 0.0
@@ -264,29 +261,24 @@ def _iterate_keywords(schema: object) -> Iterator[tuple[str, object]]:
 class _Limit(RubricCheck, frozen=True, kw_only=True, dict=True):
     most: NotNegative
 
-    def is_within_limit(self, value: float | None, unknown: str) -> bool:
-        """Check whether a figure is within the limit; raises CheckFailed if there is no figure."""
-        if value is None:
-            raise CheckFailed(unknown)
-        return value <= self.most
+    def compare(self, figure: float | None, took: Callable[[float], str], unknown: str) -> CheckScore:
+        """Compare a figure with the limit; raises CheckFailed if there is none."""
+        if figure is None:
+            raise CheckFailed(f"the answer's record holds no {unknown}")
+        return PASSED if figure <= self.most else CheckScore(0.0, took(figure))
 
 
 class LatencyCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="latency_ms", dict=True):
     """The answer took at most so many milliseconds."""
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        took = None if answer.latency_s is None else answer.latency_s * 1000
-        if self.is_within_limit(took, "the answer's record holds no time"):
-            return PASSED
-        return CheckScore(0.0, f"took {took:,.0f} ms")
+        took_ms = None if answer.latency_s is None else answer.latency_s * 1000
+        return self.compare(took_ms, "took {:,.0f} ms".format, "time")
 
 
 class CostCheck(_Limit, frozen=True, kw_only=True, tag_field="check", tag="cost_usd", dict=True):
     """The answer cost at most so much, in US dollars."""
 
     def score(self, answer: CheckedAnswer) -> CheckScore:
-        if self.is_within_limit(
-            answer.cost_usd, "the answer's record holds no cost: its model has no known price"
-        ):
-            return PASSED
-        return CheckScore(0.0, f"cost {dollars(answer.cost_usd or 0.0)}")
+        unknown = "cost: its model has no known price"
+        return self.compare(answer.cost_usd, lambda usd: f"cost {dollars(usd)}", unknown)

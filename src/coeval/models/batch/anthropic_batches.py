@@ -5,7 +5,7 @@ Source: the API reference, the guide on batch processing and Anthropic's own cli
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from pathlib import Path
 from shutil import rmtree
 from urllib.parse import quote
@@ -15,22 +15,8 @@ from yarl import URL
 
 from coeval.core import foreign
 from coeval.core.errors import Unreadable
-from coeval.core.model import ModelSpec
-from coeval.models.batch.batch_api import (
-    CLOCKS_APART_S,
-    PAGE,
-    UNKNOWN_ERROR,
-    BatchJob,
-    BatchLimits,
-    BatchProgress,
-    BatchReply,
-    BatchState,
-    DamagedResult,
-    Undecided,
-    download_results,
-    is_made_before,
-)
-from coeval.models.batch.batch_http import BatchHttp, decode_answer
+from coeval.models.batch import batch_api
+from coeval.models.batch.batch_http import decode_answer
 from coeval.models.dialects.anthropic_messages import read_error_status
 from coeval.store.jsonl import read_whole_lines
 
@@ -66,7 +52,7 @@ class _MessageBatch(msgspec.Struct):
     results_url: str | None = None
 
     @property
-    def state(self) -> BatchState:
+    def state(self) -> batch_api.BatchState:
         if self.processing_status != "ended":
             return "running"
         counts = self.request_counts
@@ -102,32 +88,26 @@ _read_line = foreign.make_decoder(_MessageResultLine)
 _read_custom_id = foreign.make_decoder(_SubmittedLine)
 
 
-class MessageBatches:
-    """The batches of a workspace.
+class MessageBatches(batch_api.HttpBatches):
+    """The batches of a workspace. Anthropic stores nothing that distinguishes batches but the custom ids, and
+    discloses these with the results, at the end. So a batch whose id was lost is at first only a candidate,
+    by its size and time, and certain once it has ended."""
 
-    Anthropic stores nothing that distinguishes batches but the custom ids, and discloses these with the
-    results, at the end. So a batch whose id was lost is at first only a candidate, by its size and time,
-    and certain once it has ended.
-    """
-
-    limits = BatchLimits(requests=100_000, bytes=256_000_000 - len(_BEGIN) - len(_END))
-
-    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
-        self._http = http
+    limits = batch_api.BatchLimits(requests=100_000, bytes=256_000_000 - len(_BEGIN) - len(_END))
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         return b'{"custom_id":"%s","params":%s}\n' % (custom_id.encode(), body)
 
-    async def create(self, job: BatchJob) -> str:
+    async def create(self, job: batch_api.BatchJob) -> str:
         size = len(_BEGIN) + job.lines.stat().st_size - 1 + len(_END)
         headers = {"Content-Type": "application/json", "Content-Length": str(size)}
         reply = await self._http.send("POST", _PATH, _OneBody(job.lines), headers=headers)
         return decode_answer(reply.body, _MessageBatch, "a message batch").id
 
-    async def find(self, job: BatchJob) -> str | None:
+    async def find(self, job: batch_api.BatchJob) -> str | None:
         """Find the batch by size and time, then by custom ids; see `BatchApi.find`."""
         undecided: _MessageBatch | None = None
-        async for batch in self._list_since(job.written_at - CLOCKS_APART_S):
+        async for batch in self._list_since(job.written_at - batch_api.CLOCKS_APART_S):
             if batch.id in job.others or batch.request_counts.total != job.requests:
                 continue
             latest = await self._retrieve(batch.id)
@@ -136,17 +116,17 @@ class MessageBatches:
             elif undecided is None and await self._holds_job(latest, job):
                 return latest.id  # an earlier job may have held the same requests: this one is the latest
         if undecided is not None:
-            raise Undecided(
+            raise batch_api.Undecided(
                 f"whether the batch {undecided.id} is the one that was submitted shows when it ends: it was "
                 f"made at {undecided.created_at}, has as many requests, and Anthropic tells which only then"
             )
         return None
 
-    async def check(self, job_id: str) -> BatchProgress:
+    async def check(self, job_id: str) -> batch_api.BatchProgress:
         batch = await self._retrieve(job_id)
         counts = batch.request_counts
         reported = counts.ended > 0  # no counts while it runs
-        return BatchProgress(
+        return batch_api.BatchProgress(
             batch.state,
             batch.processing_status,
             total=counts.total,
@@ -154,11 +134,24 @@ class MessageBatches:
             failed=counts.ended - counts.succeeded if reported else None,
         )
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        async for reply in download_results(
-            self._http, self._results_path(await self._retrieve(job_id)), into, _parse_reply
-        ):
-            yield reply
+    async def list_results(self, job_id: str) -> list[str]:
+        return [self._results_path(await self._retrieve(job_id))]
+
+    @staticmethod
+    def read_result(line: bytes) -> batch_api.BatchReply:
+        reported = _read_line(line)
+        match reported.result.type:
+            case "succeeded":
+                return batch_api.BatchReply(reported.custom_id, 200, bytes(reported.result.message))
+            case "errored":
+                body = bytes(reported.result.error)
+                return batch_api.BatchReply(
+                    reported.custom_id, read_error_status(body, batch_api.UNKNOWN_ERROR), body
+                )
+            case "canceled" | "expired":
+                return batch_api.BatchReply(reported.custom_id, None, b"")
+            case kind:
+                raise Unreadable(f"what a result of the type {kind[:40]!r} means is not known")
 
     async def cancel(self, job_id: str) -> None:
         await self._http.send("POST", f"{_job_path(job_id)}/cancel", repeatable=True)
@@ -168,21 +161,23 @@ class MessageBatches:
 
     async def _list_since(self, since_s: float) -> AsyncIterator[_MessageBatch]:
         """Yield the workspace's batches since a time, the latest first."""
-        async for page in self._http.read_pages(f"{_PATH}?limit={PAGE}", _MessageBatchPage, "after_id"):
+        async for page in self._http.read_pages(
+            f"{_PATH}?limit={batch_api.PAGE}", _MessageBatchPage, "after_id"
+        ):
             for batch in page.data:
-                if is_made_before(batch.created_at, since_s):
+                if batch_api.is_made_before(batch.created_at, since_s):
                     return
                 yield batch
 
-    async def _holds_job(self, batch: _MessageBatch, job: BatchJob) -> bool:
+    async def _holds_job(self, batch: _MessageBatch, job: batch_api.BatchJob) -> bool:
         """Check by custom ids whether an ended batch is that job; without readable results, it may be."""
         if batch.results_url is None:
             return False  # results expire, and without them there is nothing to adopt
         into = job.lines.with_suffix(".part")
         into.mkdir(exist_ok=True)
         try:
-            replies = download_results(self._http, self._results_path(batch), into, _parse_reply)
-            reported = {line.custom_id async for line in replies if isinstance(line, BatchReply)}
+            replies = self._download_results(self._results_path(batch), into)
+            reported = {line.custom_id async for line in replies if isinstance(line, batch_api.BatchReply)}
             sent = (_read_custom_id(line.text).custom_id for line in read_whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)
         finally:
@@ -223,17 +218,3 @@ def _has_same_origin(url: str, base: str) -> bool:
         return URL(url).origin() == URL(base).origin()
     except ValueError:
         return False
-
-
-def _parse_reply(line: bytes) -> BatchReply:
-    reported = _read_line(line)
-    match reported.result.type:
-        case "succeeded":
-            return BatchReply(reported.custom_id, 200, bytes(reported.result.message))
-        case "errored":
-            body = bytes(reported.result.error)
-            return BatchReply(reported.custom_id, read_error_status(body, UNKNOWN_ERROR), body)
-        case "canceled" | "expired":
-            return BatchReply(reported.custom_id, None, b"")
-        case kind:
-            raise Unreadable(f"what a result of the type {kind[:40]!r} means is not known")

@@ -7,7 +7,7 @@ before it is submitted, polling, keeping results) is done once, above.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime
 from http import HTTPStatus
@@ -15,21 +15,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
-from msgspec import Raw
-
+from coeval.core import errors
 from coeval.core.entry_points import import_object
-from coeval.core.errors import (
-    BadRequest,
-    ModelError,
-    RateLimited,
-    ServerFault,
-    Undecodable,
-    Unreadable,
-    UsageError,
-)
 from coeval.core.model import ModelSpec
 from coeval.models.catalog import Host
-from coeval.store.jsonl import store_error
+from coeval.store.jsonl import raise_store_errors
 
 if TYPE_CHECKING:
     from coeval.models.batch.batch_http import BatchHttp
@@ -48,19 +38,17 @@ BATCH_APIS: Mapping[str, str] = MappingProxyType(
 """By `Host.batch`; imported when a batch is in use."""
 
 
-class BatchMaker(Protocol):
-    """Makes the batch interface of one model at one endpoint. ``settings`` are the host's that are no
-    credentials (`Host.places`), from the model's parameters, the key file, the environment or defaults.
-    Raises UsageError: a setting that batches need is missing or unusable."""
-
-    def __call__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str], /) -> BatchApi: ...
+BatchMaker: TypeAlias = "Callable[[BatchHttp, ModelSpec, Mapping[str, str]], BatchApi]"
+"""Makes the batch interface of one model at one endpoint. The settings are the host's that are no credentials
+(`Host.places`), from the model's parameters, the key file, the environment or defaults. Raises UsageError: a
+setting that batches need is missing or unusable."""
 
 
 def load_batch_maker(host: Host) -> BatchMaker:
     """Load the maker of a host's batch interface; UsageError if another package's does not exist."""
     maker: BatchMaker = import_object(BATCH_APIS.get(host.batch, host.batch), host.name)
     if not callable(maker):
-        raise UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
+        raise errors.UsageError(f"{host.name}: {host.batch} makes no batch interface; reinstall its package")
     return maker
 
 
@@ -81,13 +69,10 @@ class BatchLimits(NamedTuple):
 
 
 class BatchJob(NamedTuple):
-    """One job, before and after it is submitted.
-
-    ``lines`` is the file of its requests, a line each (`BatchApi.line`); ``tag`` 32 unique hex digits,
-    which the provider stores if it can; ``written_at`` when the intent was written to disk, in seconds
-    since 1970. ``others`` are the ids of known jobs: full jobs of one run look alike, and `BatchApi.find`
-    must not take one of these for a job whose id was lost.
-    """
+    """One job, before and after it is submitted. ``lines`` is the file of its requests, a line each
+    (`BatchApi.line`); ``tag`` 32 unique hex digits, which the provider stores if it can; ``written_at`` when
+    the intent was written to disk, in seconds since 1970. ``others`` are the ids of known jobs: full jobs of
+    one run look alike, and `BatchApi.find` must not take one of these for a job whose id was lost."""
 
     tag: str
     lines: Path
@@ -102,11 +87,11 @@ class BatchJob(NamedTuple):
         return f"coeval-{self.tag}"
 
 
-class Undecided(ServerFault, kind="undecided"):
+class Undecided(errors.ServerFault, kind="undecided"):
     """The provider stores no tag, and discloses whether a job is ours only when it has ended."""
 
 
-class Unmade(ServerFault, kind="unmade"):
+class Unmade(errors.ServerFault, kind="unmade"):
     """A job's requests could not be uploaded, so there is no job; it may be retried."""
 
 
@@ -115,8 +100,8 @@ def raise_retryable_as_unmade() -> Iterator[None]:
     """Raise passing failures before a job is made as `Unmade`."""
     try:
         yield
-    except ModelError as error:
-        if not error.retryable or isinstance(error, RateLimited):
+    except errors.ModelError as error:
+        if not error.retryable or isinstance(error, errors.RateLimited):
             raise
         raise Unmade(str(error), status=error.status, retry_after_s=error.retry_after_s) from error
 
@@ -131,7 +116,7 @@ class BatchProgress(NamedTuple):
     total: int | None = None
     done: int | None = None
     failed: int | None = None
-    error: ModelError | None = None
+    error: errors.ModelError | None = None
 
 
 class BatchReply(NamedTuple):
@@ -153,12 +138,10 @@ class DamagedResult(NamedTuple):
 
 
 class BatchApi(Protocol):
-    """A provider's batch interface for one model at one endpoint; it keeps no state between calls.
-
-    All methods but `line` call the provider and raise ModelError, whose class says whether to retry. A
-    `create` that raises a retryable error may have made the job: call `find` before another `create`,
-    except after `Unmade`.
-    """
+    """A provider's batch interface for one model at one endpoint; it keeps no state between calls. All
+    methods but `line` call the provider and raise ModelError, whose class says whether to retry. A `create`
+    that raises a retryable error may have made the job: call `find` before another `create`, except after
+    `Unmade`."""
 
     limits: BatchLimits
 
@@ -189,8 +172,8 @@ async def cancel_job(api: BatchApi, job_id: str) -> None:
     """Cancel a job, unless it has ended meanwhile. Raises ModelError: the provider refuses."""
     try:
         await api.cancel(job_id)
-    except (BadRequest, ServerFault) as error:
-        refused = isinstance(error, BadRequest) or error.status == HTTPStatus.CONFLICT
+    except (errors.BadRequest, errors.ServerFault) as error:
+        refused = isinstance(error, errors.BadRequest) or error.status == HTTPStatus.CONFLICT
         if not refused or (await api.check(job_id)).state == "running":
             raise
 
@@ -207,49 +190,48 @@ UNKNOWN_ERROR: Final = 500
 _LONGEST_LINE = 1 << 26
 
 
-def read_result_lines(results: Path) -> Iterator[bytes]:
+def _read_lines(results: Path) -> Iterator[bytes]:
     """Yield the lines of a downloaded file, the last one even without a line feed; of a line longer than any
     answer only the beginning, which is no JSON. Raises StoreError: the file cannot be read."""
-    try:
-        with results.open("rb") as file:
-            while line := file.readline(_LONGEST_LINE):
-                if not line.isspace():
-                    yield line
-                while line and not line.endswith(b"\n"):
-                    line = file.readline(_LONGEST_LINE)
-    except OSError as error:
-        raise store_error("read", results, error) from error
+    with raise_store_errors("read", results), results.open("rb") as file:
+        while line := file.readline(_LONGEST_LINE):
+            if not line.isspace():
+                yield line
+            while line and not line.endswith(b"\n"):
+                line = file.readline(_LONGEST_LINE)
 
 
-def parse_results(
-    results: Iterable[bytes], read: Callable[[bytes], BatchReply], noun: str = "line"
-) -> Iterator[BatchReply | DamagedResult]:
-    """Parse each result by ``read``, unreadable ones as a `DamagedResult`; people count ``noun``."""
-    for number, result in enumerate(results, 1):
-        reply: BatchReply | DamagedResult
-        try:
-            reply = read(result)
-        except (Undecodable, Unreadable) as error:
-            reply = DamagedResult(f"{noun} {number:,}", str(error))
-        yield reply
+class HttpBatches(BatchApi):
+    """A batch interface whose results are files of lines at the host."""
 
+    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
+        self._http = http
+        self._model = spec.model
 
-async def download_results(
-    http: BatchHttp, path: str, into: Path, read: Callable[[bytes], BatchReply]
-) -> AsyncIterator[BatchReply | DamagedResult]:
-    """Download a file of results into the folder ``into``, and yield its lines; see `parse_results`."""
-    file = into / "results.jsonl"
-    await http.download(path, file)
-    for reply in parse_results(read_result_lines(file), read):
-        yield reply
+    async def list_results(self, job_id: str) -> list[str]:
+        """List the paths or URLs of a job's result files."""
+        raise NotImplementedError
 
+    @staticmethod
+    def read_result(line: bytes) -> BatchReply:
+        """Read a line of a result file. Raises Undecodable, Unreadable: it is damaged."""
+        raise NotImplementedError
 
-def make_answered_reply(custom_id: str, answer: Raw) -> BatchReply:
-    """Make the reply of a request without an error; Unreadable without an answer, too."""
-    reported = bytes(answer)
-    if reported in (b"", b"null"):
-        raise Unreadable("it holds neither an answer nor an error")
-    return BatchReply(custom_id, 200, reported)
+    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        for path in await self.list_results(job_id):
+            async for reply in self._download_results(path, into):
+                yield reply
+
+    async def _download_results(self, path: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+        file = into / "results.jsonl"
+        await self._http.download(path, file)
+        for number, line in enumerate(_read_lines(file), 1):
+            reply: BatchReply | DamagedResult
+            try:
+                reply = self.read_result(line)
+            except (errors.Undecodable, errors.Unreadable) as error:
+                reply = DamagedResult(f"line {number:,}", str(error))
+            yield reply
 
 
 def is_made_before(reported: float | str | None, since: float) -> bool:

@@ -15,40 +15,26 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import IO, Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeAlias, TypeVar
 from urllib.parse import quote
 
 import aiohttp
 from multidict import CIMultiDict
 from yarl import URL
 
-from coeval.core.errors import (
-    AccessDenied,
-    ModelError,
-    RateLimited,
-    ServerFault,
-    StoreError,
-    Undecodable,
-    Unreadable,
-)
+from coeval.core import errors
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
 from coeval.models.pacing.limits import LONGEST_HOLD_S
+from coeval.models.transport import faults
 from coeval.models.transport.body import Body
 from coeval.models.transport.call import Fault, Tries, read_retry_advice, read_retry_wait_s
 from coeval.models.transport.connection import LARGE_BODY, HttpReply
 from coeval.models.transport.endpoint import Endpoint
-from coeval.models.transport.faults import (
-    describe_request,
-    error_from_exception,
-    error_from_status,
-    sending_errors,
-    was_never_sent,
-)
 from coeval.models.transport.network import find_proxy
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, RequestRoute
-from coeval.models.transport.proxied import open_session, read_headers
-from coeval.store.jsonl import store_error
+from coeval.models.transport.proxied import open_session, raise_wire_errors, read_headers
+from coeval.store.jsonl import raise_store_errors
 
 # --- Replies, read into memory or to disk
 
@@ -72,19 +58,17 @@ async def read_reply(response: aiohttp.ClientResponse, into: Path | None) -> Htt
 async def _write_download(response: aiohttp.ClientResponse, into: Path) -> None:
     """Write a reply's body to disk; StoreError if it is too large, or the disk refuses."""
     received = 0
-    try:
+    with raise_store_errors("write to", into):
         file = into.open("wb")
-    except OSError as error:
-        raise store_error("write to", into, error) from error
     with file:
         async for piece in response.content.iter_chunked(_CHUNK):
             received += len(piece)
             if received > _LARGEST_DOWNLOAD:
-                raise StoreError(f"{into}: the host sends more than {_LARGEST_DOWNLOAD >> 30} GiB of results")
-            try:
+                raise errors.StoreError(
+                    f"{into}: the host sends more than {_LARGEST_DOWNLOAD >> 30} GiB of results"
+                )
+            with raise_store_errors("write to", into):
                 file.write(piece)
-            except OSError as error:
-                raise store_error("write to", into, error) from error
 
 
 # A host silent for so long after the upload is given up: some first read a large file.
@@ -128,8 +112,8 @@ def decode_answer(body: bytes, kind: type[T], what: str) -> T:
     """Decode a reply; Unreadable if it is not ``what``."""
     try:
         return decode(body, kind)
-    except Undecodable as error:
-        raise Unreadable(f"the host's answer is not {what} ({error})") from error
+    except errors.Undecodable as error:
+        raise errors.Unreadable(f"the host's answer is not {what} ({error})") from error
 
 
 class ListPage(Protocol):
@@ -158,11 +142,11 @@ class BatchHttp:
         *,
         sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
         rng: random.Random | None = None,
-        explain: Callable[[HttpReply, str, Redactor], ModelError | None] | None = None,
+        explain: Callable[[HttpReply, str, Redactor], errors.ModelError | None] | None = None,
     ) -> None:
         self._endpoint = endpoint
         self._explain = explain
-        self._sleep = sleep
+        self.sleep = sleep
         self._rng = rng or random.Random()
         self._session: aiohttp.ClientSession | None = None
         self.url: str = endpoint.url
@@ -210,10 +194,6 @@ class BatchHttp:
         """Write the reply to a GET to a file, replacing any; restart a body that is cut off."""
         await self._send_with_retries(_Sending("GET", path, None, _NOTHING, repeatable=True), into)
 
-    async def pause(self, seconds: float) -> None:
-        """Wait for work of the host."""
-        await self._sleep(seconds)
-
     async def aclose(self) -> None:
         """Close the connections."""
         if self._session is not None:
@@ -227,27 +207,27 @@ class BatchHttp:
                 return outcome
             if not tries.count_failure(outcome):
                 raise outcome.error
-            await self._sleep(tries.wait_s(outcome, self._rng))
+            await self.sleep(tries.wait_s(outcome, self._rng))
 
     async def _send_once(self, sending: _Sending, into: Path | None) -> HttpReply | Fault:
         """Send a request once, signed if it goes to the endpoint's host."""
         endpoint = self._endpoint
         route, ours = self._make_route(sending)
-        where = describe_request(sending.method, route.url)
+        where = faults.describe_request(sending.method, route.url)
         if ours and endpoint.signs_each:
             body = sending.content if isinstance(sending.content, bytes) else None
             try:
                 route = await endpoint.sign_route(route, body, time.time())
-            except ModelError as error:
-                error.args = (f"{where}: {endpoint.redact_message(str(error))}",)
+            except errors.ModelError as error:
                 return Fault(error, error.retryable and error.retry_advised)
         try:
-            async with self._open_response(route, sending) as response:
-                reply = await read_reply(response, into)
-        except sending_errors() as error:
-            failed = error_from_exception(error, where, SILENCE_S)
+            with raise_wire_errors():
+                async with self._open_response(route, sending) as response:
+                    reply = await read_reply(response, into)
+        except faults.SENDING_ERRORS as error:
+            failed = faults.error_from_exception(error, where, SILENCE_S)
             failed.args = (endpoint.redact_message(str(failed)),)
-            again = sending.repeatable or was_never_sent(error)
+            again = sending.repeatable or faults.was_never_sent(error)
             return Fault(failed, again and failed.retryable and failed.retry_advised)
         if 200 <= reply.status < 300:
             return reply
@@ -257,15 +237,15 @@ class BatchHttp:
         if sending.repeatable:
             return fault._replace(again=True)
         # It may have been processed all the same: the caller checks before it sends it again.
-        return Fault(ServerFault(str(fault.error), status=reply.status), again=False)
+        return Fault(errors.ServerFault(str(fault.error), status=reply.status), again=False)
 
     def _make_status_fault(self, reply: HttpReply, where: str, sending: _Sending) -> Fault:
-        error = error_from_status(reply.status, reply.body, where, self._endpoint.redactor)
+        error = faults.error_from_status(reply.status, reply.body, where, self._endpoint.redactor)
         if reply.status == 400 and sending.is_busy is not None and sending.is_busy(reply.body):
-            error = RateLimited(str(error), status=reply.status)
+            error = errors.RateLimited(str(error), status=reply.status)
         elif self._explain is not None:
             explained = self._explain(reply, self.url, self._endpoint.redactor)
-            if isinstance(explained, AccessDenied):
+            if isinstance(explained, errors.AccessDenied):
                 error = type(explained)(str(error), status=reply.status)
         error.args = (self._endpoint.redact_message(str(error)),)
         error.retry_after_s = read_retry_wait_s(reply.headers)
@@ -324,19 +304,14 @@ class BatchHttp:
 def _make_upload(content: Content | None, opened: AsyncExitStack) -> Any:
     """Make what aiohttp sends; files are closed with ``opened``."""
     if isinstance(content, Path):
-        return opened.enter_context(_open_file(content))
+        with raise_store_errors("read", content):
+            return opened.enter_context(content.open("rb"))
     if not isinstance(content, UploadForm):
         return io.BytesIO(content) if isinstance(content, bytes) and len(content) > LARGE_BODY else content
     parts = aiohttp.FormData()
     for field, value in content.fields.items():
         parts.add_field(field, value)
-    file = opened.enter_context(_open_file(content.file))
+    with raise_store_errors("read", content.file):
+        file = opened.enter_context(content.file.open("rb"))
     parts.add_field(content.name, file, filename=content.file.name, content_type=_JSONL)
     return parts
-
-
-def _open_file(path: Path) -> IO[bytes]:
-    try:
-        return path.open("rb")
-    except OSError as error:
-        raise store_error("read", path, error) from error

@@ -16,18 +16,12 @@ import msgspec
 
 from coeval.core.errors import BatchLost, Gap, ModelError, Pending, StoreError, Undecodable
 from coeval.core.foreign import decode, make_decoder
+from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Purpose, Usage
 from coeval.models.batch.batch_api import BatchApi, BatchLimits
 from coeval.models.batch.job_list import HostRefusals, JobList
-from coeval.models.dialects.dialect import FieldRejected, LimitRenamed, SchemaRejected
-from coeval.store.jsonl import (
-    Appender,
-    cut_torn_tail,
-    read_line_at,
-    read_torn_tail,
-    read_whole_lines,
-    store_error,
-)
+from coeval.models.dialects.dialect import FieldRejected
+from coeval.store import jsonl
 from coeval.store.record_index import OFFSET_BITS
 
 if TYPE_CHECKING:
@@ -75,10 +69,7 @@ def _iterate_subclasses(kind: type[ModelError]) -> Iterator[type[ModelError]]:
         yield from _iterate_subclasses(more)
 
 
-_KINDS: dict[str, type[ModelError]] = {
-    kind.__name__: kind
-    for kind in (*_iterate_subclasses(ModelError), FieldRejected, LimitRenamed, SchemaRejected)
-}
+_KINDS = {kind.__name__: kind for kind in _iterate_subclasses(ModelError)}
 
 
 # --- Request file of a batch job
@@ -103,11 +94,9 @@ def results_path(folder: Path, tag: str) -> Path:
 
 
 class ParkedFile:
-    """Parked requests that will be submitted as one job: a file of lines, and one of ids.
-
-    ``usd`` is the money held for them, ``dearest_usd`` the most for one. The files count only once a job
-    is recorded for them.
-    """
+    """Parked requests that will be submitted as one job: a file of lines, and one of ids. ``usd`` is the
+    money held for them, ``dearest_usd`` the most for one. The files count only once a job is recorded for
+    them."""
 
     def __init__(self, folder: Path) -> None:
         self.tag = uuid4().hex
@@ -115,20 +104,16 @@ class ParkedFile:
         self.requests = self.bytes = 0
         self.usd = self.dearest_usd = 0.0
         self.phases: Counter[str] = Counter()
-        try:
+        with jsonl.raise_store_errors("write to", folder):
             folder.mkdir(parents=True, exist_ok=True)
             self._lines = lines_path(folder, self.tag).open("xb", buffering=1 << 18)
             self._ids = ids_path(folder, self.tag).open("xb", buffering=1 << 16)
-        except OSError as error:
-            raise store_error("write to", folder, error) from error
 
     def add(self, key: bytes, line: bytes, phase: str, usd: float) -> None:
         """Add a request; StoreError if the disk refuses."""
-        try:
+        with jsonl.raise_store_errors("write to", self.folder):
             self._lines.write(line)
             self._ids.write(key)
-        except OSError as error:
-            raise store_error("write to", self.folder, error) from error
         self.requests += 1
         self.bytes += len(line)
         self.usd += usd
@@ -137,13 +122,11 @@ class ParkedFile:
 
     def close(self) -> None:
         """Flush both files to disk and close them; StoreError if the disk refuses."""
-        try:
+        with jsonl.raise_store_errors("write to", self.folder):
             for file in (self._lines, self._ids):
                 file.flush()
                 os.fsync(file.fileno())
                 file.close()
-        except OSError as error:
-            raise store_error("write to", self.folder, error) from error
 
     def discard(self) -> None:
         """Close and delete both files."""
@@ -160,11 +143,9 @@ _OURS = (".ids", ".jsonl", ".tmp")
 
 
 class BatchIndex:
-    """The folder ``batches/`` and its list of jobs, for the only process that writes them.
-
-    For each request it keeps the position of its answer, some 150 bytes; texts are read from disk when a
-    record is made. A collected result is kept until `remove_jobs`.
-    """
+    """The folder ``batches/`` and its list of jobs, for the only process that writes them. For each request
+    it keeps the position of its answer, some 150 bytes; texts are read from disk when a record is made. A
+    collected result is kept until `remove_jobs`."""
 
     def __init__(self, folder: Path, jobs: Path) -> None:
         self.folder = folder
@@ -172,7 +153,7 @@ class BatchIndex:
         # The position of the answer; None: it waits; a text: why it will not be answered in this run.
         self._table: dict[bytes, int | str | None] = {}
         self._files: list[Path] = []
-        self._live: Appender | None = None
+        self._live: jsonl.Appender | None = None
         self._live_place = 0
         self._load()
 
@@ -190,8 +171,8 @@ class BatchIndex:
         live = self._live_results_path
         known_paths.add(live)
         if live.exists():
-            if read_torn_tail(live):
-                cut_torn_tail(live)
+            if jsonl.read_torn_tail(live):
+                jsonl.cut_torn_tail(live)
             for _ in self._index_file(live):
                 pass
         for path in self.folder.glob("*"):
@@ -217,7 +198,7 @@ class BatchIndex:
     def _read_outcome(self, position: int) -> BatchOutcome:
         path = self._files[position >> OFFSET_BITS]
         try:
-            return decode(read_line_at(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
+            return decode(jsonl.read_line_at(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
             raise StoreError(f"{path} is damaged ({error}); what it held will be requested again") from error
 
@@ -259,7 +240,7 @@ class BatchIndex:
         file_base = len(self._files) << OFFSET_BITS
         self._files.append(path)
         read = make_decoder(BatchOutcome)
-        for line in read_whole_lines(path):
+        for line in jsonl.read_whole_lines(path):
             try:
                 outcome = read(line.text)
             except Undecodable as error:
@@ -274,7 +255,7 @@ class BatchIndex:
         """Store the answer to a batched request that was sent live: it must not be paid twice."""
         path = self._live_results_path
         if self._live is None:
-            self._live = Appender(path)
+            self._live = jsonl.Appender(path)
             self._files.append(path)
             self._live_place = len(self._files) - 1 << OFFSET_BITS
         offset = path.stat().st_size
@@ -284,12 +265,9 @@ class BatchIndex:
 
     def _read_ids(self, tag: str) -> Iterator[bytes]:
         path = ids_path(self.folder, tag)
-        try:
-            with path.open("rb", buffering=1 << 18) as file:
-                while key := file.read(ID_BYTES):
-                    yield key
-        except OSError as error:
-            raise store_error("read", path, error) from error
+        with jsonl.raise_store_errors("read", path), path.open("rb", buffering=1 << 18) as file:
+            while key := file.read(ID_BYTES):
+                yield key
 
     def remove_job(self, tag: str) -> None:
         """Remove a job from the list, and its files."""
@@ -318,37 +296,25 @@ class BatchIndex:
 LIVE_AGAIN = 20
 
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """The model whose requests are batched: its name in the experiment and at the provider, its endpoint and
-    batch interface.
+@dataclass(slots=True, kw_only=True)
+class BatchQueue:
+    """One model's requests that go by batch jobs of its ``api``; ``endpoint`` is its base URL.
 
     ``read`` makes a `BatchOutcome` of an id, a status and a body, ``redact`` what may be shown of a host's
     text; ``bodies`` are the host's refusals under which bodies are made; ``keyless`` says where a key is
-    looked for, if none was found.
+    looked for, if none was found. ``submit_file`` is called with each file that becomes a job; ``live_left``
+    requests may be sent live in this round; ``refusal`` is why no more jobs are made of this model,
+    ``limits`` how large they may be.
     """
 
-    name: str
-    interface: str
-    model: str
+    spec: ModelSpec
     endpoint: str
     api: BatchApi
     meter: Meter
     read: Callable[[str, int, bytes], BatchOutcome]
     bodies: Callable[[], list[HostRefusals]]
     redact: Callable[[str], str]
-    keyless: str = ""
-
-
-@dataclass(slots=True)
-class BatchQueue:
-    """One model's parked requests.
-
-    ``submit_file`` is called with each file that becomes a job; ``live_left`` requests may be sent live in
-    this round; ``refusal`` is why no more jobs are made of this model, ``limits`` how large they may be.
-    """
-
-    source: Source
+    keyless: str
     index: BatchIndex
     submit_file: Callable[[BatchQueue, ParkedFile], None]
     limits: BatchLimits = field(init=False)
@@ -357,15 +323,12 @@ class BatchQueue:
     _filling: ParkedFile | None = None
 
     def __post_init__(self) -> None:
-        self.limits = self.source.api.limits
+        self.limits = self.api.limits
 
     @property
     def parked(self) -> int:
         """Return the number of requests that are in no job yet."""
         return 0 if self._filling is None else self._filling.requests
-
-    def begin_round(self) -> None:
-        self.live_left = LIVE_AGAIN
 
     def take_live_slot(self) -> bool:
         """Take one of the round's few live retries; return whether there was one."""
@@ -376,7 +339,7 @@ class BatchQueue:
 
     def park(self, key: bytes, body: bytes, phase: Purpose, usd: float) -> None:
         """Write a request, with permit and ``usd`` held, to the next job's file; StoreError if that fails."""
-        line = self.source.api.line(key.hex(), body)
+        line = self.api.line(key.hex(), body)
         file = self._filling
         if file is not None and (
             file.requests >= self.limits.requests or file.bytes + len(line) > self.limits.bytes
@@ -418,5 +381,5 @@ class BatchQueue:
     def _discard_file(self, file: ParkedFile) -> None:
         usd_each = file.usd / file.requests
         for _ in range(file.requests):
-            self.source.meter.release_for_batch(usd_each)
+            self.meter.release_for_batch(usd_each)
         file.discard()

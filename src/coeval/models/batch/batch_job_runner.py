@@ -16,15 +16,7 @@ import msgspec
 from coeval.core.errors import AccessDenied, ModelError, NotFound, RateLimited, ServerFault
 from coeval.core.options import BATCH_OFF
 from coeval.core.text import pluralize
-from coeval.models.batch.batch_api import (
-    BatchJob,
-    BatchProgress,
-    BatchReply,
-    DamagedResult,
-    Undecided,
-    Unmade,
-    cancel_job,
-)
+from coeval.models.batch import batch_api
 from coeval.models.batch.batch_index import (
     BatchOutcome,
     BatchQueue,
@@ -53,13 +45,9 @@ class _Tally:
     answered: int = 0
     failed: int = 0
     damaged: int = 0
-    first: DamagedResult | None = None
+    first: batch_api.DamagedResult | None = None
 
-    def count_damaged(self, line: DamagedResult) -> None:
-        self.damaged += 1
-        self.first = self.first or line
-
-    def count_result(self, result: BatchReply) -> bool:
+    def count_result(self, result: batch_api.BatchReply) -> bool:
         """Count a result; return whether it is the first outcome of its request."""
         if result.custom_id not in self.missing_ids and result.custom_id not in self.undone_ids:
             return False
@@ -74,7 +62,7 @@ class _Tally:
             self.failed += 1
         return True
 
-    def count_unknown(self, progress: BatchProgress) -> int:
+    def count_unknown(self, progress: batch_api.BatchProgress) -> int:
         """Count the requests without a result that may have been processed and paid: all that the provider
         does not report as expired, cancelled or failed."""
         left = len(self.missing_ids)
@@ -84,7 +72,7 @@ class _Tally:
             may_be = max(0, (progress.done or 0) - self.answered)
         return min(left, max(may_be, self.damaged))
 
-    def count_outstanding(self, progress: BatchProgress) -> int:
+    def count_outstanding(self, progress: batch_api.BatchProgress) -> int:
         """Count the results that the provider has counted and not given."""
         if progress.state == "ended":
             return len(self.missing_ids)
@@ -96,11 +84,11 @@ class JobResults:
     """Writes and books the results of one job of a queue."""
 
     def __init__(self, queue: BatchQueue, job: PendingJob) -> None:
-        self._source = queue.source
+        self._queue = queue
         self._index = queue.index
         self._job = job
 
-    async def write(self, progress: BatchProgress, *, last: bool) -> None:
+    async def write(self, progress: batch_api.BatchProgress, *, last: bool) -> None:
         """Write the provider's results, whole or not at all, one for each of our requests, decoded as live
         answers are and redacted. Fewer results than ``progress`` counts are accepted only at the ``last``
         attempt. Raises ModelError: they cannot be had, a retryable one if there are fewer than counted;
@@ -112,20 +100,22 @@ class JobResults:
         tally, count = _Tally(await self._index.list_waiting(job.tag), set()), 0
         try:
             with replace_file(results_path(folder, job.tag)) as file:
-                async for reply in self._source.api.collect(job.id or "", into):
+                async for reply in self._queue.api.collect(job.id or "", into):
                     count += 1
                     if not count % _BREATH:
                         await asyncio.sleep(0)
-                    if isinstance(reply, DamagedResult):
-                        tally.count_damaged(reply)
+                    if isinstance(reply, batch_api.DamagedResult):
+                        tally.damaged, tally.first = tally.damaged + 1, tally.first or reply
                     elif tally.count_result(reply):
-                        outcome = self._source.read(reply.custom_id, reply.status or 0, reply.body)
+                        outcome = self._queue.read(reply.custom_id, reply.status or 0, reply.body)
                         file.write(_ENCODE(outcome) + b"\n")
-                self._record_missing(progress, tally, last=last)
+                self._note_unknown_count_or_raise(progress, tally, last=last)
         finally:
             shutil.rmtree(into, ignore_errors=True)
 
-    def _record_missing(self, progress: BatchProgress, tally: _Tally, *, last: bool) -> None:
+    def _note_unknown_count_or_raise(
+        self, progress: batch_api.BatchProgress, tally: _Tally, *, last: bool
+    ) -> None:
         """Record how many outcomes are unknown, before the results are written."""
         job = self._job
         if not last and (late := tally.count_outstanding(progress)):
@@ -135,7 +125,7 @@ class JobResults:
         job.unknown = tally.count_unknown(progress)
         if job.unknown and tally.first is not None:
             lines = pluralize(tally.damaged, "result")
-            where = f"{tally.first.where}: {self._source.redact(tally.first.why)}"
+            where = f"{tally.first.where}: {self._queue.redact(tally.first.why)}"
             job.damage = f"{lines} cannot be read ({where})"
         self._index.jobs.put(job)
 
@@ -148,7 +138,7 @@ class JobResults:
         """Book and index the written results; return their number. Requests of unknown outcome are booked as
         perhaps spent. Safe to repeat after a crash: a job is booked once. Raises StoreError: results cannot
         be read, or the account not written."""
-        meter = self._source.meter
+        meter = self._queue.meter
         bill, count = meter.open_bill(), 0
         account = meter.open_jobs().get(self._job.tag)
         most_usd = account.dearest_usd if account is not None else 0.0
@@ -169,7 +159,7 @@ class JobResults:
 
     def book_as_lost(self) -> None:
         """Book all that was held for the job as perhaps spent; StoreError if that cannot be written."""
-        meter = self._source.meter
+        meter = self._queue.meter
         bill, account = meter.open_bill(), meter.open_jobs().get(self._job.tag)
         if account is not None:
             for _ in range(account.requests):
@@ -237,7 +227,7 @@ class BatchJobRunner:
         self.looked = False
         self._has_reported = False
         self._gives_up = batching.mode is BatchMode.CANCEL and bool(job.cancelled)
-        self._api = queue.source.api
+        self._api = queue.api
         self._index = queue.index
         self._results = JobResults(queue, job)
 
@@ -291,10 +281,10 @@ class BatchJobRunner:
                     job_id = made
                     break
                 # A job refused with 429, or not uploaded, was not made; of others nobody can know.
-                look = look or not isinstance(error, RateLimited | Unmade)
+                look = look or not isinstance(error, RateLimited | batch_api.Unmade)
                 waits_for_others = isinstance(error, RateLimited) and self._has_other_jobs()
                 counted += not waits_for_others
-                if counted >= UPLOADS and isinstance(error, Unmade) and not look:
+                if counted >= UPLOADS and isinstance(error, batch_api.Unmade) and not look:
                     return await self._end_refused_job(error)
                 if counted > SUBMISSIONS:
                     raise
@@ -307,7 +297,7 @@ class BatchJobRunner:
         self._has_reported = False
         self._index.jobs.put(self.job)
         self._tell(f"{self.job.label} is submitted")
-        self.queue.source.meter.budget_gate.serve_waiting()  # its money will not come back soon
+        self.queue.meter.budget_gate.serve_waiting()  # its money will not come back soon
         return None
 
     async def _find_job_despite_refusal(self) -> str | None:
@@ -330,7 +320,7 @@ class BatchJobRunner:
     async def _request_cancel(self) -> NotFound | None:
         """Ask the provider to cancel the job; return its error if it does not know the job."""
         try:
-            await cancel_job(self._api, self.job.id or "")
+            await batch_api.cancel_job(self._api, self.job.id or "")
         except NotFound as unknown:
             return unknown
         except ModelError:
@@ -350,7 +340,7 @@ class BatchJobRunner:
             try:
                 job_id = await self._api.find(self._make_batch_job())
             except ModelError as error:
-                undecided = isinstance(error, Undecided)
+                undecided = isinstance(error, batch_api.Undecided)
                 failures += not undecided
                 if not error.retryable or failures > SUBMISSIONS or self._gives_up:
                     raise
@@ -360,7 +350,7 @@ class BatchJobRunner:
                 if not self.looked and (undecided or not self._mode.calls_models):
                     self.looked = True
                     # Requests may wait for the money it holds.
-                    self.queue.source.meter.budget_gate.serve_waiting()
+                    self.queue.meter.budget_gate.serve_waiting()
             else:
                 looks += 1
                 if job_id is not None or looks == LOOKS:
@@ -377,10 +367,17 @@ class BatchJobRunner:
         )
         return alone and self.job.requests > 1
 
-    def _make_batch_job(self) -> BatchJob:
-        others = (job.id for job in self._index.jobs if job.id is not None)
-        lines = lines_path(self._index.folder, self.job.tag)
-        return self.job.as_submitted(lines, (*others, *self.job.refused))
+    def _make_batch_job(self) -> batch_api.BatchJob:
+        job = self.job
+        others = frozenset(other.id for other in self._index.jobs if other.id is not None)
+        return batch_api.BatchJob(
+            tag=job.tag,
+            lines=lines_path(self._index.folder, job.tag),
+            requests=job.requests,
+            bytes=job.bytes,
+            written_at=job.written_at,
+            others=others.union(job.refused),
+        )
 
     async def _postpone(self, error: ModelError) -> None:
         """Wait until another job of this model has ended, since too much is running."""
@@ -395,7 +392,7 @@ class BatchJobRunner:
             if not self._has_other_jobs():
                 return
 
-    async def _wait_until_ended(self) -> BatchProgress:
+    async def _wait_until_ended(self) -> batch_api.BatchProgress:
         """Check the job until it has ended; ModelError if that fails, or it runs too long."""
         failures = 0
         for pause in self._pace.pauses():
@@ -427,9 +424,9 @@ class BatchJobRunner:
                 "cancels it, and given once more gives it up"
             )
 
-    def _report_progress(self, progress: BatchProgress) -> None:
+    def _report_progress(self, progress: batch_api.BatchProgress) -> None:
         job = self.job
-        state_word = self.queue.source.redact(progress.shown)
+        state_word = self.queue.redact(progress.shown)
         if state_word != job.shown:
             done = "" if progress.done is None else f", {progress.done + (progress.failed or 0):,} done"
             self._tell(f"{self.job.label}: {state_word}{done}")
@@ -442,7 +439,7 @@ class BatchJobRunner:
         job.checked_at, job.note = time.time(), ""
         self._index.jobs.put(job)
 
-    async def _collect_results(self, progress: BatchProgress) -> None:
+    async def _collect_results(self, progress: batch_api.BatchProgress) -> None:
         """Write the results whole; retry while they are fewer than the provider counts."""
         waits = self._pace.pauses()
         for left in reversed(range(COLLECTIONS)):
@@ -489,12 +486,12 @@ class BatchJobRunner:
 
     async def _end_refused_job(self, error: ModelError | None) -> JobEnd:
         """End a job that the provider refused whole, of which nothing is paid."""
-        reason = self.queue.source.redact(str(error)) if error is not None else "no reason was given"
+        reason = self.queue.redact(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
             return await self._split(error)
         message = f"{self.job.label} was refused: {reason}. To send its requests live: {BATCH_OFF}"
         await self._index.mark_lost(self.job.tag, message)
-        if isinstance(error, AccessDenied | NotFound | Unmade):
+        if isinstance(error, AccessDenied | NotFound | batch_api.Unmade):
             await self.queue.refuse(message)
         self._forget_job()
         self._tell(message)
@@ -502,7 +499,7 @@ class BatchJobRunner:
 
     async def _end_without_id(self, job_id: str) -> JobEnd:
         """Drop a job whose id is unusable: it exists, but its cost will never be known."""
-        named = self.queue.source.redact(repr(job_id[:80]))
+        named = self.queue.redact(repr(job_id[:80]))
         message = f"{self.job.label} is lost: its host returned {named}, not an id. It may have been paid"
         self._results.book_as_lost()
         await self._index.mark_lost(self.job.tag, message)
@@ -517,7 +514,7 @@ class BatchJobRunner:
         await self._index.release_waiting(self.job.tag)
         self._index.remove_job(self.job.tag)
         self._tell(
-            f"{self.job.label} is given up ({self.queue.source.redact(str(error))}): it may have been "
+            f"{self.job.label} is given up ({self.queue.redact(str(error))}): it may have been "
             "paid, and counts as perhaps spent"
         )
         return JobEnd.RELEASED
@@ -529,25 +526,25 @@ class BatchJobRunner:
 
     def _forget_job(self) -> None:
         """Forget a job that never came about; release its permits and money."""
-        meter = self.queue.source.meter
+        meter = self.queue.meter
         meter.settle_job(self.job.tag, meter.open_bill())
         self._index.remove_job(self.job.tag)
 
     def _leave_job_on_list(self, error: ModelError) -> JobEnd:
-        self.job.note = self.queue.source.redact(str(error))
+        self.job.note = self.queue.redact(str(error))
         if self._mode is BatchMode.CANCEL:
             self.job.note += "; coeval status RUN --cancel-batches, given once more, gives it up"
         elif isinstance(error, NotFound):
             self.job.note += "; coeval status RUN --cancel-batches gives it up, if it is gone for good"
-        if isinstance(error, AccessDenied) and self.queue.source.keyless:
-            self.job.note += f"; {self.queue.source.keyless}"
+        if isinstance(error, AccessDenied) and self.queue.keyless:
+            self.job.note += f"; {self.queue.keyless}"
         self._index.jobs.put(self.job)
         self._tell(f"{self.job.label} is left as it is: {self.job.note}")
         return JobEnd.LEFT
 
     def _report_retry(self, error: ModelError) -> None:
         """Report a failure that is retried, once until something succeeds."""
-        self.job.note = self.queue.source.redact(str(error))
+        self.job.note = self.queue.redact(str(error))
         _log.info("%s: %s", self.job.label, self.job.note)
         if not self._has_reported:
             self._has_reported = True

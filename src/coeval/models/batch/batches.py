@@ -13,16 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from coeval.core.errors import (
-    Draining,
-    Gap,
-    ModelError,
-    NotFound,
-    Pending,
-    StoreError,
-    Undecodable,
-    UsageError,
-)
+from coeval.core import errors
 from coeval.core.model import (
     ModelSpec,
     mark_cut_by_window,
@@ -30,17 +21,10 @@ from coeval.core.model import (
     max_answer_tokens,
     min_answer_limit,
 )
-from coeval.core.records import CallId, Completion, Purpose, Request
+from coeval.core.records import CallId, Completion, Request
 from coeval.models.address import ModelAddress, resolve_address
+from coeval.models.batch import batch_index
 from coeval.models.batch.batch_api import BatchJob, cancel_job, load_batch_maker
-from coeval.models.batch.batch_index import (
-    BatchIndex,
-    BatchOutcome,
-    BatchQueue,
-    ParkedFile,
-    Source,
-    StoredError,
-)
 from coeval.models.batch.batch_job_runner import BatchJobRunner, JobEnd
 from coeval.models.batch.job_list import BATCH_PHASES, Batching, BatchMode, HostRefusals, PendingJob
 from coeval.models.catalog import HOSTS
@@ -65,18 +49,16 @@ _LOOK_S = 0.1
 
 
 class Batches:
-    """The batch jobs of a session: `open_queue` for each batched model, then `resume_jobs` of earlier starts.
-    `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers.
-
-    ``folder`` and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job.
-    Raises StoreError: what an earlier start left cannot be read.
-    """
+    """The batch jobs of a session: a queue of each batched model in ``queues``, then `resume_jobs` of earlier
+    starts. `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers. ``folder``
+    and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job. Raises
+    StoreError: what an earlier start left cannot be read."""
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
-        self.index = BatchIndex(folder, jobs)
-        self._batching = batching
+        self.index = batch_index.BatchIndex(folder, jobs)
+        self.batching = batching
         self._tell = tell
-        self._queues: dict[str, BatchQueue] = {}
+        self.queues: dict[str, batch_index.BatchQueue] = {}
         self._runners: dict[asyncio.Task[JobEnd], BatchJobRunner] = {}
         self._woken = asyncio.Event()
         self._has_results = False
@@ -88,31 +70,17 @@ class Batches:
 
     def __contains__(self, name: str) -> bool:
         """Check whether a model has batched phases, or had: what is in jobs is not requested twice."""
-        return bool(self.batched_phases(name)) or any(job.name == name for job in self.index.jobs)
-
-    def batched_phases(self, name: str) -> frozenset[Purpose]:
-        """Return the phases in which a model's requests are put into jobs."""
-        return self._batching.phases.get(name, frozenset())
-
-    @property
-    def calls_models(self) -> bool:
-        """Check whether this session calls models, by jobs or live."""
-        return self._batching.mode.calls_models
-
-    def open_queue(self, source: Source) -> BatchQueue:
-        """Open the queue that parks a model's requests."""
-        queue = self._queues[source.name] = BatchQueue(source, self.index, self._submit_file)
-        return queue
+        return bool(self.batching.phases.get(name)) or any(job.name == name for job in self.index.jobs)
 
     async def resume_jobs(self) -> None:
         """Resume the jobs of earlier starts whose models are open now."""
         self.begin_round()
         for job in self.index.jobs:
-            queue = self._queues.get(job.name)
+            queue = self.queues.get(job.name)
             if job.state == "collected" or queue is None:
                 continue
             # A job missing in the account was never sent.
-            if job.tag not in queue.source.meter.open_jobs() and job.id is None:
+            if job.tag not in queue.meter.open_jobs() and job.id is None:
                 await self.index.release_waiting(job.tag)
                 self.index.remove_job(job.tag)
                 continue
@@ -130,25 +98,25 @@ class Batches:
         """Begin a round, in which records are made of what has been collected."""
         self._has_results = False
         self._usable = [job.tag for job in self.index.jobs if job.state == "collected"]
-        for queue in self._queues.values():
-            queue.begin_round()
+        for queue in self.queues.values():
+            queue.live_left = batch_index.LIVE_AGAIN
 
     def submit_parked(self, name: str | None = None) -> None:
         """Submit what is parked, for one model or all."""
-        for queue in self._queues.values():
-            if name in (None, queue.source.name):
+        for queue in self.queues.values():
+            if name in (None, queue.spec.name):
                 queue.close_file()
 
     def submit_to_free_money(self) -> Held:
         """Submit parked requests that hold money others wait for, unless they are few and running jobs hold
         more. Return how long the rest stays held."""
         under_way = sum(runner.job.requests for runner in self._runners.values())
-        for queue in self._queues.values():
+        for queue in self.queues.values():
             if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
                 queue.close_file()
         if any(runner.job.id is None and not runner.looked for runner in self._runners.values()):
             return Held.BRIEFLY
-        waits = self._batching.mode is BatchMode.WAIT and bool(self._runners)
+        waits = self.batching.mode is BatchMode.WAIT and bool(self._runners)
         return Held.BY_JOBS if waits else Held.FOR_GOOD
 
     def remove_recorded_jobs(self) -> None:
@@ -158,7 +126,7 @@ class Batches:
     async def wait_for_results(self) -> bool:
         """Submit what is parked, and wait for results; False if none will come. In a mode that does not wait,
         return once each job was submitted and checked. Raises StoreError: the disk refuses."""
-        wait = self._batching.mode is BatchMode.WAIT
+        wait = self.batching.mode is BatchMode.WAIT
         self.submit_parked()
         while not self._has_results and self._failure is None and self._runners:
             if not wait and all(runner.looked for runner in self._runners.values()):
@@ -172,41 +140,41 @@ class Batches:
 
     async def aclose(self) -> None:
         """Stop polling; forget requests that are in no job."""
-        for queue in self._queues.values():
+        for queue in self.queues.values():
             queue.discard()
         for task in self._runners:
             task.cancel()
         await asyncio.gather(*self._runners, return_exceptions=True)
-        with suppress(StoreError):  # the time of the last check is only informative
+        with suppress(errors.StoreError):  # the time of the last check is only informative
             self.index.jobs.write()
         self.index.close()
 
-    def _submit_file(self, queue: BatchQueue, file: ParkedFile) -> None:
+    def submit_file(self, queue: batch_index.BatchQueue, file: batch_index.ParkedFile) -> None:
         """Record a job before it is submitted, then start its runner."""
-        source = queue.source
+        spec = queue.spec
         job = PendingJob(
             tag=file.tag,
             state="written",
-            interface=source.interface,
-            name=source.name,
-            model=source.model,
-            endpoint=source.endpoint,
+            interface=spec.interface,
+            name=spec.name,
+            model=spec.model,
+            endpoint=queue.endpoint,
             phases=dict(file.phases),
             requests=file.requests,
             bytes=file.bytes,
             written_at=time.time(),
-            bodies=source.bodies(),
+            bodies=queue.bodies(),
         )
         self.index.jobs.put(job)
-        source.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
+        queue.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
         self._start_runner(queue, job, fresh=True)
 
-    def _start_runner(self, queue: BatchQueue, job: PendingJob, *, fresh: bool) -> None:
+    def _start_runner(self, queue: batch_index.BatchQueue, job: PendingJob, *, fresh: bool) -> None:
         def has_other_jobs() -> bool:
             others = (runner.job for runner in self._runners.values() if runner.queue is queue)
             return any(other is not job and other.state == "submitted" for other in others)
 
-        runner = BatchJobRunner(queue, job, self._batching, self._tell, has_other_jobs)
+        runner = BatchJobRunner(queue, job, self.batching, self._tell, has_other_jobs)
         task = asyncio.get_running_loop().create_task(runner.run(fresh=fresh))
         self._runners[task] = runner
         task.add_done_callback(self._finish_runner)
@@ -227,7 +195,7 @@ class Batches:
 # --- Jobs cancelled or given up without their models
 
 
-async def cancel_jobs(
+async def cancel_jobs_and_count_left(
     jobs: Iterable[PendingJob],
     folder: RunDir,
     keys: Keys,
@@ -250,9 +218,9 @@ async def cancel_jobs(
         gone = gives_up or before == "accepted"
         try:
             await _cancel_at_provider(job, keys)
-        except NotFound:
+        except errors.NotFound:
             gone, job.note = True, "its provider knows it no more"
-        except (ModelError, UsageError) as error:
+        except (errors.ModelError, errors.UsageError) as error:
             gone, job.note = gone or bool(before), f"{error}. {keys.places(job.interface)}"
             job.cancelled = "requested"
         else:
@@ -270,8 +238,8 @@ async def cancel_jobs(
     return left
 
 
-def _open_index(folder: RunDir) -> BatchIndex:
-    return BatchIndex(folder.batches, folder.pending_batches)
+def _open_index(folder: RunDir) -> batch_index.BatchIndex:
+    return batch_index.BatchIndex(folder.batches, folder.pending_batches)
 
 
 def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
@@ -289,9 +257,9 @@ def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
 async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
     """Ask a job's provider to cancel it. Raises ModelError: it refuses; UsageError: no key or job id."""
     if job.id is None:
-        raise UsageError("whether it was submitted is not known")
+        raise errors.UsageError("whether it was submitted is not known")
     if job.interface not in HOSTS:
-        raise UsageError(f"there is no interface {job.interface} any more")
+        raise errors.UsageError(f"there is no interface {job.interface} any more")
     host = HOSTS[job.interface]
     base_url = None if job.endpoint == host.url else job.endpoint
     spec = ModelSpec(name=job.name, interface=job.interface, model=job.model, base_url=base_url)
@@ -311,11 +279,9 @@ async def _cancel_at_provider(job: PendingJob, keys: Keys) -> None:
 
 class BatchedModel(HostedModel):
     """A hosted model some of whose phases go by batch jobs. Their requests are parked for the next job, which
-    raises Pending, and answered from collected results when they are made again.
-
-    Bodies and errors are those of live requests. A request's id hashes its `CallId` and body: no answer
-    can be taken for another request's.
-    """
+    raises Pending, and answered from collected results when they are made again. Bodies and errors are those
+    of live requests. A request's id hashes its `CallId` and body: no answer can be taken for another
+    request's."""
 
     def join_batches(self, batches: Batches, address: ModelAddress, meter: Meter) -> BatchHttp:
         """Park requests with ``batches``; return the HTTP client to close in the end. Raises UsageError: the
@@ -325,32 +291,30 @@ class BatchedModel(HostedModel):
         spec, endpoint = address.spec, self._endpoint
         http = BatchHttp(endpoint, explain=address.dialect.explain)
         self._meter = meter
-        self._calls_models = batches.calls_models
-        self._parked = batches.batched_phases(spec.name)
+        self._calls_models = batches.batching.mode.calls_models
+        self._parked = batches.batching.phases.get(spec.name, frozenset())
         self._plain_host = address.host
         self._bodies = [HostRefusals()]
         self._restore_refusals(
             bodies for job in batches.index.jobs if job.name == spec.name for bodies in job.bodies
         )
-        self._queue = batches.open_queue(
-            Source(
-                name=spec.name,
-                interface=spec.interface,
-                model=spec.model,
-                endpoint=endpoint.url,
-                api=load_batch_maker(address.host)(http, spec, address.settings),
-                meter=meter,
-                read=self._read_outcome,
-                bodies=lambda: list(self._bodies),
-                redact=lambda text: http.redactor.redact_message(text),
-                keyless=_describe_missing_key(address),
-            )
+        self._queue = batches.queues[spec.name] = batch_index.BatchQueue(
+            spec=spec,
+            endpoint=endpoint.url,
+            api=load_batch_maker(address.host)(http, spec, address.settings),
+            meter=meter,
+            read=self._read_outcome,
+            bodies=lambda: list(self._bodies),
+            redact=lambda text: http.redactor.redact_message(text),
+            keyless=_describe_missing_key(address),
+            index=batches.index,
+            submit_file=batches.submit_file,
         )
         return http
 
     async def is_listed(self) -> bool:
         """Check the list as `HostedModel`; one served in batches only is listed if jobs can be made."""
-        api = self._queue.source.api
+        api = self._queue.api
         if not (self._parked and api.limits.batches_only) or self._admission.refusal() is not None:
             return await super().is_listed()
         await api.find(BatchJob("", Path("none.jsonl"), 0, 0, time.time()))
@@ -359,7 +323,9 @@ class BatchedModel(HostedModel):
     def complete(self, request: Request) -> Coroutine[Any, Any, Completion]:
         if request.purpose not in BATCH_PHASES or request.call is None:
             return super().complete(request)
-        return self._complete_once(request)  # a job has no order in which one request could go first
+        return self._complete_adapting_to_refusals(
+            request
+        )  # a job has no order in which one request could go first
 
     def _bypass_cache(self, request: Request) -> Request:
         """Leave the body alone: its answer is found by it."""
@@ -376,7 +342,7 @@ class BatchedModel(HostedModel):
             self._limit_renamed = True
             self._host = self._plain_host.with_other_limit_field(self._spec.model)
 
-    async def _complete_once(self, request: Request) -> Completion:
+    async def _complete_adapting_to_refusals(self, request: Request) -> Completion:
         """Complete as `HostedModel`, but prefer what a job brought, whatever the host has refused since."""
         if request.purpose in BATCH_PHASES and request.call is not None:
             now = HostRefusals(
@@ -388,7 +354,7 @@ class BatchedModel(HostedModel):
                 completion = self._find_answer_under(refusals, request.call, request)
                 if completion is not None:
                     return completion
-        return await super()._complete_once(request)
+        return await super()._complete_adapting_to_refusals(request)
 
     def _find_answer_under(
         self, refusals: HostRefusals, about: CallId, request: Request
@@ -402,7 +368,7 @@ class BatchedModel(HostedModel):
             sent, dropped = self._drop_refused(request)
             structured = request.schema is not None and request.schema.name not in self._refused_schemas
             body = self._dialect.encode(sent, self._spec, self._host, structured=structured)
-        except ModelError:
+        except errors.ModelError:
             return None  # no such body could be made
         finally:
             self._refused_schemas, self._refused_fields, self._host = refused
@@ -427,16 +393,18 @@ class BatchedModel(HostedModel):
             if outcome.completion is not None:
                 return Answered(outcome.completion, outcome.completion.latency_s, 1)
             raise (
-                outcome.error.make_error() if outcome.error is not None else ModelError("nothing came of it")
+                outcome.error.make_error()
+                if outcome.error is not None
+                else errors.ModelError("nothing came of it")
             )
         if not self._calls_models:
-            raise Draining("only what batch jobs have brought is made records of")
+            raise errors.Draining("only what batch jobs have brought is made records of")
         if request.purpose not in self._parked or (about.attempt > 0 and queue.take_live_slot()):
             answered = await super()._send(request, body, call)
-            queue.index.store_live_outcome(BatchOutcome(key.hex(), answered.value))
+            queue.index.store_live_outcome(batch_index.BatchOutcome(key.hex(), answered.value))
             return answered
         await self._park_request(key, request, body)
-        raise Pending(f"{about} waits for a batch job")
+        raise errors.Pending(f"{about} waits for a batch job")
 
     async def _park_request(self, key: bytes, request: Request, body: bytes) -> None:
         """Hold a request's permit and money, and write it to the file of the next job. Raises Gap: a quota or
@@ -452,12 +420,12 @@ class BatchedModel(HostedModel):
             await waiting
             try:
                 queue.raise_if_refused()
-            except Gap:
+            except errors.Gap:
                 self._meter.release_for_batch(usd)
                 raise
         queue.park(key, body, request.purpose, usd)
 
-    def _read_outcome(self, custom_id: str, status: int, body: bytes) -> BatchOutcome:
+    def _read_outcome(self, custom_id: str, status: int, body: bytes) -> batch_index.BatchOutcome:
         """Decode the outcome of a request in a job as live replies are, priced and redacted."""
         redactor = self._endpoint.redactor
         where = f"a batch of {self.name}"
@@ -466,19 +434,19 @@ class BatchedModel(HostedModel):
                 completion = mark_if_uncounted(self._read_body(HttpReply(status, {}, body), redactor))
                 usage = self._meter.add_batch_price(completion.usage)
                 completion = cut_completion(msgspec.structs.replace(completion, usage=usage), self._max_bytes)
-                return BatchOutcome(custom_id, completion)
+                return batch_index.BatchOutcome(custom_id, completion)
             error = self._explain(HttpReply(status, {}, body), redactor)
             if error is None:
                 error = error_from_status(status, body, where, redactor)
             error.status = status
-        except Undecodable as undecodable:
+        except errors.Undecodable as undecodable:
             error = error_from_garbage(status, body, undecodable, where, redactor)
-        except ModelError as reported:
+        except errors.ModelError as reported:
             error = reported
             if error.usage is not None:
                 error.usage = self._meter.add_batch_price(error.usage)
         error.args = (self._endpoint.redact_message(str(error)),)
-        return BatchOutcome(custom_id, error=StoredError.from_error(error))
+        return batch_index.BatchOutcome(custom_id, error=batch_index.StoredError.from_error(error))
 
 
 def _describe_missing_key(address: ModelAddress) -> str:

@@ -6,35 +6,23 @@ and what `google-genai` sends. A job expires after two days, without any results
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from urllib.parse import quote
 
 import msgspec
 
 from coeval.core.errors import AccessDenied, ModelError, Unreadable
 from coeval.core.foreign import make_decoder
-from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
-from coeval.models.batch.batch_api import (
-    BatchJob,
-    BatchLimits,
-    BatchProgress,
-    BatchReply,
-    BatchState,
-    DamagedResult,
-    download_results,
-    make_answered_reply,
-    raise_retryable_as_unmade,
-)
-from coeval.models.batch.batch_http import BatchHttp, decode_answer
+from coeval.models.batch import batch_api
+from coeval.models.batch.batch_http import decode_answer
 from coeval.models.dialects.gemini import explain, generate_path
 from coeval.models.transport.faults import error_from_status, excerpt
 
 # --- States and errors of Google's batch interfaces
 
 # Any other state is of a running job.
-_STATES: Mapping[str, BatchState] = {
+_STATES: Mapping[str, batch_api.BatchState] = {
     "SUCCEEDED": "ended",
     "PARTIALLY_SUCCEEDED": "expired",
     "FAILED": "failed",
@@ -73,7 +61,7 @@ class GoogleError(msgspec.Struct, frozen=True):
     details: list[msgspec.Raw] | None = None
 
 
-def map_state(word: str) -> BatchState:
+def map_state(word: str) -> batch_api.BatchState:
     """Map ``JOB_STATE_…`` or ``BATCH_STATE_…`` to a state."""
     return _STATES.get(word.partition("_STATE_")[2], "running")
 
@@ -89,11 +77,11 @@ def make_job_error(error: GoogleError, redactor: Redactor) -> ModelError:
     return mapped
 
 
-def make_failed_reply(custom_id: str, error: GoogleError) -> BatchReply:
+def make_failed_reply(custom_id: str, error: GoogleError) -> batch_api.BatchReply:
     """Make a failed request's reply, as if it had been sent live; a cancelled one was never processed."""
     if error.code == _CANCELLED:
-        return BatchReply(custom_id, None, msgspec.json.encode(error))
-    return BatchReply(custom_id, *_encode_as_live(error))
+        return batch_api.BatchReply(custom_id, None, msgspec.json.encode(error))
+    return batch_api.BatchReply(custom_id, *_encode_as_live(error))
 
 
 def _encode_as_live(error: GoogleError) -> tuple[int, bytes]:
@@ -161,27 +149,24 @@ class _GeminiResult(msgspec.Struct, frozen=True):
 _read_result = make_decoder(_GeminiResult)
 
 
-class GeminiBatches:
+class GeminiBatches(batch_api.HttpBatches):
     """Batches of one model of the Gemini API."""
 
-    limits = BatchLimits(requests=1_000_000, bytes=2_000_000_000)
+    limits = batch_api.BatchLimits(requests=1_000_000, bytes=2_000_000_000)
     """Google names no number of requests; the tokens that may wait for a model are the account's."""
-
-    def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:  # noqa: ARG002
-        self._http = http
-        self._create_path = generate_path(spec.model).replace(":generateContent", ":batchGenerateContent")
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         return b'{"key":"%b","request":%b}\n' % (custom_id.encode(), body)
 
-    async def create(self, job: BatchJob) -> str:
-        with raise_retryable_as_unmade():
+    async def create(self, job: batch_api.BatchJob) -> str:
+        with batch_api.raise_retryable_as_unmade():
             input_config = {"fileName": await self._upload(job)}
         needed = {"batch": {"displayName": job.name, "inputConfig": input_config}}
-        reply = await self._http.send("POST", self._create_path, msgspec.json.encode(needed))
+        path = generate_path(self._model).replace(":generateContent", ":batchGenerateContent")
+        reply = await self._http.send("POST", path, msgspec.json.encode(needed))
         return decode_answer(reply.body, _Operation, "a batch").name
 
-    async def find(self, job: BatchJob) -> str | None:
+    async def find(self, job: batch_api.BatchJob) -> str | None:
         """Find a batch by its name, which contains the tag."""
         pages = self._http.read_pages(f"/batches?pageSize={_PAGE}", _OperationPage, "pageToken")
         async for page in pages:
@@ -190,20 +175,29 @@ class GeminiBatches:
                     return batch.name
         return None
 
-    async def check(self, job_id: str) -> BatchProgress:
+    async def check(self, job_id: str) -> batch_api.BatchProgress:
         batch = await self._read_batch(job_id)
         word, stats = batch.metadata.state, batch.metadata.batch_stats or _BatchStats(None, None, None)
         total, done, failed = map(_parse_count, msgspec.structs.astuple(stats))
         state = map_state(word)
         why = make_job_error(batch.error or GoogleError(), self._http.redactor) if state == "failed" else None
-        return BatchProgress(state, word, total, done, failed, why)
+        return batch_api.BatchProgress(state, word, total, done, failed, why)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
-        output = (await self._read_batch(job_id)).output
-        if output.responses_file:
-            path = f"/{quote(output.responses_file)}:download?alt=media"
-            async for reply in download_results(self._http, path, into, _parse_reply):
-                yield reply
+    async def list_results(self, job_id: str) -> list[str]:
+        file = (await self._read_batch(job_id)).output.responses_file
+        return [f"/{quote(file)}:download?alt=media"] if file else []
+
+    @staticmethod
+    def read_result(line: bytes) -> batch_api.BatchReply:
+        reported = _read_result(line)
+        if not reported.key:
+            raise Unreadable("it names no request")
+        if reported.error is not None:
+            return make_failed_reply(reported.key, reported.error)
+        answer = bytes(reported.response)
+        if answer in (b"", b"null"):
+            raise Unreadable("it holds neither an answer nor an error")
+        return batch_api.BatchReply(reported.key, 200, answer)
 
     async def cancel(self, job_id: str) -> None:
         await self._http.send("POST", f"/{quote(job_id)}:cancel", b"{}", repeatable=True)
@@ -211,7 +205,7 @@ class GeminiBatches:
     async def _read_batch(self, job_id: str) -> _Operation:
         return await self._http.read(f"/{quote(job_id)}", _Operation, "a batch")
 
-    async def _upload(self, job: BatchJob) -> str:
+    async def _upload(self, job: batch_api.BatchJob) -> str:
         """Upload a job's file to the URL that Google returns; return its name, valid for two days."""
         above, _, version = self._http.url.rpartition("/")
         started = await self._http.send(
@@ -239,12 +233,3 @@ def _parse_count(reported: str | int | None) -> int | None:
         return number if reported is not None and (number := int(reported)) >= 0 else None
     except ValueError:
         return None
-
-
-def _parse_reply(result: bytes) -> BatchReply:
-    reported = _read_result(result)
-    if not reported.key:
-        raise Unreadable("it names no request")
-    if reported.error is not None:
-        return make_failed_reply(reported.key, reported.error)
-    return make_answered_reply(reported.key, reported.response)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -12,7 +12,6 @@ import msgspec
 
 from coeval.core.records import Purpose
 from coeval.core.text import pluralize
-from coeval.models.batch.batch_api import BatchJob
 from coeval.store.jsonl import read_json, write_json_atomic
 
 JobState: TypeAlias = Literal["written", "submitted", "collected"]
@@ -69,10 +68,6 @@ class PendingJob(msgspec.Struct, kw_only=True):
     def label(self) -> str:
         """Return the job's name in messages."""
         return f"batch {self.id or self.tag} of {self.name} ({pluralize(self.requests, 'request')})"
-
-    def as_submitted(self, lines: Path, others: Iterable[str] = ()) -> BatchJob:
-        size = self.requests, self.bytes
-        return BatchJob(self.tag, lines, *size, self.written_at, frozenset(others))
 
 
 class _Content(msgspec.Struct):

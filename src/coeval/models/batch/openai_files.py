@@ -7,7 +7,7 @@ are called the same way at their own base URL.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote
@@ -19,20 +19,7 @@ from coeval.core.foreign import decode, make_decoder
 from coeval.core.model import ModelSpec
 from coeval.core.redaction import Redactor
 from coeval.models.address import ConfiguredAddress, locate_azure_openai
-from coeval.models.batch.batch_api import (
-    CLOCKS_APART_S,
-    PAGE,
-    UNKNOWN_ERROR,
-    BatchJob,
-    BatchLimits,
-    BatchProgress,
-    BatchReply,
-    BatchState,
-    DamagedResult,
-    download_results,
-    is_made_before,
-    raise_retryable_as_unmade,
-)
+from coeval.models.batch import batch_api
 from coeval.models.batch.batch_http import MOST_PAGES, BatchHttp, UploadForm, decode_answer
 from coeval.models.transport.faults import excerpt
 
@@ -88,7 +75,7 @@ class _Unanswered(msgspec.Struct, frozen=True):
 _read_result = make_decoder(_Result)
 
 
-class FileBatches:
+class FileBatches(batch_api.HttpBatches):
     """What jobs made of files share; ``jobs`` is their path below the base URL."""
 
     request_url = "/v1/chat/completions"
@@ -96,8 +83,7 @@ class FileBatches:
     jobs = "/batches"
 
     def __init__(self, http: BatchHttp, spec: ModelSpec, settings: Mapping[str, str]) -> None:
-        self._http = http
-        self._model = spec.model
+        super().__init__(http, spec, settings)
         self._paths = self.paths(spec, settings)
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:  # noqa: ARG002
@@ -123,7 +109,7 @@ class FileBatches:
                 raise BadRequest(f"the host cannot use the file of requests {file.id}: its status is {state}")
             if state not in _NOT_READY:
                 return file.id
-            await self._http.pause(pause_s)
+            await self._http.sleep(pause_s)
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
             file = await self._read_file_info(file.id)
         raise ServerFault(f"the host has not read the file of requests {file.id} yet; its status is {state}")
@@ -132,44 +118,39 @@ class FileBatches:
         """Read what the host says of a file."""
         return await self._http.read(self._file_path(file_id), UploadedFile, "a file")
 
-    async def _read_results(
-        self, into: Path, *file_ids: str | None
-    ) -> AsyncIterator[BatchReply | DamagedResult]:
-        """Download the files of results and errors that exist into the folder ``into``; yield their lines."""
-        for file_id in filter(None, file_ids):
-            async for reply in download_results(
-                self._http, self._file_path(file_id, "/content"), into, read_result
-            ):
-                yield reply
+    def _content_paths(self, *file_ids: str | None) -> list[str]:
+        """Return the paths of the files of results and of errors that exist."""
+        return [self._file_path(file_id, "/content") for file_id in file_ids if file_id]
 
     def _file_path(self, file_id: str, below: str = "") -> str:
         return self._paths.make_path(f"/files/{quote(file_id, safe='')}{below}")
 
+    @staticmethod
+    def read_result(line: bytes) -> batch_api.BatchReply:
+        """Read a line of a file of results or of errors, as OpenAI writes both."""
+        result = _read_result(line)
+        if result.response is not None:
+            return batch_api.BatchReply(
+                result.custom_id, result.response.status_code, bytes(result.response.body)
+            )
+        error = bytes(result.error)
+        if error == b"null":
+            raise Unreadable("it holds neither an answer nor an error")
+        return batch_api.BatchReply(result.custom_id, _read_live_status(error), b'{"error":%s}' % error)
 
-def read_result(line: bytes) -> BatchReply:
-    """Read a line of a file of results or of errors, as OpenAI writes both."""
-    result = _read_result(line)
-    if result.response is not None:
-        return BatchReply(result.custom_id, result.response.status_code, bytes(result.response.body))
-    if bytes(result.error) == b"null":
-        raise Unreadable("it holds neither an answer nor an error")
-    return BatchReply(
-        result.custom_id, _read_live_status(result.error), b'{"error":%s}' % bytes(result.error)
-    )
 
-
-def _read_live_status(error: msgspec.Raw) -> int | None:
+def _read_live_status(error: bytes) -> int | None:
     """Return the status that an error would have live; None if the request was never processed."""
     try:
-        return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, UNKNOWN_ERROR)
+        return _STATUS_OF_CODE.get(decode(error, _Unanswered).code, batch_api.UNKNOWN_ERROR)
     except Undecodable:
-        return UNKNOWN_ERROR
+        return batch_api.UNKNOWN_ERROR
 
 
 # --- OpenAI's jobs
 
 # Any other status is of a running job.
-_STATES: Mapping[str, BatchState] = {
+_STATES: Mapping[str, batch_api.BatchState] = {
     "completed": "ended",
     "failed": "failed",
     "expired": "expired",
@@ -225,14 +206,14 @@ class _RefusedBatch(msgspec.Struct, frozen=True):
 class OpenAiBatches(FileBatches):
     """Batches of chat completions at one OpenAI-like host."""
 
-    limits = BatchLimits(requests=50_000, bytes=200_000_000)
+    limits = batch_api.BatchLimits(requests=50_000, bytes=200_000_000)
 
     def line(self, custom_id: str, body: bytes) -> bytes:
         head = f'{{"custom_id":"{custom_id}","method":"POST","url":"{self.request_url}","body":'
         return b"%b%b}\n" % (head.encode(), body)
 
-    async def create(self, job: BatchJob) -> str:
-        with raise_retryable_as_unmade():
+    async def create(self, job: batch_api.BatchJob) -> str:
+        with batch_api.raise_retryable_as_unmade():
             file_id = await self._upload(job.lines)
         needed = {
             "input_file_id": file_id,
@@ -244,50 +225,49 @@ class OpenAiBatches(FileBatches):
         reply = await self._http.send("POST", path, msgspec.json.encode(needed), is_busy=_is_busy)
         return decode_answer(reply.body, _Batch, "a batch").id
 
-    async def find(self, job: BatchJob) -> str | None:
+    async def find(self, job: batch_api.BatchJob) -> str | None:
         """Find a batch by its tag, or at hosts without metadata by the name of its file."""
-        since = job.written_at - CLOCKS_APART_S
-        path = self._paths.make_path(self.jobs, f"limit={PAGE}")
+        since = job.written_at - batch_api.CLOCKS_APART_S
+        path = self._paths.make_path(self.jobs, f"limit={batch_api.PAGE}")
         async for page in self._http.read_pages(path, _BatchPage, "after"):
             for batch in page.data:
                 if await self._is_batch_of_job(batch, job, since):
                     return batch.id
-            if page.data and is_made_before(page.data[-1].created_at, since):
+            if page.data and batch_api.is_made_before(page.data[-1].created_at, since):
                 return None
         return None
 
-    async def check(self, job_id: str) -> BatchProgress:
+    async def check(self, job_id: str) -> batch_api.BatchProgress:
         batch = await self._read_batch(job_id)
         counts = batch.request_counts or _JobCounts()
         state = _STATES.get(batch.status.lower(), "running")  # "Failed" at Azure
         error = _make_refusal(batch, self._http.redactor) if state == "failed" else None
         return _make_progress(state, batch.status, counts, error)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+    async def list_results(self, job_id: str) -> list[str]:
         batch = await self._read_batch(job_id)
-        async for reply in self._read_results(into, batch.output_file_id, batch.error_file_id):
-            yield reply
+        return self._content_paths(batch.output_file_id, batch.error_file_id)
 
     async def _read_batch(self, job_id: str) -> _Batch:
         return await self._http.read(self._job_path(job_id), _Batch, "a batch")
 
-    async def _is_batch_of_job(self, batch: _Batch, job: BatchJob, since: float) -> bool:
+    async def _is_batch_of_job(self, batch: _Batch, job: batch_api.BatchJob, since: float) -> bool:
         if batch.id in job.others:
             return False
         if batch.metadata:
             return batch.metadata.get(TAG) == job.tag
-        if batch.input_file_id is None or is_made_before(batch.created_at, since):
+        if batch.input_file_id is None or batch_api.is_made_before(batch.created_at, since):
             return False
         return (await self._read_file_info(batch.input_file_id)).filename == job.lines.name
 
 
 def _make_progress(
-    state: BatchState, shown: str, counts: _JobCounts, error: ModelError | None
-) -> BatchProgress:
+    state: batch_api.BatchState, shown: str, counts: _JobCounts, error: ModelError | None
+) -> batch_api.BatchProgress:
     """Make the progress of a batch; counts are valid once the host has read the file."""
     if not counts.total:
-        return BatchProgress(state, shown, error=error)
-    return BatchProgress(state, shown, counts.total, counts.completed, counts.failed, error)
+        return batch_api.BatchProgress(state, shown, error=error)
+    return batch_api.BatchProgress(state, shown, counts.total, counts.completed, counts.failed, error)
 
 
 def _make_refusal(batch: _Batch, redactor: Redactor) -> ModelError:
@@ -315,7 +295,7 @@ def _is_busy(refusal: bytes) -> bool:
 class AzureBatches(OpenAiBatches):
     """Batches of one deployment, which each line names as its model; such deployments serve only batches."""
 
-    limits = BatchLimits(requests=100_000, bytes=200_000_000, batches_only=True)
+    limits = batch_api.BatchLimits(requests=100_000, bytes=200_000_000, batches_only=True)
     request_url = "/chat/completions"
 
     def paths(self, spec: ModelSpec, settings: Mapping[str, str]) -> BatchPaths:
@@ -327,7 +307,7 @@ class AzureBatches(OpenAiBatches):
 
 # --- Mistral's batch API. Source: its API reference, guide to batches and own client, November 2026.
 
-_MISTRAL_STATES: Mapping[str, BatchState] = {
+_MISTRAL_STATES: Mapping[str, batch_api.BatchState] = {
     "SUCCESS": "ended",
     "FAILED": "failed",
     "TIMEOUT_EXCEEDED": "expired",
@@ -355,7 +335,7 @@ class _MistralJob(msgspec.Struct, frozen=True):
     failed_requests: int = 0
 
     @property
-    def state(self) -> BatchState:
+    def state(self) -> batch_api.BatchState:
         """Return the job's state. One that failed midway has paid results; the rest was not processed."""
         state = _MISTRAL_STATES.get(self.status, "running")
         return "expired" if state == "failed" and self.output_file else state
@@ -368,7 +348,7 @@ class _MistralJobs(msgspec.Struct, frozen=True):
 class MistralBatches(FileBatches):
     """Batches of chat completions in one workspace, with a million pending requests at most."""
 
-    limits = BatchLimits(requests=1_000_000, bytes=500_000_000)
+    limits = batch_api.BatchLimits(requests=1_000_000, bytes=500_000_000)
     jobs = "/batch/jobs"
 
     def line(self, custom_id: str, body: bytes) -> bytes:
@@ -377,8 +357,8 @@ class MistralBatches(FileBatches):
         requested.pop("model", None)
         return b'{"custom_id":"%s","body":%s}\n' % (custom_id.encode(), msgspec.json.encode(requested))
 
-    async def create(self, job: BatchJob) -> str:
-        with raise_retryable_as_unmade():
+    async def create(self, job: batch_api.BatchJob) -> str:
+        with batch_api.raise_retryable_as_unmade():
             file_id = await self._upload(job.lines)
         needed = {
             "input_files": [file_id],
@@ -390,20 +370,20 @@ class MistralBatches(FileBatches):
         reply = await self._http.send("POST", self.jobs, msgspec.json.encode(needed))
         return decode_answer(reply.body, _MistralJob, "a batch job").id
 
-    async def find(self, job: BatchJob) -> str | None:
+    async def find(self, job: batch_api.BatchJob) -> str | None:
         """Find a job by its tag, among the workspace's jobs since it was written, latest first."""
-        since = job.written_at - CLOCKS_APART_S
+        since = job.written_at - batch_api.CLOCKS_APART_S
         for number in range(MOST_PAGES):
-            path = f"{self.jobs}?page={number}&page_size={PAGE}&order_by=-created"
+            path = f"{self.jobs}?page={number}&page_size={batch_api.PAGE}&order_by=-created"
             page = (await self._http.read(path, _MistralJobs, "a list of batch jobs")).data
             for batch in page:
                 if (batch.metadata or {}).get(TAG) == job.tag and batch.id not in job.others:
                     return batch.id
-            if len(page) < PAGE or is_made_before(page[-1].created_at, since):
+            if len(page) < batch_api.PAGE or batch_api.is_made_before(page[-1].created_at, since):
                 return None
         return None
 
-    async def check(self, job_id: str) -> BatchProgress:
+    async def check(self, job_id: str) -> batch_api.BatchProgress:
         job = await self._read_job(job_id)
         error = None
         if job.state == "failed":
@@ -412,10 +392,9 @@ class MistralBatches(FileBatches):
         counts = _JobCounts(job.total_requests, job.succeeded_requests, job.failed_requests)
         return _make_progress(job.state, job.status, counts, error)
 
-    async def collect(self, job_id: str, into: Path) -> AsyncIterator[BatchReply | DamagedResult]:
+    async def list_results(self, job_id: str) -> list[str]:
         job = await self._read_job(job_id)
-        async for reply in self._read_results(into, job.output_file, job.error_file):
-            yield reply
+        return self._content_paths(job.output_file, job.error_file)
 
     async def _read_job(self, job_id: str) -> _MistralJob:
         return await self._http.read(self._job_path(job_id), _MistralJob, "a batch job")

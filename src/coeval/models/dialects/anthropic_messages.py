@@ -20,22 +20,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import (
-    Dialect,
-    FieldRejected,
-    ListedModel,
-    ModelList,
-    ModelPage,
-    encode_arguments,
-    finish_completion,
-    get_schema,
-    get_seed,
-    make_reply_reader,
-    map_finish_reason,
-    read_error_fields,
-    read_model_name,
-    read_window,
-)
+from coeval.models.dialects import dialect
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.refusals import classify_refusal
 from coeval.models.transport.connection import HttpReply
@@ -61,17 +46,17 @@ class _ClaudePage(msgspec.Struct):
 _read_page = foreign.make_decoder(_ClaudePage)
 
 
-def _read_model_page(body: bytes) -> ModelPage:
+def _read_model_page(body: bytes) -> dialect.ModelPage:
     page = _read_page(body)
     models = tuple(
-        ListedModel(model.id, read_window(model.max_input_tokens), bounds=False)
+        dialect.ListedModel(model.id, dialect.read_window(model.max_input_tokens), bounds=False)
         for model in page.data
         if model.lifecycle != _GONE
     )
-    return ModelPage(models, page.last_id if page.has_more else None)
+    return dialect.ModelPage(models, page.last_id if page.has_more else None)
 
 
-ANTHROPIC_MODELS = ModelList("/v1/models?limit=1000", _read_model_page, after="after_id")
+ANTHROPIC_MODELS = dialect.ModelList("/v1/models?limit=1000", _read_model_page, after="after_id")
 
 
 # --- Claude families and the parameters they take
@@ -178,7 +163,7 @@ _LEAST_TOP_P_THINKING = 0.95
 _LEAST_BYTES_PER_TOKEN = 3
 
 
-class Anthropic(Dialect):
+class Anthropic(dialect.Dialect):
     """Anthropic's messages; see `Dialect`."""
 
     labels_field = None
@@ -191,7 +176,7 @@ class Anthropic(Dialect):
         if request.top_logprobs is not None:
             raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
         family = find_claude_family(spec.model)
-        body: dict[str, Any] = {"model": spec.model}
+        body: dialect.BodyFields = {"model": spec.model}
         thinking = encode_thinking(request.sampling, spec.model, family)
         body["max_tokens"] = _answer_limit(request.sampling, family, thinking)
         body["messages"] = turns = _encode_turns(request.messages, host.name)
@@ -208,7 +193,7 @@ class Anthropic(Dialect):
             body["thinking"] = thinking
         if request.sampling.reasoning_effort is not None:
             body["output_config"] = {"effort": request.sampling.reasoning_effort}
-        if (schema := get_schema(request, spec, structured=structured)) is not None:
+        if (schema := dialect.get_schema(request, spec, structured=structured)) is not None:
             _add_schema(body, schema, family)
         body.update(request.sampling.rest)
         body.update(spec.extra_body)
@@ -234,8 +219,10 @@ class Anthropic(Dialect):
         )
         if answer.stop_reason == "refusal":
             raise ContentFiltered(_describe_refusal(answer.stop_details, redactor), usage=usage)
-        finish = map_finish_reason(answer.stop_reason, usage)
-        calls = [encode_arguments(block.input) for block in answer.content if block.type == "tool_use"]
+        finish = dialect.map_finish_reason(answer.stop_reason, usage)
+        calls = [
+            dialect.encode_arguments(block.input) for block in answer.content if block.type == "tool_use"
+        ]
         if calls:  # what is said beside the call of a forced tool is no part of the answer
             text = "\n".join(calls)
         else:
@@ -246,9 +233,9 @@ class Anthropic(Dialect):
             finish_reason=finish,
             reasoning=_join_reasoning(answer.content),
             truncated=finish in _CUT,
-            served_by=read_model_name(answer.model),
+            served_by=dialect.read_model_name(answer.model),
         )
-        return finish_completion(completion, redactor, notes)
+        return dialect.finish_completion(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
         return explain(reply.status, reply.body, redactor) or explain_wrong_address(reply, url, redactor)
@@ -276,17 +263,17 @@ def split_shared_prefix(text: str, shared: int) -> tuple[str, str]:
     return (head, rest) if rest.strip() else (text, "")
 
 
-def _mark_cached_prefix(last: Message, shared: int) -> dict[str, Any]:
+def _mark_cached_prefix(last: Message, shared: int) -> dialect.BodyFields:
     """Split a message into two blocks, and mark the first, with all before it, for the cache."""
     head, rest = split_shared_prefix(last.content, shared)
     kept = {"type": "text", "text": head, "cache_control": {"type": "ephemeral"}}
     return {"role": last.role, "content": [kept, {"type": "text", "text": rest}] if rest else [kept]}
 
 
-def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dict[str, Any]]:
+def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dialect.BodyFields]:
     """Encode the conversation without system prompts. The API refuses a blank turn, and blanks at the end of
     an answer to be continued; it joins consecutive turns of one role itself."""
-    turns: list[Message | dict[str, Any]] = []
+    turns: list[Message | dialect.BodyFields] = []
     for message in messages:
         if message.role == "system":
             continue
@@ -302,7 +289,9 @@ def _encode_turns(messages: Sequence[Message], host: str) -> list[Message | dict
     return turns
 
 
-def encode_thinking(sampling: SamplingParameters, model: str, family: ClaudeFamily) -> dict[str, Any] | None:
+def encode_thinking(
+    sampling: SamplingParameters, model: str, family: ClaudeFamily
+) -> dialect.BodyFields | None:
     """Encode how the model thinks; None for its own default."""
     budget = sampling.thinking_budget
     if sampling.reasoning_effort is not None and not family.effort:
@@ -326,7 +315,9 @@ def encode_thinking(sampling: SamplingParameters, model: str, family: ClaudeFami
     return {"type": "enabled", "budget_tokens": budget}
 
 
-def _answer_limit(sampling: SamplingParameters, family: ClaudeFamily, thinking: dict[str, Any] | None) -> int:
+def _answer_limit(
+    sampling: SamplingParameters, family: ClaudeFamily, thinking: dialect.BodyFields | None
+) -> int:
     """Return the most tokens of an answer, its thinking included."""
     budget = (thinking or {}).get("budget_tokens", 0)
     if sampling.max_tokens is None:
@@ -352,29 +343,31 @@ def encode_drawing(request: Request, model: str, family: ClaudeFamily, *, thinks
         drawing = {name: value for name, value in drawing.items() if name == "top_k" or value != 1}
     for name, value in drawing.items():
         if family.drawing == "none":
-            raise FieldRejected(f"{model} takes no {name}; leave it out", field=name)
+            raise dialect.FieldRejected(f"{model} takes no {name}; leave it out", field=name)
         if thinks and not (name == "top_p" and value >= _LEAST_TOP_P_THINKING):
-            raise FieldRejected(
+            raise dialect.FieldRejected(
                 f"{model} takes no {name} of {value} while it thinks; leave it out", field=name
             )
     if crowded and {"temperature", "top_p"} <= drawing.keys():
         spare = next((name for name in request.droppable if name in ("temperature", "top_p")), "top_p")
-        raise FieldRejected(f"{model} takes temperature or top_p, not both; leave {spare} out", field=spare)
+        raise dialect.FieldRejected(
+            f"{model} takes temperature or top_p, not both; leave {spare} out", field=spare
+        )
     return drawing
 
 
-def _set_stop(body: dict[str, Any], request: Request, host: str) -> None:
+def _set_stop(body: dialect.BodyFields, request: Request, host: str) -> None:
     """Set where to stop, and refuse a seed."""
     sampling = request.sampling
-    if get_seed(request) is not None:
-        raise FieldRejected(f"{host} takes no seed; leave it out", field="seed")
+    if dialect.get_seed(request) is not None:
+        raise dialect.FieldRejected(f"{host} takes no seed; leave it out", field="seed")
     if sampling.stop is not None:
         if any(not text.strip() for text in sampling.stop):
             raise BadRequest(f"{host} takes no stop of blanks alone; leave it out of stop")
         body["stop_sequences"] = sampling.stop
 
 
-def _add_schema(body: dict[str, Any], schema: Schema, family: ClaudeFamily) -> None:
+def _add_schema(body: dialect.BodyFields, schema: Schema, family: ClaudeFamily) -> None:
     """Make the answer follow a schema: directly, or as the arguments of a forced tool call."""
     encoded = msgspec.json.encode(schema.body)
     if family.schemas:
@@ -448,7 +441,7 @@ class _AnthropicAnswer(msgspec.Struct):
     model: Any = None
 
 
-_read_answer = make_reply_reader(_AnthropicAnswer)
+_read_answer = dialect.make_reply_reader(_AnthropicAnswer)
 
 
 def _join_reasoning(content: list[_AnthropicBlock]) -> str | None:
@@ -475,13 +468,13 @@ class _AnthropicProblem(msgspec.Struct):
 
 def read_error_status(body: bytes, unknown: int) -> int:
     """Return the HTTP status for an error's type, if it comes without one; ``unknown`` for other types."""
-    kind = read_error_fields(body, _AnthropicProblem).type
+    kind = dialect.read_error_fields(body, _AnthropicProblem).type
     return _STATUS.get(kind, unknown) if isinstance(kind, str) else unknown
 
 
 def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
     """Explain an error reply; None leaves it to the status."""
-    problem = read_error_fields(body, _AnthropicProblem)
+    problem = dialect.read_error_fields(body, _AnthropicProblem)
     reported = problem.message if isinstance(problem.message, str) else body
     details = problem.details if isinstance(problem.details, dict) else {}
     return classify_refusal(status, excerpt(reported, redactor), codes=f"{details.get('error_code')}")
@@ -489,7 +482,7 @@ def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
 
 def explain_wrong_address(reply: HttpReply, base_url: str, redactor: Redactor) -> NotFound | None:
     """Explain a 404 that is not the API's own: say what the base URL must be."""
-    if reply.status != 404 or read_error_fields(reply.body, _AnthropicProblem).type is not None:
+    if reply.status != 404 or dialect.read_error_fields(reply.body, _AnthropicProblem).type is not None:
         return None
     hint = f"this is no address of Anthropic's API, which has /v1/messages below {base_url}: correct base_url"
     words = read_error_message(reply.body, redactor)

@@ -9,24 +9,17 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from coeval.core.errors import (
-    AccessDenied,
-    BadRequest,
-    Misshapen,
-    ModelError,
-    NotFound,
-    RateLimited,
-    ServerFault,
-)
+from coeval.core import errors
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
+from coeval.models.dialects import dialect
 from coeval.models.dialects.anthropic_messages import (
     REDACTED_THINKING,
     TOOL_DESCRIPTION,
@@ -35,18 +28,6 @@ from coeval.models.dialects.anthropic_messages import (
     find_claude_family,
     keeps_prefix,
     split_shared_prefix,
-)
-from coeval.models.dialects.dialect import (
-    Dialect,
-    FieldRejected,
-    encode_arguments,
-    finish_completion,
-    get_schema,
-    get_seed,
-    make_reply_reader,
-    map_finish_reason,
-    overlay_fields,
-    read_error_fields,
 )
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import move_system_to_user
@@ -99,7 +80,7 @@ class _ConverseAnswer(msgspec.Struct, rename="camel"):
     usage: msgspec.Raw = msgspec.Raw(b"null")
 
 
-_read_answer = make_reply_reader(_ConverseAnswer)
+_read_answer = dialect.make_reply_reader(_ConverseAnswer)
 
 
 def _join_text(content: list[_ConverseBlock]) -> str:
@@ -110,7 +91,7 @@ def _join_text(content: list[_ConverseBlock]) -> str:
             texts.append(block.text)
         if block.citations_content is not None:
             texts += (part.text for part in block.citations_content.content)
-    calls = (encode_arguments(block.tool_use.input) for block in content if block.tool_use)
+    calls = (dialect.encode_arguments(block.tool_use.input) for block in content if block.tool_use)
     return "".join(texts) or "\n".join(calls)
 
 
@@ -134,14 +115,14 @@ _EXPIRED = ("ExpiredTokenException", "ExpiredToken", "RequestExpired")
 _RENEW = "; renew the credentials (aws sso login, or a new session) and resume with --continue"
 _DAY = "; the quota of the day is spent"
 # What AWS's names say: the error, and what is added to its words where waiting does not help.
-_NAMED: Mapping[str, tuple[type[ModelError], str]] = {
-    **dict.fromkeys(_NO_ACCESS, (AccessDenied, "")),
-    **dict.fromkeys(_EXPIRED, (AccessDenied, _RENEW)),
-    "ThrottlingException": (RateLimited, ""),
-    "ServiceQuotaExceededException": (RateLimited, "; the account's quota is spent"),
-    "ModelNotReadyException": (ServerFault, ""),
-    "ModelErrorException": (ServerFault, ""),
-    "ResourceNotFoundException": (NotFound, ""),
+_NAMED: Mapping[str, tuple[type[errors.ModelError], str]] = {
+    **dict.fromkeys(_NO_ACCESS, (errors.AccessDenied, "")),
+    **dict.fromkeys(_EXPIRED, (errors.AccessDenied, _RENEW)),
+    "ThrottlingException": (errors.RateLimited, ""),
+    "ServiceQuotaExceededException": (errors.RateLimited, "; the account's quota is spent"),
+    "ModelNotReadyException": (errors.ServerFault, ""),
+    "ModelErrorException": (errors.ServerFault, ""),
+    "ResourceNotFoundException": (errors.NotFound, ""),
 }
 _PER_DAY = re.compile(r"per day|daily")
 
@@ -210,8 +191,6 @@ def nest_value(keys: tuple[str, ...], value: Any) -> dict[str, Any]:
     return {outer: nest_value(tuple(inner), value) if inner else value}
 
 
-Body: TypeAlias = dict[str, Any]
-
 # Converse's own fields; every other parameter is the model's.
 _OF_THE_BODY = frozenset(
     {
@@ -225,7 +204,7 @@ _OF_THE_MODEL = "additionalModelRequestFields"
 _GROUPS = (_OF_THE_MODEL, "inferenceConfig", "outputConfig")
 
 
-class Bedrock(Dialect):
+class Bedrock(dialect.Dialect):
     """Bedrock's Converse; see `Dialect`."""
 
     labels_field = None
@@ -235,9 +214,9 @@ class Bedrock(Dialect):
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         if request.top_logprobs is not None:
-            raise BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
-        if get_seed(request) is not None:
-            raise FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
+            raise errors.BadRequest(f"{host.name} has no log-probabilities; leave top_logprobs out")
+        if dialect.get_seed(request) is not None:
+            raise dialect.FieldRejected(f"{host.name} has nothing for seed; leave it out", field="seed")
         family = find_bedrock_family(spec.model)
         body = _encode_messages(request, spec, family)
         claude = _is_claude(spec.model)
@@ -255,15 +234,10 @@ class Bedrock(Dialect):
         )
         body["outputConfig"] = _drop_unset(effort=parameters.pop("effort", None))
         body[_OF_THE_MODEL] = parameters
-        if (schema := get_schema(request, spec, structured=structured)) is not None:
+        if (schema := dialect.get_schema(request, spec, structured=structured)) is not None:
             follows = _choose_claude_schema_mode(spec.model, parameters) if claude else family.follows
             _add_schema(body, schema, follows)
-        for name, value in sampling.rest.items():
-            overlay_fields(
-                body, {name: value} if name in _OF_THE_BODY else {_OF_THE_MODEL: {name: value}}, _GROUPS
-            )
-        overlay_fields(body, spec.extra_body, _GROUPS)
-        return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
+        return dialect.encode_groups(body, request, spec, _OF_THE_BODY, _GROUPS)
 
     def keeps_prefix(self, request: Request, spec: ModelSpec) -> bool:
         return _is_claude(spec.model) and keeps_prefix(request, spec)
@@ -273,11 +247,11 @@ class Bedrock(Dialect):
         answer, notes = _read_answer(body)
         message = answer.output.message if answer.output is not None else None
         if message is None:
-            raise Misshapen("no message")
+            raise errors.Misshapen("no message")
         usage = Counts(answer.usage).read_uncached_usage(
             "inputTokens", "outputTokens", "cacheReadInputTokens", "cacheWriteInputTokens"
         )
-        finish = map_finish_reason(answer.stop_reason, usage)
+        finish = dialect.map_finish_reason(answer.stop_reason, usage)
         content = message.content or []
         completion = Completion(
             text=_join_text(content),
@@ -286,13 +260,13 @@ class Bedrock(Dialect):
             reasoning=_join_reasoning(content),
             truncated=finish == "length",
         )
-        return finish_completion(completion, redactor, notes)
+        return dialect.finish_completion(completion, redactor, notes)
 
-    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
+    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> errors.ModelError | None:
         """Explain an error reply; see `Dialect`. Besides the table of all dialects, AWS's error types say
         that credentials are invalid or expired, that a daily or account quota is used up (waiting does not
         help), or that the model is not ready or failed."""
-        problem = read_error_fields(reply.body, _AwsProblem)
+        problem = dialect.read_error_fields(reply.body, _AwsProblem)
         # ``com.amazon.coral#ThrottlingException``, or that name before a colon and a URL.
         error_type = reply.headers.get("x-amzn-errortype") or problem.kind or ""
         kind = error_type.partition(":")[0].rpartition("#")[2].strip()
@@ -301,10 +275,10 @@ class Bedrock(Dialect):
         if kind not in _NAMED:
             return classify_refusal(reply.status, message)
         error, more = _NAMED[kind]
-        if error is RateLimited and _PER_DAY.search(message.lower()):
+        if error is errors.RateLimited and _PER_DAY.search(message.lower()):
             more = more or _DAY
         if kind == "ModelErrorException" and 400 <= (problem.original_status_code or 0) < 500:
-            error = BadRequest
+            error = errors.BadRequest
         return error(f"{message}{more}", status=reply.status, retry_advised=not more)
 
 
@@ -315,17 +289,17 @@ def _is_claude(model: str) -> bool:
     return "anthropic.claude" in model.lower()
 
 
-def _drop_unset(**fields: Any) -> Body:
+def _drop_unset(**fields: Any) -> dialect.BodyFields:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -> Body:
+def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -> dialect.BodyFields:
     """Encode alternating turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
         messages = move_system_to_user(messages)
     system = [{"text": m.content} for m in messages if m.role == "system" and m.content.strip()]
-    turns: list[Body] = []
+    turns: list[dialect.BodyFields] = []
     for message in messages:
         if message.role != "system":
             _append_turn(turns, message.role, _encode_blocks(message, spec))
@@ -334,23 +308,25 @@ def _encode_messages(request: Request, spec: ModelSpec, family: BedrockFamily) -
     return {"messages": turns, "system": system} if system else {"messages": turns}
 
 
-def _append_turn(turns: list[Body], role: str, blocks: Sequence[Body]) -> None:
+def _append_turn(turns: list[dialect.BodyFields], role: str, blocks: Sequence[dialect.BodyFields]) -> None:
     if turns and turns[-1]["role"] == role:
         turns[-1]["content"] += blocks
     elif blocks:
         turns.append({"role": role, "content": [*blocks]})
 
 
-def _encode_blocks(message: Message, spec: ModelSpec) -> list[Body]:
+def _encode_blocks(message: Message, spec: ModelSpec) -> list[dialect.BodyFields]:
     """Encode a message's text as blocks, none of which may be blank."""
     if message.content.strip():
         return [{"text": message.content}]
     if message.role == "user":
-        raise BadRequest(f"{spec.interface} takes no empty message, and one of the user's is; leave it out")
+        raise errors.BadRequest(
+            f"{spec.interface} takes no empty message, and one of the user's is; leave it out"
+        )
     return []
 
 
-def _mark_cached_prefix(content: list[Body], shared: int) -> None:
+def _mark_cached_prefix(content: list[dialect.BodyFields], shared: int) -> None:
     """Split the last text after its first ``shared`` characters, by a mark that ends what the cache keeps."""
     head, rest = split_shared_prefix(content.pop()["text"], shared)
     content += [{"text": head}, {"cachePoint": {"type": "default"}}]
@@ -358,28 +334,30 @@ def _mark_cached_prefix(content: list[Body], shared: int) -> None:
         content.append({"text": rest})
 
 
-def _encode_claude_parameters(request: Request, model: str) -> Body:
+def _encode_claude_parameters(request: Request, model: str) -> dialect.BodyFields:
     """Encode the parameters of Claude's families by Anthropic's names; ``effort`` is Converse's."""
     claude = find_claude_family(model)
     thinking = encode_thinking(request.sampling, model, claude)
     thinks = thinking is not None and thinking["type"] in ("enabled", "adaptive")
-    parameters: Body = dict(encode_drawing(request, model, claude, thinks=thinks))
+    parameters: dialect.BodyFields = dict(encode_drawing(request, model, claude, thinks=thinks))
     return parameters | _drop_unset(thinking=thinking, effort=request.sampling.reasoning_effort)
 
 
-def _encode_other_parameters(request: Request, model: str, family: BedrockFamily) -> Body:
+def _encode_other_parameters(request: Request, model: str, family: BedrockFamily) -> dialect.BodyFields:
     """Encode the parameters of families other than Claude's."""
     sampling = request.sampling
     parameters = _drop_unset(temperature=sampling.temperature, top_p=sampling.top_p)
     if sampling.thinking_budget is not None:
-        raise FieldRejected(f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget")
+        raise dialect.FieldRejected(
+            f"{model} has nothing for thinking_budget; leave it out", field="thinking_budget"
+        )
     if sampling.top_k is not None:
         if not family.top_k:
-            raise FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
+            raise dialect.FieldRejected(f"{model} has nothing for top_k; leave it out", field="top_k")
         parameters |= nest_value(family.top_k, sampling.top_k)
     if sampling.reasoning_effort is not None:
         if not family.effort:
-            raise FieldRejected(
+            raise dialect.FieldRejected(
                 f"{model} has nothing for reasoning_effort; leave it out, or set what it has in "
                 "parameters.extra_body, within additionalModelRequestFields",
                 field="reasoning_effort",
@@ -391,13 +369,13 @@ def _encode_other_parameters(request: Request, model: str, family: BedrockFamily
     return parameters
 
 
-def _choose_claude_schema_mode(model: str, parameters: Body) -> str:
+def _choose_claude_schema_mode(model: str, parameters: dialect.BodyFields) -> str:
     if find_claude_family(model).schemas:
         return "format"
     return "none" if "thinking" in parameters else "tool"  # who thinks is not forced
 
 
-def _add_schema(body: Body, schema: Schema, how: str) -> None:
+def _add_schema(body: dialect.BodyFields, schema: Schema, how: str) -> None:
     """Make the answer follow a schema."""
     encoded = msgspec.json.encode(schema.body)
     if how == "format":

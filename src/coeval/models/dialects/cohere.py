@@ -6,8 +6,6 @@ thinking itself, cached tokens and billed units. Written against Cohere's refere
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 
 from coeval.core import foreign
@@ -16,19 +14,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import (
-    Dialect,
-    FieldRejected,
-    ListedModel,
-    ModelList,
-    ModelPage,
-    finish_completion,
-    get_schema,
-    get_seed,
-    make_reply_reader,
-    map_finish_reason,
-    read_window,
-)
+from coeval.models.dialects import dialect
 from coeval.models.dialects.openai_answer import Counts, explain
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.faults import read_error_message
@@ -78,44 +64,46 @@ class _CohereModels(msgspec.Struct):
     next_page_token: str | None = None
 
 
-_read_answer = make_reply_reader(_CohereAnswer)
+_read_answer = dialect.make_reply_reader(_CohereAnswer)
 _read_models = foreign.make_decoder(_CohereModels)
 
 
-def _read_model_page(body: bytes) -> ModelPage:
+def _read_model_page(body: bytes) -> dialect.ModelPage:
     page = _read_models(body)
     listed = (
-        ListedModel(model.name, read_window(model.context_length))
+        dialect.ListedModel(model.name, dialect.read_window(model.context_length))
         for model in page.models
         if not model.is_deprecated and "chat" in (model.endpoints or ["chat"])
     )
-    return ModelPage(tuple(listed), page.next_page_token or None)
+    return dialect.ModelPage(tuple(listed), page.next_page_token or None)
 
 
-class Cohere(Dialect):
+class Cohere(dialect.Dialect):
     """Cohere's chat; see `Dialect`."""
 
     labels_field = None
     # The most that Cohere's list of models takes for a page.
-    model_list = ModelList("/v1/models?endpoint=chat&page_size=1000", _read_model_page, after="page_token")
+    model_list = dialect.ModelList(
+        "/v1/models?endpoint=chat&page_size=1000", _read_model_page, after="page_token"
+    )
 
     def path(self, _: ModelSpec) -> str:
         return "/v2/chat"
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
-        body: dict[str, Any] = {"model": spec.model, "messages": request.messages, "stream": False}
+        body: dialect.BodyFields = {"model": spec.model, "messages": request.messages, "stream": False}
         body |= _encode_parameters(request.sampling, host.name)
-        if (seed := get_seed(request)) is not None:
+        if (seed := dialect.get_seed(request)) is not None:
             body["seed"] = seed
         if request.top_logprobs is not None:
             if request.top_logprobs > 1:
-                raise FieldRejected(
+                raise dialect.FieldRejected(
                     f"{host.name} tells the log-probabilities (logprobs) of the tokens that it chose, and of "
                     "no others",
                     field="logprobs",
                 )
             body["logprobs"] = True
-        if (schema := get_schema(request, spec, structured=structured)) is not None:
+        if (schema := dialect.get_schema(request, spec, structured=structured)) is not None:
             body["response_format"] = {"type": "json_object", "json_schema": schema.body}
         body.update(request.sampling.rest)
         body.update(spec.extra_body)
@@ -125,7 +113,7 @@ class Cohere(Dialect):
         """Decode an answer; see `Dialect`. Counts billed tokens, if they are given."""
         answer, notes = _read_answer(body)
         usage = _read_usage(bytes(answer.usage))
-        finish = map_finish_reason(answer.finish_reason, usage)
+        finish = dialect.map_finish_reason(answer.finish_reason, usage)
         parts = answer.message.content or []
         completion = Completion(
             text="".join(part.text or "" for part in parts),
@@ -135,7 +123,7 @@ class Cohere(Dialect):
             logprobs=tuple(_read_logprob(chunk) for chunk in answer.logprobs or ()),
             truncated=finish == "length",
         )
-        return finish_completion(completion, redactor, notes)
+        return dialect.finish_completion(completion, redactor, notes)
 
     def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
         if reply.status == _DENIED:
@@ -146,14 +134,14 @@ class Cohere(Dialect):
 COHERE = Cohere()
 
 
-def _encode_parameters(sampling: SamplingParameters, host: str) -> dict[str, Any]:
+def _encode_parameters(sampling: SamplingParameters, host: str) -> dialect.BodyFields:
     """Encode the typed parameters that are set, by Cohere's names."""
     if sampling.stop is not None and len(sampling.stop) > _MOST_STOPS:
-        raise FieldRejected(f"{host} takes at most {_MOST_STOPS} texts in stop", field="stop")
+        raise dialect.FieldRejected(f"{host} takes at most {_MOST_STOPS} texts in stop", field="stop")
     if sampling.top_p is not None and not _TOP_P[0] <= sampling.top_p <= _TOP_P[1]:
-        raise FieldRejected(f"{host} takes a top_p from {_TOP_P[0]} to {_TOP_P[1]}", field="top_p")
+        raise dialect.FieldRejected(f"{host} takes a top_p from {_TOP_P[0]} to {_TOP_P[1]}", field="top_p")
     if sampling.top_k is not None and not 0 <= sampling.top_k <= _MOST_TOP_K:
-        raise FieldRejected(f"{host} takes a top_k from 0 to {_MOST_TOP_K}", field="top_k")
+        raise dialect.FieldRejected(f"{host} takes a top_k from 0 to {_MOST_TOP_K}", field="top_k")
     parameters = {
         "temperature": sampling.temperature,
         "p": sampling.top_p,
@@ -165,17 +153,17 @@ def _encode_parameters(sampling: SamplingParameters, host: str) -> dict[str, Any
     return {name: value for name, value in parameters.items() if value is not None}
 
 
-def _encode_thinking(effort: str | None, budget: int | None, host: str) -> dict[str, Any] | None:
+def _encode_thinking(effort: str | None, budget: int | None, host: str) -> dialect.BodyFields | None:
     """Encode reasoning as Cohere's switch, which has a budget, and of efforts only none and high."""
     switch = {None: None, "none": "disabled", "high": "enabled"}
     if effort not in switch:
-        raise FieldRejected(
+        raise dialect.FieldRejected(
             f"{host} takes a reasoning_effort of none or high alone; set a thinking_budget instead",
             field="reasoning_effort",
         )
     if budget:
         if effort == "none":
-            raise FieldRejected(
+            raise dialect.FieldRejected(
                 f"{host} cannot spend a thinking_budget at reasoning_effort none", field="thinking_budget"
             )
         return {"type": "enabled", "token_budget": budget}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 from types import UnionType
 from typing import (
@@ -23,16 +23,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from coeval.core import foreign
-from coeval.core.errors import (
-    BadRequest,
-    ContentFiltered,
-    Misshapen,
-    ModelError,
-    ServerFault,
-    Undecodable,
-    Unreadable,
-)
+from coeval.core import errors, foreign
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Request, Schema, TokenLogprob, Usage
 from coeval.core.redaction import PART, Redactor
@@ -50,12 +41,10 @@ def read_window(reported: Any) -> int | None:
 
 
 class ListedModel(NamedTuple):
-    """A model in a host's list, by the id that requests name.
-
-    ``context_window`` is in tokens; None: not stated. ``routed``: a gateway lists it, which proves nothing
-    of requests for it. ``bounds``: a prompt and its answer together never exceed ``context_window``; else
-    it may be of prompts alone, or of one of several servers of the model.
-    """
+    """A model in a host's list, by the id that requests name. ``context_window`` is in tokens; None: not
+    stated. ``routed``: a gateway lists it, which proves nothing of requests for it. ``bounds``: a prompt and
+    its answer together never exceed ``context_window``; else it may be of prompts alone, or of one of several
+    servers of the model."""
 
     id: str
     context_window: int | None = None
@@ -71,13 +60,10 @@ class ModelPage(NamedTuple):
 
 
 class ModelList(NamedTuple):
-    """How a host lists its models, page by page, each by a GET without a body.
-
-    ``first`` is appended to the base URL, with its query, for the first page; ``after`` is the parameter
-    that takes ``ModelPage.next``. ``decode`` reads a page, without models that are no longer served or, if
-    the host says so, answer no messages; it raises Undecodable for any other body. The caller redacts ids
-    (`models.hosted`).
-    """
+    """How a host lists its models, page by page, each by a GET without a body. ``first`` is appended to the
+    base URL, with its query, for the first page; ``after`` is the parameter that takes ``ModelPage.next``.
+    ``decode`` reads a page, without models that are no longer served or, if the host says so, answer no
+    messages; it raises Undecodable for any other body. The caller redacts ids (`models.hosted`)."""
 
     first: str
     decode: Callable[[bytes], ModelPage]
@@ -90,11 +76,11 @@ class ModelList(NamedTuple):
         return f"{self.first}{'&' if '?' in self.first else '?'}{self.after}={quote(page, safe='')}"
 
 
-class SchemaRejected(BadRequest):
+class SchemaRejected(errors.BadRequest):
     """The host, or this model of it, does not accept the schema of a request."""
 
 
-class FieldRejected(BadRequest):
+class FieldRejected(errors.BadRequest):
     """The host, or this model of it, does not accept a parameter, ``field`` by our name for it: known before
     a request is sent, or learnt from a refusal."""
 
@@ -103,17 +89,15 @@ class FieldRejected(BadRequest):
         self.field = field
 
 
-class LimitRenamed(BadRequest):
+class LimitRenamed(errors.BadRequest):
     """The model's limit on output has the other one of OpenAI's two names."""
 
 
 @runtime_checkable
 class Dialect(Protocol):
     """A host's wire format: how requests are encoded, and what replies mean. It keeps no state between calls.
-
-    ``labels_field`` is the field for a request's labels, if there is one; it is dropped for hosts that do
-    not know it. ``model_list`` is how its hosts list their models, or None.
-    """
+    ``labels_field`` is the field for a request's labels, if there is one; it is dropped for hosts that do not
+    know it. ``model_list`` is how its hosts list their models, or None."""
 
     labels_field: str | None
     model_list: ModelList | None = None
@@ -136,7 +120,7 @@ class Dialect(Protocol):
         """Decode the answer in a 2xx body, redacted. Raises Undecodable: it is no answer, and the request is
         retried once; ModelError: it holds an error instead."""
 
-    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> ModelError | None:
+    def explain(self, reply: HttpReply, url: str, redactor: Redactor) -> errors.ModelError | None:
         """Explain an error reply, by `FieldRejected` and `SchemaRejected` among others; None leaves it to the
         status. ``url`` is the base URL. Quotes are redacted before they are cut."""
 
@@ -153,7 +137,7 @@ def read_error_fields(body: bytes, kind: type[P]) -> P:
             error = error[0]
         inner = error.get("error") if isinstance(error, dict) else None
         return foreign.convert(inner if isinstance(inner, dict) else error, kind)
-    except Undecodable:
+    except errors.Undecodable:
         return kind()
 
 
@@ -170,15 +154,27 @@ def get_schema(request: Request, spec: ModelSpec, *, structured: bool) -> Schema
     return request.schema if structured and spec.structured_output else None
 
 
-# --- Extra body fields set by users
+# --- Request bodies
+
+BodyFields: TypeAlias = dict[str, Any]
+"""Fields of a request's JSON body, by the host's names."""
 
 
-def overlay_fields(body: dict[str, Any], fields: Mapping[str, Any], groups: Container[str]) -> None:
-    """Overlay a body with fields; in an object that ``groups`` names, replace only the fields within it."""
-    for name, value in fields.items():
-        current = body.get(name)
-        grouped = name in groups and isinstance(current, dict) and isinstance(value, dict)
-        body[name] = current | value if grouped else value
+def encode_groups(
+    body: BodyFields, request: Request, spec: ModelSpec, at_top: Container[str], groups: Sequence[str]
+) -> bytes:
+    """Encode a body whose parameters lie in ``groups``, without empty ones. A request's further parameters go
+    into the first group unless they are fields ``at_top``; of a group, the user's fields replace only those
+    that they name."""
+    rest = request.sampling.rest.items()
+    further = ({name: value} if name in at_top else {groups[0]: {name: value}} for name, value in rest)
+    for fields in (*further, spec.extra_body):
+        for name, value in fields.items():
+            current = body.get(name)
+            if name in groups and isinstance(current, dict) and isinstance(value, dict):
+                value = current | value
+            body[name] = value
+    return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
 
 
 # --- An answer as a host gave it: its reasoning apart, and without credentials
@@ -212,7 +208,7 @@ def finish_completion(completion: Completion, redactor: Redactor, notes: tuple[s
     if notes:
         lost_in_reasoning = completion.truncated and completion.reasoning
         if not (completion.text or completion.refusal or lost_in_reasoning or notes == (MENDED,)):
-            raise Misshapen("; ".join(notes))
+            raise errors.Misshapen("; ".join(notes))
         completion = msgspec.structs.replace(completion, notes=(*completion.notes, *notes))
     return redact_completion(completion, redactor)
 
@@ -269,12 +265,12 @@ def make_reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
     def read_reply(body: bytes) -> Read[T]:
         try:
             return Read(read(body))
-        except Undecodable as error:
+        except errors.Undecodable as error:
             fit = _ReplyFit()
             try:
                 reply, is_mended = foreign.decode_damaged(body)
                 value = fit.fit_value(reply, kind, "")
-            except (_Unfit, Undecodable):
+            except (_Unfit, errors.Undecodable):
                 raise error from None
             return Read(value, (*[MENDED] * is_mended, *fit.notes)[:_MOST_NOTES])
 
@@ -322,7 +318,7 @@ class _ReplyFit:
             return msgspec.Raw(msgspec.json.encode(value))
         try:
             return foreign.convert(value, kind)
-        except Misshapen:
+        except errors.Misshapen:
             raise _Unfit from None
 
     def _fit_text(self, value: Any, depth: int = 0) -> str:
@@ -401,11 +397,13 @@ def map_finish_reason(reason: str | None, usage: Usage, why: str = "", text: str
     detail = f"{reason}: {why}" if why else reason
     match ending:
         case "filtered":
-            raise ContentFiltered(f"the host's content filter withheld the answer ({detail})", usage=usage)
+            raise errors.ContentFiltered(
+                f"the host's content filter withheld the answer ({detail})", usage=usage
+            )
         case "broken_off":
-            raise ServerFault(f"the host broke off its answer (finish reason {detail})", usage=usage)
+            raise errors.ServerFault(f"the host broke off its answer (finish reason {detail})", usage=usage)
         case "unusable" if not (text and reason.lower() == "other"):
-            raise Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
+            raise errors.Unreadable(f"the host broke off its answer (finish reason {detail})", usage=usage)
         case "unusable" | None:
             return reason
     return ending

@@ -8,43 +8,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple
 from urllib.parse import quote
 
 import msgspec
 
-from coeval.core import foreign
-from coeval.core.errors import (
-    AccessDenied,
-    BadRequest,
-    ContentFiltered,
-    Misshapen,
-    ModelError,
-    RateLimited,
-    ServerFault,
-    Undecodable,
-)
+from coeval.core import errors, foreign
 from coeval.core.model import ModelSpec
 from coeval.core.records import Completion, Message, Request, SamplingParameters, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host
-from coeval.models.dialects.dialect import (
-    Dialect,
-    FieldRejected,
-    ListedModel,
-    ModelList,
-    ModelPage,
-    encode_arguments,
-    finish_completion,
-    get_schema,
-    get_seed,
-    make_reply_reader,
-    map_finish_reason,
-    overlay_fields,
-    read_error_fields,
-    read_model_name,
-    read_window,
-)
+from coeval.models.dialects import dialect
 from coeval.models.dialects.openai_answer import Counts
 from coeval.models.dialects.openai_chat import move_system_to_user
 from coeval.models.dialects.refusals import classify_refusal
@@ -77,21 +51,21 @@ class _GoogleStatus(msgspec.Struct):
     details: list[Any] = []
 
 
-def explain(status: int, body: bytes, redactor: Redactor) -> ModelError | None:
+def explain(status: int, body: bytes, redactor: Redactor) -> errors.ModelError | None:
     """Explain an error reply; None leaves it to the status. Besides the table of all dialects, this reads
     Google's details: invalid keys (a 400), the requested wait, and a daily quota (waiting does not help)."""
-    problem = read_error_fields(body, _GoogleStatus)
+    problem = dialect.read_error_fields(body, _GoogleStatus)
     if problem == _GoogleStatus():
         return None
     message = excerpt(problem.message or body, redactor)
     details = [detail for part in problem.details if (detail := _parse_detail(part)) is not None]
     if _is_access_denied(status, problem, details):
-        return AccessDenied(message, status=status)
+        return errors.AccessDenied(message, status=status)
     wait_s = next((_parse_duration_s(detail.retry_delay) for detail in details if detail.retry_delay), None)
     if status == 429:
         return _make_rate_limit_error(message, details, wait_s)
     if status >= 500 and wait_s is not None:
-        return ServerFault(message, status=status, retry_after_s=wait_s)
+        return errors.ServerFault(message, status=status, retry_after_s=wait_s)
     return classify_refusal(status, message)
 
 
@@ -102,7 +76,9 @@ def _is_access_denied(status: int, problem: _GoogleStatus, details: list[_Google
     return any(detail.reason in _NO_KEY for detail in details)
 
 
-def _make_rate_limit_error(message: str, details: list[_GoogleDetail], wait_s: float | None) -> RateLimited:
+def _make_rate_limit_error(
+    message: str, details: list[_GoogleDetail], wait_s: float | None
+) -> errors.RateLimited:
     """Make the error for too many requests. Google names seconds even for a daily quota."""
     violations = [violation for detail in details for violation in detail.violations]
     if any("PerDay" in violation.quota_id for violation in violations):
@@ -110,8 +86,8 @@ def _make_rate_limit_error(message: str, details: list[_GoogleDetail], wait_s: f
     elif any(violation.quota_value == "0" for violation in violations):
         reason = "the account has no quota for this model"
     else:
-        return RateLimited(message, status=429, retry_after_s=wait_s)
-    return RateLimited(f"{message}; {reason}", status=429, retry_advised=False)
+        return errors.RateLimited(message, status=429, retry_after_s=wait_s)
+    return errors.RateLimited(f"{message}; {reason}", status=429, retry_advised=False)
 
 
 def _parse_duration_s(delay: str) -> float | None:
@@ -124,7 +100,7 @@ def _parse_detail(part: Any) -> _GoogleDetail | None:
     """Parse a detail; None for the kinds that we do not read."""
     try:
         return foreign.convert(part, _GoogleDetail)
-    except Undecodable:
+    except errors.Undecodable:
         return None
 
 
@@ -182,7 +158,7 @@ class _GeminiAnswer(msgspec.Struct, rename="camel"):
     model_version: Any = None
 
 
-_read_answer = make_reply_reader(_GeminiAnswer)
+_read_answer = dialect.make_reply_reader(_GeminiAnswer)
 
 
 def _read_usage(reported: bytes, candidates: list[_GeminiCandidate]) -> Usage:
@@ -209,7 +185,9 @@ def _split_texts(candidate: _GeminiCandidate) -> tuple[str, str | None]:
     text = "".join(part.text or "" for part in parts if not part.thought)
     thoughts = "".join(part.text or "" for part in parts if part.thought)
     if not text:
-        text = "\n".join(encode_arguments(part.function_call.args) for part in parts if part.function_call)
+        text = "\n".join(
+            dialect.encode_arguments(part.function_call.args) for part in parts if part.function_call
+        )
     return text, thoughts or None
 
 
@@ -249,7 +227,7 @@ class _GeminiList(msgspec.Struct, rename="camel"):
 _read_list = foreign.make_decoder(_GeminiList)
 
 
-def _read_model_page(body: bytes) -> ModelPage:
+def _read_model_page(body: bytes) -> dialect.ModelPage:
     """Read a page of models that answer generateContent: others embed, count or paint."""
     page = _read_list(body)
     answering = (
@@ -259,17 +237,17 @@ def _read_model_page(body: bytes) -> ModelPage:
         or "generateContent" in model.supported_generation_methods
     )
     listed = (
-        ListedModel(model.name.removeprefix("models/"), read_window(model.input_token_limit), bounds=False)
+        dialect.ListedModel(
+            model.name.removeprefix("models/"), dialect.read_window(model.input_token_limit), bounds=False
+        )
         for model in answering
     )
-    return ModelPage(tuple(listed), page.next_page_token or None)
+    return dialect.ModelPage(tuple(listed), page.next_page_token or None)
 
 
 # The most models that Google puts on a page.
-GEMINI_MODELS = ModelList("/models?pageSize=1000", _read_model_page, after="pageToken")
+GEMINI_MODELS = dialect.ModelList("/models?pageSize=1000", _read_model_page, after="pageToken")
 
-
-Body: TypeAlias = dict[str, Any]
 
 _ROLES = {"user": "user", "assistant": "model"}
 _CONFIG = "generationConfig"
@@ -309,7 +287,7 @@ _FAMILIES = (
 _BUDGETS = {"none": 0, "minimal": 1024, "low": 1024, "medium": 8192, "high": 24576}
 
 
-class Gemini(Dialect):
+class Gemini(dialect.Dialect):
     """Google's generateContent; see `Dialect`."""
 
     labels_field = None
@@ -327,16 +305,14 @@ class Gemini(Dialect):
             config["responseLogprobs"] = True
             if request.top_logprobs:
                 config["logprobs"] = request.top_logprobs
-        if family.structured and (schema := get_schema(request, spec, structured=structured)) is not None:
+        if (
+            family.structured
+            and (schema := dialect.get_schema(request, spec, structured=structured)) is not None
+        ):
             config["responseMimeType"] = "application/json"
             config["responseJsonSchema"] = schema.body
         body[_CONFIG] = config
-        for name, value in request.sampling.rest.items():
-            overlay_fields(
-                body, {name: value} if name in _OF_THE_BODY else {_CONFIG: {name: value}}, (_CONFIG,)
-            )
-        overlay_fields(body, spec.extra_body, (_CONFIG,))
-        return msgspec.json.encode({name: value for name, value in body.items() if value != {}})
+        return dialect.encode_groups(body, request, spec, _OF_THE_BODY, (_CONFIG,))
 
     def decode(self, body: bytes, redactor: Redactor) -> Completion:
         """Decode an answer; see `Dialect`. A withheld prompt raises ContentFiltered."""
@@ -349,13 +325,13 @@ class Gemini(Dialect):
         if not answer.candidates:
             feedback = answer.prompt_feedback
             if feedback is None or feedback.block_reason is None:
-                raise Misshapen("no candidates")
+                raise errors.Misshapen("no candidates")
             why = ": ".join(filter(None, (feedback.block_reason, feedback.block_reason_message)))
-            raise ContentFiltered(
+            raise errors.ContentFiltered(
                 f"the host's content filter withheld the prompt ({excerpt(why, redactor)})", usage=usage
             )
         candidate = answer.candidates[0]
-        finish = map_finish_reason(
+        finish = dialect.map_finish_reason(
             candidate.finish_reason, usage, excerpt(candidate.finish_message or "", redactor)
         )
         text, reasoning = _split_texts(candidate)
@@ -366,11 +342,11 @@ class Gemini(Dialect):
             reasoning=reasoning,
             logprobs=_read_logprobs(candidate.logprobs_result),
             truncated=finish == "length",
-            served_by=read_model_name(answer.model_version),
+            served_by=dialect.read_model_name(answer.model_version),
         )
-        return finish_completion(completion, redactor, notes)
+        return dialect.finish_completion(completion, redactor, notes)
 
-    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> ModelError | None:
+    def explain(self, reply: HttpReply, _: str, redactor: Redactor) -> errors.ModelError | None:
         return explain(reply.status, reply.body, redactor)
 
 
@@ -387,7 +363,7 @@ def _find_family(model: str) -> _GeminiFamily:
     return next(family for family in _FAMILIES if re.match(family.ids, name))
 
 
-def _encode_messages(request: Request, family: _GeminiFamily) -> Body:
+def _encode_messages(request: Request, family: _GeminiFamily) -> dialect.BodyFields:
     """Encode the turns and the system prompt; one that stands alone becomes the user's."""
     messages: Sequence[Message] = request.messages
     if not family.system or all(message.role == "system" for message in messages):
@@ -401,47 +377,51 @@ def _encode_messages(request: Request, family: _GeminiFamily) -> Body:
     return {"systemInstruction": {"parts": system}, "contents": turns} if system else {"contents": turns}
 
 
-def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily) -> Body:
+def _encode_parameters(request: Request, spec: ModelSpec, family: _GeminiFamily) -> dialect.BodyFields:
     """Encode the typed parameters by Google's names."""
     sampling = request.sampling
     for name in () if family.drawing else ("temperature", "top_p", "top_k"):
         if getattr(sampling, name) is not None:
-            raise FieldRejected(
+            raise dialect.FieldRejected(
                 f"{spec.model} takes no {name}, and would pass over it; leave it out", field=name
             )
-    config: Body = {
+    config: dialect.BodyFields = {
         "temperature": sampling.temperature,
         "topP": sampling.top_p,
         "topK": sampling.top_k,
         "maxOutputTokens": sampling.max_tokens,
         "stopSequences": sampling.stop,
-        "seed": get_seed(request),
+        "seed": dialect.get_seed(request),
         "thinkingConfig": _encode_thinking(sampling, spec.model, family),
     }
     return {name: value for name, value in config.items() if value is not None}
 
 
-def _encode_thinking(sampling: SamplingParameters, model: str, family: _GeminiFamily) -> Body | None:
+def _encode_thinking(
+    sampling: SamplingParameters, model: str, family: _GeminiFamily
+) -> dialect.BodyFields | None:
     """Encode how much to reason, and request the reasoning itself, which is not disclosed otherwise. Raises
     BadRequest: the model's family does not support what is set."""
     effort, budget = sampling.reasoning_effort, sampling.thinking_budget
     if effort is None and budget is None:
         return None
     if effort is not None and budget is not None:
-        raise BadRequest("reasoning_effort and thinking_budget say the same to Gemini; leave one of them out")
+        raise errors.BadRequest(
+            "reasoning_effort and thinking_budget say the same to Gemini; leave one of them out"
+        )
     name = "thinking_budget" if effort is None else "reasoning_effort"
     if family.thinking == "none":
-        raise FieldRejected(f"{model} has nothing for {name}; leave it out", field=name)
+        raise dialect.FieldRejected(f"{model} has nothing for {name}; leave it out", field=name)
     if effort is not None and family.thinking == "level" and effort != "none":
         return {"includeThoughts": True, "thinkingLevel": effort.upper()}
     if effort is not None:
         budget = _BUDGETS.get(effort)
         if budget is None:
             words = ", ".join(_BUDGETS)
-            raise FieldRejected(f"{model} has no {name} of {effort}; it may be {words}", field=name)
+            raise dialect.FieldRejected(f"{model} has no {name} of {effort}; it may be {words}", field=name)
     if budget == 0:
         if family.always_thinks:
-            raise FieldRejected(
+            raise dialect.FieldRejected(
                 f"{model} cannot be kept from reasoning; raise {name} or leave it out", field=name
             )
         return {"thinkingBudget": 0}

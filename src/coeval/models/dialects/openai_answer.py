@@ -15,14 +15,7 @@ from coeval.core import foreign
 from coeval.core.errors import ContentFiltered, Misshapen, ModelError, NotFound, Undecodable, Unreadable
 from coeval.core.records import Completion, TokenLogprob, Usage
 from coeval.core.redaction import Redactor
-from coeval.models.dialects.dialect import (
-    encode_arguments,
-    finish_completion,
-    make_reply_reader,
-    map_finish_reason,
-    read_error_fields,
-    read_model_name,
-)
+from coeval.models.dialects import dialect
 from coeval.models.dialects.refusals import classify_refusal
 from coeval.models.transport.faults import error_behind_200, excerpt, read_error_message
 
@@ -34,11 +27,9 @@ _MOST_TOKENS = 1 << 24
 
 class Counts:
     """Reads the token counts of an answer by name, each by itself, so that one bad count loses no other.
-
     ``uncounted`` becomes True if there are no counts, a required one is missing, or one is impossible:
-    negative, no whole number, or more than any context holds. Such a count reads as zero, which must not
-    pass for its cost.
-    """
+    negative, no whole number, or more than any context holds. Such a count reads as zero, which must not pass
+    for its cost."""
 
     def __init__(self, reported: bytes | msgspec.Raw) -> None:
         self.uncounted: Literal[True] | msgspec.UnsetType = msgspec.UNSET
@@ -177,7 +168,7 @@ class _Answer(msgspec.Struct):
     provider: Any = None
 
 
-_read_answer = make_reply_reader(_Answer)
+_read_answer = dialect.make_reply_reader(_Answer)
 
 
 def decode(body: bytes, redactor: Redactor) -> Completion:
@@ -198,11 +189,14 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         error.usage = usage
         raise error
     text, reasoning, refusal = _split_message(choice.message)
-    finish = map_finish_reason(choice.finish_reason, usage, text=text)
+    finish = dialect.map_finish_reason(choice.finish_reason, usage, text=text)
     if text is None and reasoning and not refusal and finish == "stop":
         # vLLM's reasoning parsers take all that a model says for reasoning until it ends its thinking.
         text, reasoning, notes = reasoning, None, (*notes, FROM_REASONING)
-    model, provider = read_model_name(answer.model), read_model_name(answer.provider)  # OpenRouter says both
+    model, provider = (
+        dialect.read_model_name(answer.model),
+        dialect.read_model_name(answer.provider),
+    )  # OpenRouter says both
     completion = Completion(
         text=text or "",
         usage=usage,
@@ -212,9 +206,9 @@ def decode(body: bytes, redactor: Redactor) -> Completion:
         truncated=finish == "length",
         refusal=refusal,
         served_by=f"{model} ({provider})" if provider else model,
-        reply_id=read_model_name(answer.id),
+        reply_id=dialect.read_model_name(answer.id),
     )
-    return finish_completion(completion, redactor, notes)
+    return dialect.finish_completion(completion, redactor, notes)
 
 
 def _read_usage(reported: bytes) -> Usage:
@@ -268,7 +262,7 @@ def _split_message(message: _Message) -> tuple[str | None, str | None, str | Non
         content = "".join(part.text or "" for part in content if not part.thought)
     if not content and message.tool_calls:
         content = "\n".join(
-            encode_arguments(call.function.arguments) for call in message.tool_calls if call.function
+            dialect.encode_arguments(call.function.arguments) for call in message.tool_calls if call.function
         )
     return content, reasoning or None, refusal or None
 
@@ -308,7 +302,7 @@ class _Problem(msgspec.Struct):
 
 def read_inner_error(body: bytes, redactor: Redactor) -> ModelError:
     """Return the error in a 200 reply: by its code if that is an HTTP status, else by its message."""
-    code = f"{read_error_fields(body, _Problem).code}"
+    code = f"{dialect.read_error_fields(body, _Problem).code}"
     status = int(code) if _STATUS.fullmatch(code) else None
     return error_behind_200(status or 502, body, redactor, explain(status or 400, body, redactor))
 
@@ -316,7 +310,7 @@ def read_inner_error(body: bytes, redactor: Redactor) -> ModelError:
 def explain(status: int, body: bytes, redactor: Redactor, *, passes: bool = False) -> ModelError | None:
     """Explain an error reply; None leaves it to the status. ``passes``: the host says when to retry. Besides
     the table of all dialects, this reads Azure's filter verdicts and its code for a missing deployment."""
-    problem = read_error_fields(body, _Problem)
+    problem = dialect.read_error_fields(body, _Problem)
     message = read_error_message(body, redactor)
     param = redactor.redact_message(problem.param) if isinstance(problem.param, str) else ""
     codes = [code for code in (problem.code, problem.type) if isinstance(code, str)]
@@ -337,7 +331,7 @@ def explain_missing_version(status: int, body: bytes, base_url: str, redactor: R
     words = read_error_message(body, redactor)
     if status != 404 or _VERSION.search(base_url) or "model" in words.lower():
         return None
-    if isinstance(read_error_fields(body, _Problem).code, str):
+    if isinstance(dialect.read_error_fields(body, _Problem).code, str):
         return None
     # Most servers put the API below /v1, and people copy the address that the server prints.
     hint = f"the base URL {base_url} has no /v1: try {base_url}/v1"

@@ -21,15 +21,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.records import LABELS_KEY, Completion, Message, Request, SamplingParameters, Schema
 from coeval.core.redaction import Redactor
 from coeval.models.catalog import Host, Structured
-from coeval.models.dialects.dialect import (
-    Dialect,
-    FieldRejected,
-    ListedModel,
-    ModelList,
-    ModelPage,
-    get_schema,
-    read_window,
-)
+from coeval.models.dialects import dialect
 from coeval.models.dialects.openai_answer import decode, explain, explain_missing_version
 from coeval.models.transport.call import read_retry_wait_s
 from coeval.models.transport.connection import HttpReply
@@ -68,7 +60,7 @@ _read_list = foreign.make_decoder(_List)
 _read_bare_list = foreign.make_decoder(list[_Model])
 
 
-def _read_model_page(body: bytes) -> ModelPage:
+def _read_model_page(body: bytes) -> dialect.ModelPage:
     """Read the whole list: the dialect has no pages. Some hosts leave out the `data` around it."""
     try:
         models = _read_list(body).data
@@ -82,7 +74,7 @@ def _read_model_page(body: bytes) -> ModelPage:
     at_once = bool(models) and all(model.created == _ROUTED_AT for model in models)
     routed = at_once or any("*" in model.id for model in models)
     listed = (_make_listed_model(model, windows, routed=routed) for model in models if _is_chat_model(model))
-    return ModelPage(tuple(listed))
+    return dialect.ModelPage(tuple(listed))
 
 
 def _is_chat_model(model: _Model) -> bool:
@@ -97,20 +89,22 @@ def _is_chat_model(model: _Model) -> bool:
     )
 
 
-def _make_listed_model(model: _Model, windows: Mapping[str, int | None], *, routed: bool) -> ListedModel:
+def _make_listed_model(
+    model: _Model, windows: Mapping[str, int | None], *, routed: bool
+) -> dialect.ListedModel:
     window = windows[model.id]
     if window is None and isinstance(model.parent, str):  # vLLM lists an adapter without its base's window
         window = windows.get(model.parent)
-    return ListedModel(model.id, window, routed=routed)
+    return dialect.ListedModel(model.id, window, routed=routed)
 
 
 def _find_window(model: _Model) -> int | None:
     about = model.metadata if isinstance(model.metadata, dict) else {}
     candidates = (*(getattr(model, name) for name in _WINDOWS), about.get("context_length"))
-    return next(filter(None, map(read_window, candidates)), None)
+    return next(filter(None, map(dialect.read_window, candidates)), None)
 
 
-OPENAI_MODELS = ModelList("/models", _read_model_page)
+OPENAI_MODELS = dialect.ModelList("/models", _read_model_page)
 
 
 # --- Model families with parameters of their own
@@ -128,11 +122,9 @@ _AS_IT_IS: Mapping[str, Any] = MappingProxyType({})
 
 class ModelTraits(NamedTuple):
     """What a family of models takes at a host: ``models`` matches the start of a model's id, in any case, at
-    ``hosts``.
-
-    ``takes`` gives the only value that a parameter may have, or `NOT_AT_ALL`; ``reasoning_takes`` the same
-    for requests that ask for reasoning. ``strict``: a schema may be sent as one to follow strictly.
-    """
+    ``hosts``. ``takes`` gives the only value that a parameter may have, or `NOT_AT_ALL`; ``reasoning_takes``
+    the same for requests that ask for reasoning. ``strict``: a schema may be sent as one to follow
+    strictly."""
 
     hosts: tuple[str, ...]
     models: str
@@ -236,7 +228,7 @@ def _cache_by_identity(make: Callable[..., T]) -> Callable[..., T]:
 @_cache_by_identity  # a model is asked in few ways, each of them very often
 def _encode_parameters(
     sampling: SamplingParameters, spec: ModelSpec, host: Host, top_logprobs: int | None, seed: int | None
-) -> dict[str, Any]:
+) -> dialect.BodyFields:
     """Encode the typed parameters by the host's names. Raises BadRequest: one is set that the host, or this
     model of it, does not support; FieldRejected if it may be left out."""
     traits = find_traits(host.name, spec.lookup_name)
@@ -250,7 +242,7 @@ def _encode_parameters(
         "top_logprobs": top_logprobs,
         host.seed_field: sampling.seed if seed is None else seed,
     }
-    body: dict[str, Any] = {name: value for name, value in values.items() if value is not None}
+    body: dialect.BodyFields = {name: value for name, value in values.items() if value is not None}
     if sampling.reasoning_effort is not None or sampling.thinking_budget is not None:
         body.update(_encode_reasoning(sampling.reasoning_effort, sampling.thinking_budget, host))
     if not (host.any_shaped and spec.base_url is not None):
@@ -263,10 +255,10 @@ def _encode_parameters(
     return body
 
 
-def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dict[str, Any]:
+def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dialect.BodyFields:
     """Encode how much to reason, in the host's field."""
     if budget is not None and host.reasons_by != "reasoning":
-        raise FieldRejected(
+        raise dialect.FieldRejected(
             f"{host.name} has nothing for thinking_budget; leave it out", field="thinking_budget"
         )
     match host.reasons_by:
@@ -284,21 +276,23 @@ def _encode_reasoning(effort: str | None, budget: int | None, host: Host) -> dic
 
 def _check_host_limits(body: Mapping[str, Any], host: Host) -> None:
     for name in sorted(host.lacks.intersection(body)):
-        raise FieldRejected(
+        raise dialect.FieldRejected(
             f"{host.name} has nothing for {name}; leave it out, or set it in extra_body where the host has "
             "it after all",
             field=name,
         )
     stop, most = body.get("stop", ()), host.most_stops
     if most is not None and len(stop) > most:
-        raise FieldRejected(f"{host.name} takes at most {most} texts in stop, not {len(stop)}", field="stop")
+        raise dialect.FieldRejected(
+            f"{host.name} takes at most {most} texts in stop, not {len(stop)}", field="stop"
+        )
 
 
 def _check_model_limits(body: Mapping[str, Any], takes: Mapping[str, Any], model: str) -> None:
     for name, value in takes.items():
         if name in body and body[name] != value:
             only = "" if value is NOT_AT_ALL else f" other than {value}"
-            raise FieldRejected(
+            raise dialect.FieldRejected(
                 f"{model} takes no {name}{only}; leave {name} out of the model's parameters", field=name
             )
 
@@ -320,7 +314,7 @@ def assign_system_role(messages: Sequence[Message], system: SystemRole) -> Seque
 METADATA = "metadata"
 
 
-class OpenAIChat(Dialect):
+class OpenAIChat(dialect.Dialect):
     """OpenAI's chat completions; see `Dialect`."""
 
     labels_field = METADATA
@@ -331,7 +325,7 @@ class OpenAIChat(Dialect):
 
     def encode(self, request: Request, spec: ModelSpec, host: Host, *, structured: bool = True) -> bytes:
         traits = find_traits(host.name, spec.lookup_name)
-        body: dict[str, Any] = {"model": spec.model, "messages": request.messages}
+        body: dialect.BodyFields = {"model": spec.model, "messages": request.messages}
         if traits.system != "system":
             body["messages"] = assign_system_role(request.messages, traits.system)
         body.update(
@@ -339,7 +333,7 @@ class OpenAIChat(Dialect):
         )
         if request.seed is not None:
             body[host.seed_field] = request.seed
-        if (schema := get_schema(request, spec, structured=structured)) is not None:
+        if (schema := dialect.get_schema(request, spec, structured=structured)) is not None:
             response_format = _make_response_format(request, schema, host, traits)
             if response_format is not None:
                 body["response_format"] = response_format

@@ -55,10 +55,8 @@ def _is_location_free(location: str, function: Callable[..., Any]) -> bool:
 
 
 def hash_source(location: str) -> str:
-    """Hash the source of a function: its file, or the function alone where it was given from Python.
-
-    Empty where there is none: reading a run needs no code, and a start calls `require_callable_file`.
-    """
+    """Hash the source of a function: its file, or the function alone where it was given from Python. Empty
+    where there is none: reading a run needs no code, and a start calls `require_callable_file`."""
     if (registered := _REGISTERED.get(location)) is not None:
         text = f"{_code_text(registered) or location.partition('#')[0]}{_values_text(registered)}"
         return sha256(text.encode("utf-8", "replace")).hexdigest()[:12]
@@ -190,10 +188,8 @@ def _append_to_import_path(folder: Path) -> None:
 
 
 def load_callable(location: str) -> Callable[..., Any]:
-    """Load a function; this runs the code of its file.
-
-    Raises UsageError: it is not there, cannot be loaded, or is no function.
-    """
+    """Load a function; this runs the code of its file. Raises UsageError: it is not there, cannot be loaded,
+    or is no function."""
     function = _REGISTERED.get(location)
     if function is None:
         path, (where, _, name) = _find_source_file(location), location.rpartition(":")
@@ -238,10 +234,8 @@ class Answerer(NamedTuple):
 
     @classmethod
     def of(cls, function: Callable[..., Any], location: str) -> Answerer:
-        """Find out which parts of a request a function takes, and how it is called.
-
-        Raises UsageError: it requires an argument that no request has.
-        """
+        """Find out which parts of a request a function takes, and how it is called. Raises UsageError: it
+        requires an argument that no request has."""
         waits = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
             getattr(function, "__call__", None)  # noqa: B004  of an object that is called
         )
@@ -321,10 +315,8 @@ def request_parts(request: Request, *, alone: bool = False) -> dict[str, Any]:
 def parse_own_answer(value: object, source_name: str, *, structured: bool = False) -> Completion:
     """Parse what a function returned: a text, or an object with ``text``, and perhaps ``usage``
     (``input_tokens``, ``output_tokens``) and ``cost_usd``. ``structured``: a schema was sent, so a mapping
-    without ``text`` is the answer itself, written as JSON.
-
-    Raises Unreadable: it is neither, or counts what cannot be counted.
-    """
+    without ``text`` is the answer itself, written as JSON. Raises Unreadable: it is neither, or counts what
+    cannot be counted."""
     if type(value) is str:
         return _make_completion(value, Usage())
     text = _get_field(value, "text")

@@ -18,18 +18,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.errors import (
-    BadRequest,
-    CoevalError,
-    ConnectionFailed,
-    ModelError,
-    ModelStopped,
-    RateLimited,
-    RequestTimeout,
-    ServerFault,
-    Unreadable,
-    describe_error,
-)
+from coeval.core import errors
 from coeval.core.model import Model, ModelSpec
 from coeval.core.records import Completion, Request
 from coeval.core.redaction import Redactor
@@ -44,11 +33,9 @@ _RNG = random.Random()
 
 
 class OwnCode(Model):
-    """A model that is the user's code: retried after passing errors, and redacted.
-
-    A call's cost is known once it is over. Under a budget, one call runs alone until a first one has
-    succeeded; from then on the largest cost so far is reserved before each call.
-    """
+    """A model that is the user's code: retried after passing errors, and redacted. A call's cost is known
+    once it is over. Under a budget, one call runs alone until a first one has succeeded; from then on the
+    largest cost so far is reserved before each call."""
 
     answer_limit = "max_answer_bytes"
 
@@ -71,8 +58,8 @@ class OwnCode(Model):
         for attempt in count(1):
             try:
                 completion = await self._answer(request)
-            except ModelError as error:
-                unread = isinstance(error, Unreadable)  # which phases ask for anew, three times in all
+            except errors.ModelError as error:
+                unread = isinstance(error, errors.Unreadable)  # which phases ask for anew, three times in all
                 fault = Fault(error, again=error.retryable and error.retry_advised and not unread)
                 if not tries.count_failure(fault):
                     raise
@@ -108,11 +95,11 @@ class OwnCode(Model):
         admission.record_reported_cost(completion.usage)
         return completion
 
-    def _map_exception(self, error: BaseException, location: str) -> ModelError:
+    def _map_exception(self, error: BaseException, location: str) -> errors.ModelError:
         """Map an exception of the user's code to a ModelError: a passing one, or a failure of the item."""
-        if isinstance(error, ModelError):
+        if isinstance(error, errors.ModelError):
             return error
-        message = self._redactor.redact_message(f"{location} raised {describe_error(error)}")
+        message = self._redactor.redact_message(f"{location} raised {errors.describe_error(error)}")
         response = getattr(error, "response", None)
         status = getattr(error, "status_code", getattr(response, "status_code", None))
         kinds = {base.__name__ for base in type(error).__mro__}
@@ -120,19 +107,21 @@ class OwnCode(Model):
             headers = getattr(response, "headers", None)
             header_items = headers.items() if isinstance(headers, Mapping) else ()
             wait_s = read_retry_wait_s({f"{name}".lower(): f"{value}" for name, value in header_items})
-            return RateLimited(message, status=429, retry_after_s=wait_s)
+            return errors.RateLimited(message, status=429, retry_after_s=wait_s)
         if isinstance(status, int) and (status in (408, 409) or status >= 500):
-            return ServerFault(message, status=status)
+            return errors.ServerFault(message, status=status)
         if isinstance(status, int) and status >= 400:
-            return BadRequest(message, status=status)
+            return errors.BadRequest(message, status=status)
         if isinstance(error, TimeoutError) or kinds & {"Timeout", "TimeoutException", "APITimeoutError"}:
-            return RequestTimeout(message)
+            return errors.RequestTimeout(message)
         if isinstance(error, ConnectionError) or kinds & {"TransportError", "APIConnectionError"}:
-            return ConnectionFailed(message)
-        return ServerFault(message, retry_advised=False)
+            return errors.ConnectionFailed(message)
+        return errors.ServerFault(message, retry_advised=False)
 
-    def _make_timeout(self, location: str) -> RequestTimeout:
-        return RequestTimeout(f"{location} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False)
+    def _make_timeout(self, location: str) -> errors.RequestTimeout:
+        return errors.RequestTimeout(
+            f"{location} gave no answer in {self._spec.timeout_s:g} s", retry_advised=False
+        )
 
 
 # Threads of a function that waits, and calls of one on the loop, where the file says nothing.
@@ -163,10 +152,8 @@ _DIRECTORY = _WorkingDirectory()
 
 
 class FunctionModel(OwnCode):
-    """A function of the user's, by ``callable``; loading it runs its file.
-
-    Raises UsageError: it is not there, or takes what no request has.
-    """
+    """A function of the user's, by ``callable``; loading it runs its file. Raises UsageError: it is not
+    there, or takes what no request has."""
 
     def __init__(self, spec: ModelSpec, admission: Admission) -> None:
         super().__init__(spec, admission)
@@ -243,10 +230,8 @@ class CallThreads:
         self._hanging: set[Future[Any]] = set()
 
     def run(self, request: Request) -> Future[Any]:
-        """Queue a call; the future holds its value (a `Raised` or ``_LATE`` instead) and its seconds.
-
-        Raises ModelStopped: as many calls hang as there may be threads.
-        """
+        """Queue a call; the future holds its value (a `Raised` or ``_LATE`` instead) and its seconds. Raises
+        ModelStopped: as many calls hang as there may be threads."""
         if len(self._hanging) >= self._most:
             raise self._make_stopped_error()
         loop = asyncio.get_running_loop()
@@ -269,7 +254,7 @@ class CallThreads:
                 )
                 thread.start()
             self._queue.put(
-                (answered, request, loop.call_later(self._timeout_s, self._abandon_call, answered))
+                (answered, request, loop.call_later(self._timeout_s, self._count_hanging_call, answered))
             )
 
     def _make_calls(self, loop: AbstractEventLoop) -> None:
@@ -292,20 +277,20 @@ class CallThreads:
             answered.set_result(result)
         self._start_waiting(loop)
 
-    def _abandon_call(self, answered: Future[Any]) -> None:
+    def _count_hanging_call(self, answered: Future[Any]) -> None:
         self._hanging.add(answered)
         if not answered.done():
             answered.set_result((_LATE, self._timeout_s))
         if len(self._hanging) >= self._most:
             self.refuse_waiting(self._make_stopped_error)
 
-    def _make_stopped_error(self) -> ModelStopped:
-        return ModelStopped(
+    def _make_stopped_error(self) -> errors.ModelStopped:
+        return errors.ModelStopped(
             f"{self._name} is no longer called: {len(self._hanging)} calls took more than "
             f"{self._timeout_s:g} s and hang still; correct it, or raise parameters.timeout_s"
         )
 
-    def refuse_waiting(self, error: Callable[[], CoevalError]) -> None:
+    def refuse_waiting(self, error: Callable[[], errors.CoevalError]) -> None:
         """Refuse the calls that wait; each gets an ``error`` of its own."""
         while self._waiting:
             answered, _ = self._waiting.popleft()

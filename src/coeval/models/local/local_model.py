@@ -205,11 +205,8 @@ _CONFIGURATIONS = ("config.json", "params.json", "adapter_config.json")
 
 class LocalModel(Model):
     """A model by its name on the hub or its folder; ``spec.options`` says by ``device`` where it runs, and by
-    ``load_in_4bit`` whether in 4 bits.
-
-    ``auto`` takes the GPU, which must be there: a run on the processor may take days, and is begun only where
-    it is asked for. `open` loads the weights, `aclose` frees them.
-    """
+    ``load_in_4bit`` whether in 4 bits. ``auto`` takes the GPU, which must be there: a run on the processor
+    may take days, and is begun only where it is asked for. `open` loads the weights, `aclose` frees them."""
 
     def __init__(self, spec: ModelSpec) -> None:
         """Find the runtime; raises as `find_runtime`."""
@@ -307,10 +304,8 @@ class Runtime(NamedTuple):
 
 
 def find_runtime(spec: ModelSpec) -> Runtime:
-    """Choose the library and device for a model, without loading weights.
-
-    Raises UsageError: its folder holds no model, a library is not installed, or the device is not there.
-    """
+    """Choose the library and device for a model, without loading weights. Raises UsageError: its folder holds
+    no model, a library is not installed, or the device is not there."""
     weights = locate_weights(spec)
     library = find_library(spec.name)
     if spec.options.get(FOUR_BITS) and find_spec("bitsandbytes") is None:

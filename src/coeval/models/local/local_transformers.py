@@ -32,10 +32,8 @@ USUAL_TOKENS = 2048
 
 
 class Drawing(msgspec.Struct, frozen=True, kw_only=True):
-    """How the tokens of one answer are drawn. None: as the model's own defaults say.
-
-    ``temperature`` 0 takes the likeliest token; ``top`` is how many alternatives are told of each.
-    """
+    """How the tokens of one answer are drawn. None: as the model's own defaults say. ``temperature`` 0 takes
+    the likeliest token; ``top`` is how many alternatives are told of each."""
 
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
@@ -131,9 +129,7 @@ def encode_prompt(tokenizer: Any, local_request: LocalRequest, context: int | No
 
 def _encode_messages(tokenizer: Any, messages: Sequence[Message]) -> list[int]:
     """Encode messages with the tokenizer's chat template; without one, as texts with blank lines between.
-
-    Some templates know no system message; it then goes before the first message.
-    """
+    Some templates know no system message; it then goes before the first message."""
     if not tokenizer.chat_template:
         return list(tokenizer("\n\n".join(message.content for message in messages))["input_ids"])
     from jinja2 import TemplateError
@@ -165,10 +161,8 @@ _STOP_WINDOW = 64
 
 
 class TransformersEngine:
-    """A causal language model of transformers, in the precision of its weights or in 4 bits.
-
-    After running out of memory it takes half as many rows at once.
-    """
+    """A causal language model of transformers, in the precision of its weights or in 4 bits. After running
+    out of memory it takes half as many rows at once."""
 
     def __init__(self, spec: ModelSpec, device: str) -> None:
         """Load tokenizer and weights, and read the model's defaults, context and end tokens."""

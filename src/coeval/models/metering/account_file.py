@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,11 +25,9 @@ Most = Callable[[int, int], float]
 
 
 class Terms(NamedTuple):
-    """A model's price and limits over the life of the folder. None: unlimited, or unknown.
-
-    ``priced_by`` is the source of ``price``. ``most`` is the most that a request may cost (None: free, or
-    unknown). ``batch_price`` and ``batch_most`` are those of requests in batch jobs.
-    """
+    """A model's price and limits over the life of the folder. None: unlimited, or unknown. ``priced_by`` is
+    the source of ``price``. ``most`` is the most that a request may cost (None: free, or unknown).
+    ``batch_price`` and ``batch_most`` are those of requests in batch jobs."""
 
     max_calls: int | None = None
     price: Price | None = None
@@ -149,6 +148,19 @@ class AccountFile:
                 self.rows.setdefault(name, ModelAccount())
         lost_cost = {name: row.absorb_crash(recorded.get(name, Usage())) for name, row in self.rows.items()}
         return any(lost_cost.values())
+
+    @contextmanager
+    def write_or_undo(self, row: ModelAccount) -> Iterator[None]:
+        """Write a change of an account that is made within; StoreError, with the account as before, if the
+        disk refuses."""
+        before = msgspec.structs.replace(row, jobs=dict(row.jobs), booked=list(row.booked))
+        yield
+        try:
+            self.write()
+        except StoreError:
+            for name in ModelAccount.__struct_fields__:
+                setattr(row, name, getattr(before, name))
+            raise
 
     def set_aside(self) -> None:
         """Start empty; the first write renames the damaged file."""

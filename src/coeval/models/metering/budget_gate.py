@@ -86,10 +86,8 @@ class Fund:
 
 class Budget:
     """A budget in US dollars over the life of a folder, set by ``key``, and the funds that draw on it.
-
-    ``exhausted_at`` is the highest priority of a request that it could not pay for. Lower ones, which
-    would only lead to more of those, are refused too.
-    """
+    ``exhausted_at`` is the highest priority of a request that it could not pay for. Lower ones, which would
+    only lead to more of those, are refused too."""
 
     def __init__(self, limit_usd: float, key: Option, funds: Collection[Fund]) -> None:
         self.limit_usd = limit_usd

@@ -25,12 +25,10 @@ from coeval.models.metering.budget_gate import BudgetGate, Fund
 
 
 class JobBill:
-    """Adds up the replies of a batch job; made by `Meter.open_bill`.
-
-    ``sums`` counts the requests that the host processed, failed ones too, with their usage and cost; its
-    ``uncertain_usd`` covers answers without a price and unreadable replies. ``taken_usd`` is what the priced
-    answers took of the job's money, each at most what was held for it.
-    """
+    """Adds up the replies of a batch job; made by `Meter.open_bill`. ``sums`` counts the requests that the
+    host processed, failed ones too, with their usage and cost; its ``uncertain_usd`` covers answers without a
+    price and unreadable replies. ``taken_usd`` is what the priced answers took of the job's money, each at
+    most what was held for it."""
 
     def __init__(self, price: Price | None, doubt: Callable[[Usage, float], None]) -> None:
         self._price = price
@@ -148,7 +146,8 @@ class Meter:
             if (refused := self.refusal()) is not None:
                 raise refused
             if not row.reserved:
-                self._reserve_requests_on_disk(ceiling)
+                with self._file.write_or_undo(row):
+                    row.reserved = min(BLOCK, ceiling - row.requests)
             row.reserved -= 1
         row.requests += 1
 
@@ -230,14 +229,9 @@ class Meter:
         row = self._row
         if tag in row.jobs:
             return
-        row.jobs[tag] = JobAccount(requests, usd, dearest_usd)
-        row.requests += requests
-        try:
-            self._file.write()
-        except StoreError:
-            del row.jobs[tag]
-            row.requests -= requests
-            raise
+        with self._file.write_or_undo(row):
+            row.jobs[tag] = JobAccount(requests, usd, dearest_usd)
+            row.requests += requests
         self._parked -= requests
         if usd:
             self.fund.unpark(usd, requests)
@@ -262,33 +256,18 @@ class Meter:
         row = self._row
         if tag in row.booked:
             return
-        before = msgspec.structs.replace(row, jobs=dict(row.jobs), booked=list(row.booked))
-        job = row.jobs.pop(tag, JobAccount(0))
-        row.booked.append(tag)
-        sums = bill.sums
-        row.requests += sums.requests - job.requests
-        row.input_tokens += sums.input_tokens
-        row.output_tokens += sums.output_tokens
-        row.unpriced += sums.unpriced
-        row.uncertain_usd += max(0.0, min(sums.uncertain_usd, job.usd - bill.taken_usd))
-        if sums.cost_usd is not None:
-            row.cost_usd = (row.cost_usd or 0.0) + sums.cost_usd
-        try:
-            self._file.write()
-        except StoreError:
-            for name in ModelAccount.__struct_fields__:
-                setattr(row, name, getattr(before, name))
-            raise
+        with self._file.write_or_undo(row):
+            job = row.jobs.pop(tag, JobAccount(0))
+            row.booked.append(tag)
+            sums = bill.sums
+            row.requests += sums.requests - job.requests
+            row.input_tokens += sums.input_tokens
+            row.output_tokens += sums.output_tokens
+            row.unpriced += sums.unpriced
+            row.uncertain_usd += max(0.0, min(sums.uncertain_usd, job.usd - bill.taken_usd))
+            if sums.cost_usd is not None:
+                row.cost_usd = (row.cost_usd or 0.0) + sums.cost_usd
         self.budget_gate.serve_waiting()
-
-    def _reserve_requests_on_disk(self, ceiling: int) -> None:
-        """Reserve a block of requests on disk."""
-        self._row.reserved = min(BLOCK, ceiling - self._row.requests)
-        try:
-            self._file.write()
-        except StoreError:
-            self._row.reserved = 0
-            raise
 
 
 _log = logging.getLogger("coeval")

@@ -9,17 +9,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from coeval.core.errors import (
-    AccessDenied,
-    AccountSpent,
-    Draining,
-    Gap,
-    ModelError,
-    ModelStopped,
-    NotFound,
-    QuotaExhausted,
-    RequestTimeout,
-)
+from coeval.core import errors
 from coeval.core.model import ModelSpec, count_prompt_bytes, mark_if_uncounted, max_answer_tokens
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
@@ -35,9 +25,7 @@ DENIALS_TO_STOP = 20
 
 class Admission:
     """Permits a model's requests, until its quota or budget is used up or its host keeps refusing it.
-
-    ``meter`` is its account; None if none is kept.
-    """
+    ``meter`` is its account; None if none is kept."""
 
     def __init__(self, name: str, meter: Meter | None = None) -> None:
         self._name = name
@@ -53,7 +41,7 @@ class Admission:
 
     def raise_if_stopped(self) -> None:
         if self._reason is not None:
-            raise ModelStopped(self._reason)
+            raise errors.ModelStopped(self._reason)
 
     def take_permit(self) -> None:
         """Count a request that is about to be sent. Raises ModelStopped, or as `Meter.reserve_request`."""
@@ -109,7 +97,7 @@ class Admission:
         if answer_tokens is None and not self.account.has_budget:
             return 0.0
         if answer_tokens is None:
-            raise QuotaExhausted(
+            raise errors.QuotaExhausted(
                 f"model {self._name} has a budget, and is not called without max_tokens: the cost of an "
                 "answer would have no bound. Set parameters.max_tokens to 1 or more"
             )
@@ -141,14 +129,14 @@ class Admission:
                 await money
             try:
                 completion = mark_if_uncounted(await call(request))
-            except Draining:
+            except errors.Draining:
                 permit.return_permit()
                 raise
             usage = permit.settle(completion.usage)
-        except ModelError as error:
+        except errors.ModelError as error:
             if error.usage is not None:
                 error.usage = permit.settle(error.usage)
-            elif reservation is not None and not isinstance(error, RequestTimeout):
+            elif reservation is not None and not isinstance(error, errors.RequestTimeout):
                 reservation.release()
             raise
         finally:
@@ -158,29 +146,29 @@ class Admission:
             return completion
         return msgspec.structs.replace(completion, usage=usage)
 
-    def refusal(self) -> Gap | None:
+    def refusal(self) -> errors.Gap | None:
         """Return what `take_permit` would raise now, without counting a request."""
         if self._reason is not None:
-            return ModelStopped(self._reason)
+            return errors.ModelStopped(self._reason)
         return None if self._meter is None else self._meter.refusal()
 
-    def record_outcome(self, error: ModelError | None) -> None:
+    def record_outcome(self, error: errors.ModelError | None) -> None:
         """Record that a request was answered (None) or failed for good."""
         if error is None:
             self._answered = True
             self._denials = self._unpaid = 0
-        elif isinstance(error, AccessDenied | NotFound):
+        elif isinstance(error, errors.AccessDenied | errors.NotFound):
             self._count_refusal(error)
 
-    def stop_at_refused_limit(self, error: ModelError, *, judge: bool) -> None:
+    def stop_at_refused_limit(self, error: errors.ModelError, *, judge: bool) -> None:
         """Stop the model: its host refuses the limit on answers, whatever the prompt."""
         way_out = f"Correct {max_tokens(judge=judge)}"
         self._stop("its host refuses answers of that length", error, way_out)
 
-    def _count_refusal(self, error: AccessDenied | NotFound) -> None:
+    def _count_refusal(self, error: errors.AccessDenied | errors.NotFound) -> None:
         self._refusals += 1
         self._denials += error.status == 401
-        self._unpaid += isinstance(error, AccountSpent)
+        self._unpaid += isinstance(error, errors.AccountSpent)
         if self._unpaid >= REFUSALS_TO_STOP:
             self._stop("its account or budget is used up", error, "Add credit, or raise the limit")
         if self._denials >= DENIALS_TO_STOP:
@@ -189,7 +177,7 @@ class Admission:
             why = f"its first {self._refusals} requests were all refused"
             self._stop(why, error, "Correct its key, model id or base_url")
 
-    def _stop(self, why: str, error: ModelError, way_out: str) -> None:
+    def _stop(self, why: str, error: errors.ModelError, way_out: str) -> None:
         if self._reason is not None:
             return
         stopped = f"model {self._name} is no longer called: {why} ({error})"
@@ -198,11 +186,9 @@ class Admission:
 
 class Reservation:
     """The permit and the money of one live request of a model with an account: ``usd`` is set aside before
-    each attempt and settled after it.
-
-    An attempt that was sent and not settled when the next one begins, or at `close`, may have been billed.
-    ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier requests cost.
-    """
+    each attempt and settled after it. An attempt that was sent and not settled when the next one begins, or
+    at `close`, may have been billed. ``bounds``: an attempt cannot cost more; else ``usd`` is what earlier
+    requests cost."""
 
     def __init__(self, admission: Admission, usd: float, priority: int, *, bounds: bool = True) -> None:
         self._admission = admission
@@ -233,7 +219,7 @@ class Reservation:
         await self._gate.await_grant(self._fund, self.usd, money)
         self._held = True
 
-    def refusal(self) -> Gap | None:
+    def refusal(self) -> errors.Gap | None:
         """Return what `take_permit` would raise now, without counting a request."""
         refused = self._admission.refusal()
         if refused is not None or self._held:
@@ -277,11 +263,9 @@ _MOST = 8192
 
 
 class SharedPrefixes:
-    """Sends one of the requests that share a prefix first; the others follow when it has ended.
-
-    A host caches a prefix with the first answer. Requests sent at the same time would each pay for writing
-    it, and none would read it.
-    """
+    """Sends one of the requests that share a prefix first; the others follow when it has ended. A host caches
+    a prefix with the first answer. Requests sent at the same time would each pay for writing it, and none
+    would read it."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

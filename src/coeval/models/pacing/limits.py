@@ -30,11 +30,9 @@ _NO_GAP_S = 0.005
 
 
 class Pace:
-    """A rate of ``per_minute`` units, with bursts of ``burst_s`` seconds' worth.
-
-    A charge delays later requests, even if it is made after the fact; a negative one is a refund. This is
-    the generic cell rate algorithm: its only state is the time at which everything charged is paid for.
-    """
+    """A rate of ``per_minute`` units, with bursts of ``burst_s`` seconds' worth. A charge delays later
+    requests, even if it is made after the fact; a negative one is a refund. This is the generic cell rate
+    algorithm: its only state is the time at which everything charged is paid for."""
 
     def __init__(self, per_minute: float, burst_s: float) -> None:
         self._seconds_each = 60.0 / per_minute
@@ -50,12 +48,10 @@ class Pace:
 
 
 class Spacing:
-    """The gap between requests to a host that refuses them.
-
-    After a refusal, nothing is sent for twice the time that the refusal took; each further refusal doubles
-    the gap, each request sent without one halves it. A host that refuses everything gets about one request
-    a second, and one that recovers has its full load two seconds later.
-    """
+    """The gap between requests to a host that refuses them. After a refusal, nothing is sent for twice the
+    time that the refusal took; each further refusal doubles the gap, each request sent without one halves it.
+    A host that refuses everything gets about one request a second, and one that recovers has its full load
+    two seconds later."""
 
     def __init__(self) -> None:
         self._gap_s = self._sent_from = 0.0
@@ -91,14 +87,12 @@ _NEVER = float("-inf")
 
 class Gate:
     """Holds requests back: by rates, gaps after refusals, times that the host named, and the turn among
-    processes.
-
-    All times are seconds of one clock, except those of ``turn``, which has its own; None: no throttle.
-    """
+    processes. All times are seconds of one clock, except those of ``turn``, which has its own; None: no
+    throttle."""
 
     def __init__(self, turn: Turn | None = None) -> None:
         self._turn = turn
-        self._spacing = Spacing()
+        self.spacing = Spacing()
         self._requests: Pace | None = None
         self._tokens: Pace | None = None
         self.counts_tokens = False
@@ -130,22 +124,15 @@ class Gate:
         self._look_until = max(self._look_until, until)
         self.may_block = True
 
-    @property
-    def is_spacing(self) -> bool:
-        return not self._spacing.is_open
-
     def record_refusal(self, sent_at: float, now: float) -> None:
-        self._spacing.record_refusal(sent_at, now)
+        self.spacing.record_refusal(sent_at, now)
         self.may_block = True
-
-    def reset_spacing(self) -> None:
-        self._spacing.reset()
 
     def wait_s(self, now: float) -> float:
         """Return the seconds until the next request may be sent; clear `may_block` if nothing can block."""
         wait_s = self._held_until - now
-        if not self._spacing.is_open:
-            wait_s = max(wait_s, self._spacing.wait_s(now))
+        if not self.spacing.is_open:
+            wait_s = max(wait_s, self.spacing.wait_s(now))
         if self._requests is not None:
             wait_s = max(wait_s, self._requests.wait_s(now))
         if self._tokens is not None:
@@ -153,13 +140,13 @@ class Gate:
         if self._turn is not None and wait_s <= 0:
             wait_s = self._turn.wait_s()
         if wait_s <= 0:
-            self.may_block = self._is_paced or not self._spacing.is_open or self._look_until > now
+            self.may_block = self._is_paced or not self.spacing.is_open or self._look_until > now
         return wait_s
 
     def charge_request(self, now: float) -> None:
         """Charge a request that is sent now."""
-        if not self._spacing.is_open:
-            self._spacing.record_send(now)
+        if not self.spacing.is_open:
+            self.spacing.record_send(now)
         if self._requests is not None:
             self._requests.charge(now, 1)
         if self._tokens is not None:
@@ -261,12 +248,10 @@ def refuse_nothing() -> None:
 
 
 class Limiter:
-    """Grants the slots of one endpoint to its requests, by priority.
-
-    ``start_concurrency=max_concurrency`` gives full concurrency at once. A request is charged the mean number
-    of tokens when it is sent, and corrected by its answer. ``turn`` is its turn among all processes, if there
-    is a throttle; ``clock`` is monotonic, in seconds.
-    """
+    """Grants the slots of one endpoint to its requests, by priority. ``start_concurrency=max_concurrency``
+    gives full concurrency at once. A request is charged the mean number of tokens when it is sent, and
+    corrected by its answer. ``turn`` is its turn among all processes, if there is a throttle; ``clock`` is
+    monotonic, in seconds."""
 
     def __init__(
         self,
@@ -285,10 +270,14 @@ class Limiter:
         self._order = count()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
-        self.set_limits(limits)
+        self.limits = limits
+        self.gate.set_rates(limits.requests_per_minute, limits.tokens_per_minute)
 
     def set_limits(self, limits: EndpointLimits) -> None:
-        """Set other limits, and keep what the host has taught."""
+        """Set limits if they are others, and keep what the host has taught."""
+        if limits == self.limits:
+            return
+        self.limits = limits
         self._window.set_limits(*limits.in_flight)
         self.gate.set_rates(limits.requests_per_minute, limits.tokens_per_minute)
 
@@ -354,7 +343,7 @@ class Limiter:
     def record_refusal(self, sent_at: float) -> None:
         """Record that the host refused a request for overload."""
         now = self._clock()
-        if self._window.record_refusal(sent_at, now, is_spacing=self.gate.is_spacing):
+        if self._window.record_refusal(sent_at, now, is_spacing=not self.gate.spacing.is_open):
             self.gate.record_refusal(sent_at, now)
 
     def record_timeout(self, sent_at: float, *, alone: bool) -> None:
@@ -364,7 +353,7 @@ class Limiter:
     def forget_refusals(self) -> None:
         """Forget refusals: the host was down for another reason than load."""
         self._window.grow_to_start()
-        self.gate.reset_spacing()
+        self.gate.spacing.reset()
 
     def hold(self, seconds: float, lane: Lane | None = None) -> None:
         """Grant nothing (in a lane) for the time that the host named, at most `LONGEST_HOLD_S`."""

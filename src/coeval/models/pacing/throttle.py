@@ -96,12 +96,10 @@ _AGAIN_S = (0.001, 0.003)
 
 
 class Throttle:
-    """The pace of this process among all that share the file ``path``.
-
-    ``interval_s``, above 0, is the least time between two requests, on average; ``everywhere`` includes
-    servers on this machine and in private networks. ``clock`` is monotonic; ``wall`` is in seconds since
-    1970, which processes share. ``rng`` spreads the retries of processes that find the file locked.
-    """
+    """The pace of this process among all that share the file ``path``. ``interval_s``, above 0, is the least
+    time between two requests, on average; ``everywhere`` includes servers on this machine and in private
+    networks. ``clock`` is monotonic; ``wall`` is in seconds since 1970, which processes share. ``rng``
+    spreads the retries of processes that find the file locked."""
 
     def __init__(
         self,

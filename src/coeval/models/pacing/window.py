@@ -88,12 +88,9 @@ class _Trial:
 
 
 class Slowness:
-    """Decides after slow answers whether half as many requests get more answers a second.
-
-    An overloaded host may; one that merely writes longer answers will not, and latency alone cannot tell
-    them apart. If half is slower, the present latency becomes the base; unless half is faster, the next trial
-    waits longer.
-    """
+    """Decides after slow answers whether half as many requests get more answers a second. An overloaded host
+    may; one that merely writes longer answers will not, and latency alone cannot tell them apart. If half is
+    slower, the present latency becomes the base; unless half is faster, the next trial waits longer."""
 
     def __init__(self) -> None:
         self._latency: dict[int, _Latency] = {}

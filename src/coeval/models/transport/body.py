@@ -48,6 +48,22 @@ class Closed(WireError):
         self.sent = sent
 
 
+class NoProxy(WireError):
+    """The proxy accepts no connection."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+class ProxyRefusal(WireError):
+    """The proxy refuses to connect us to the host."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 class NotHttp(WireError):
     """The reply is no HTTP/1 reply, or one that we do not accept; the message says why."""
 
@@ -64,10 +80,8 @@ _ANY_HEADER = 32 + zlib.MAX_WBITS
 
 class Body:
     """Collects a reply's body and unpacks it. ``coding`` is the Content-Encoding: we ask for none, but some
-    hosts compress all the same.
-
-    `read` raises if the body cannot be unpacked; `add` as soon as it is too large.
-    """
+    hosts compress all the same. `read` raises if the body cannot be unpacked; `add` as soon as it is too
+    large."""
 
     def __init__(self, coding: str | None = None) -> None:
         self._stream: zlib._Decompress | None = None

@@ -80,12 +80,9 @@ _TURNED_AWAY_WAIT_S = 4.0
 
 
 class Fault(NamedTuple):
-    """A failed attempt.
-
-    ``again``: sending the same request again may help. ``crowded``: the host refused it for the number of
-    requests, so it does not count as an attempt; nor does one whose host takes no connections yet
-    (``awaited``).
-    """
+    """A failed attempt. ``again``: sending the same request again may help. ``crowded``: the host refused it
+    for the number of requests, so it does not count as an attempt; nor does one whose host takes no
+    connections yet (``awaited``)."""
 
     error: ModelError
     again: bool
@@ -138,10 +135,6 @@ class Tries:
 # and Anthropic's; or one ``RateLimit`` header (IETF draft). They apply to the request's model. Names that a
 # gateway changes end the same (``llm_provider-retry-after``). We look them up in lower case.
 
-_RETRY_AFTER = "retry-after"
-_RETRY_AFTER_MS = "retry-after-ms"
-_SHOULD_RETRY = "x-should-retry"
-_DATE = "date"
 _LIMITS = re.compile(r"rate-?limit")
 # `limit=100, remaining=0, reset=50`, and "default";r=0;t=50
 _AT_ONCE = re.compile(r"\b(?:remaining|r)=0\b.*?\b(?:reset|t)=(\d+)")
@@ -153,17 +146,17 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 def read_retry_wait_s(headers: Mapping[str, str]) -> float | None:
     """Read for how many seconds the provider asks to wait before a retry; None if it does not say."""
-    milliseconds = _parse_number(_get_header(headers, _RETRY_AFTER_MS))
+    milliseconds = _parse_number(_get_header(headers, "retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
-    text = _get_header(headers, _RETRY_AFTER)
+    text = _get_header(headers, "retry-after")
     seconds = _parse_number(text)
     return max(0.0, seconds) if seconds is not None else _seconds_until(text, headers)
 
 
 def read_retry_advice(headers: Mapping[str, str]) -> bool | None:
     """Read the provider's advice on whether to retry (``x-should-retry``); None if it gives none."""
-    return {"true": True, "false": False}.get(_get_header(headers, _SHOULD_RETRY).strip().lower())
+    return {"true": True, "false": False}.get(_get_header(headers, "x-should-retry").strip().lower())
 
 
 def _get_header(headers: Mapping[str, str], name: str) -> str:
@@ -211,7 +204,7 @@ def _seconds_until(text: str, headers: Mapping[str, str]) -> float | None:
 
 def _provider_time(headers: Mapping[str, str]) -> datetime:
     """Return the time of the provider's own clock, if it sends it: ours may be minutes off."""
-    return _parse_time(headers.get(_DATE, "")) or datetime.now(UTC)
+    return _parse_time(headers.get("date", "")) or datetime.now(UTC)
 
 
 def _parse_time(text: str) -> datetime | None:

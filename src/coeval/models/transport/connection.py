@@ -47,11 +47,9 @@ class HttpReply(NamedTuple):
 
 
 class ReplyParser:
-    """Parses the reply to one request from bytes as they arrive.
-
-    ``keep_alive``: the connection may be used again; known once the reply is complete, and False if
-    anything follows it, as nobody asked for that. ``begun``: some of the reply has come.
-    """
+    """Parses the reply to one request from bytes as they arrive. ``keep_alive``: the connection may be used
+    again; known once the reply is complete, and False if anything follows it, as nobody asked for that.
+    ``begun``: some of the reply has come."""
 
     def __init__(self) -> None:
         # A new parser for each reply: a used one passes trailers on to the next reply.
@@ -156,11 +154,8 @@ class ConnectionObserver(Protocol):
 
 
 class Connection(asyncio.Protocol):
-    """A keep-alive connection with at most one request on it.
-
-    It reports its events to ``observer``, which sets `is_idle` and ``idle_since`` (the loop's time) and
-    may use the connection again while it is idle.
-    """
+    """A keep-alive connection with at most one request on it. It reports its events to ``observer``, which
+    sets `is_idle` and ``idle_since`` (the loop's time) and may use the connection again while it is idle."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, observer: ConnectionObserver) -> None:
         self._loop = loop
@@ -252,13 +247,13 @@ class Connection(asyncio.Protocol):
             self._fail(error)
 
     def eof_received(self) -> None:
-        self._end_answer(None)
+        self._end_answer_with_connection(None)
         self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if exc is not None and self._answer is not None:
             self._read_unread_bytes()
-        self._end_answer(exc)
+        self._end_answer_with_connection(exc)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -306,7 +301,7 @@ class Connection(asyncio.Protocol):
         if waiter is not None and not waiter.done():
             waiter.set_exception(error)
 
-    def _end_answer(self, cause: Exception | None) -> None:
+    def _end_answer_with_connection(self, cause: Exception | None) -> None:
         """End the pending reply with the connection: complete if it has no length of its own, else `Lost`."""
         self._leave_idle()
         answer = self._answer

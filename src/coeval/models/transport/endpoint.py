@@ -69,11 +69,9 @@ def _catalog_host_names() -> frozenset[str]:
 
 class Endpoint:
     """One base URL and credential: its headers, the limiter that its models share, and whether it is down.
-
     ``url`` is the base URL, without credentials (`resolve_address`). ``headers`` go with every request.
     ``secrets`` are further credentials that its host receives; ``redactor`` removes these, and those that
-    ``signer`` sends, from its replies. Raises UsageError: a header cannot be sent.
-    """
+    ``signer`` sends, from its replies. Raises UsageError: a header cannot be sent."""
 
     def __init__(
         self,
@@ -146,7 +144,12 @@ class Endpoint:
         """Sign a route for one request; ``now`` in seconds since 1970. ModelError if that fails."""
         if self._signer is None:
             return route
-        headers = await self._signer.headers(route.method, str(route.url), body, now)
+        try:
+            headers = await self._signer.headers(route.method, str(route.url), body, now)
+        except ModelError as error:
+            where = describe_request(route.method, route.url)
+            error.args = (f"{where}: {self.redact_message(str(error))}",)
+            raise
         self._add_sent_tokens(self._signer.secret_values(headers))
         signed = CIMultiDict(route.headers)
         signed.update({name: _check_header(name, value) for name, value in headers.items()})

@@ -1,4 +1,4 @@
-"""Maps foreign failures to our errors: exceptions of the wire, of sockets and of aiohttp, and HTTP statuses.
+"""Maps foreign failures to our errors: exceptions of the wire and of sockets, and HTTP statuses.
 
 No message repeats a header, a query or a foreign text with a URL: only the request, as `describe_request`
 writes it, and the cause.
@@ -11,26 +11,13 @@ import os
 import re
 import socket
 import ssl
-import sys
 from collections.abc import Iterator, Mapping
 from http import HTTPStatus
 from typing import Any
 
 from yarl import URL
 
-from coeval.core.errors import (
-    AccessDenied,
-    AccountSpent,
-    BadRequest,
-    ConnectionFailed,
-    ModelError,
-    NotFound,
-    RateLimited,
-    RequestTimeout,
-    ServerFault,
-    Undecodable,
-    Unreadable,
-)
+from coeval.core import errors
 from coeval.core.foreign import decode
 from coeval.core.options import PROBE_OFF, TIMEOUT
 from coeval.core.redaction import Redactor
@@ -39,8 +26,10 @@ from coeval.models.transport.body import (
     ConnectTimeout,
     Lost,
     NoConnection,
+    NoProxy,
     NotHttp,
     NoTurn,
+    ProxyRefusal,
     WireError,
 )
 from coeval.models.transport.call import PROBE_TIMEOUT_S
@@ -49,13 +38,13 @@ from coeval.models.transport.pool import CONNECT_TIMEOUT_S
 # The model may have answered even so: time-outs, closed requests and gateways (520–524 are Cloudflare's).
 _PERHAPS_BILLED = (408, 499, 502, 504, 520, 522, 524)
 # Of the others, those below 500 are a BadRequest, those above a ServerFault.
-_KINDS: Mapping[int, type[ModelError]] = {
-    **dict.fromkeys((408, 504), RequestTimeout),  # a gateway gave up; the model behind it may go on
-    **dict.fromkeys((409, 425, 499), ServerFault),
-    **dict.fromkeys((401, 403, 407), AccessDenied),
-    402: AccountSpent,
-    404: NotFound,
-    429: RateLimited,
+_KINDS: Mapping[int, type[errors.ModelError]] = {
+    **dict.fromkeys((408, 504), errors.RequestTimeout),  # a gateway gave up; the model behind it may go on
+    **dict.fromkeys((409, 425, 499), errors.ServerFault),
+    **dict.fromkeys((401, 403, 407), errors.AccessDenied),
+    402: errors.AccountSpent,
+    404: errors.NotFound,
+    429: errors.RateLimited,
 }
 # Characters: hosts' refusals are a sentence or two, and some repeat the whole prompt.
 _EXCERPT = 500
@@ -70,18 +59,12 @@ _ADVICE = re.compile(
     r"(?<=\S)\.?\s*(?:Received Model Group=|Available Model Group |LiteLLM Retried:|LiteLLM: model group"
     r"|To drop these, set `?litellm).*"
 )
+_NEVER_SENT = (NoConnection, ConnectTimeout, NoTurn, NoProxy, ProxyRefusal, socket.gaierror, ssl.SSLError)
 _TRANSIENT_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
-def sending_errors() -> tuple[type[Exception], ...]:
-    """Return every exception type that sending a request and reading its reply raises; TimeoutError is an
-    OSError. aiohttp's are included only if it is loaded, that is, if a proxy is in use."""
-    if "aiohttp" not in sys.modules:
-        return WireError, OSError
-    from aiohttp import ClientError, EofStream
-    from aiohttp.http_exceptions import HttpProcessingError
-
-    return WireError, OSError, ClientError, HttpProcessingError, EofStream
+SENDING_ERRORS = (WireError, OSError)
+"""Every exception type that sending a request and reading its reply raises; TimeoutError is an OSError."""
 
 
 def may_be_billed(status: int) -> bool:
@@ -91,55 +74,7 @@ def may_be_billed(status: int) -> bool:
 
 def was_never_sent(error: Exception) -> bool:
     """Check whether a foreign error means that nothing of the request was sent, for want of a connection."""
-    error = _to_wire_error(error)
-    if isinstance(error, NoConnection | ConnectTimeout | NoTurn | socket.gaierror | ssl.SSLError):
-        return True
-    return not error.sent if isinstance(error, Closed) else _make_error_at_proxy(error, "") is not None
-
-
-def _to_wire_error(error: Exception) -> Exception:
-    """Convert aiohttp's exception to the one that our own wire raises; return others as they are."""
-    if "aiohttp" not in sys.modules:
-        return error
-    import aiohttp
-    from aiohttp.http_exceptions import HttpProcessingError
-
-    match error:
-        case aiohttp.ClientProxyConnectionError() | aiohttp.ClientHttpProxyError():
-            return error
-        case aiohttp.ConnectionTimeoutError():
-            return ConnectTimeout()
-        case aiohttp.ClientConnectorCertificateError():
-            return error.certificate_error
-        case aiohttp.ClientSSLError():
-            return error.os_error
-        case aiohttp.ClientConnectorDNSError():
-            return socket.gaierror(socket.EAI_NONAME, error.os_error.strerror)
-        case aiohttp.ClientConnectorError():
-            return NoConnection(error.os_error)
-        case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
-            return Lost(begun=False)
-        case aiohttp.ClientPayloadError():
-            return Lost(begun=True)
-        case aiohttp.ClientResponseError() | HttpProcessingError():
-            return NotHttp(error.message)
-        case _:
-            return error
-
-
-def _make_error_at_proxy(error: Exception, where: str) -> ModelError | None:
-    """The ModelError for what went wrong between us and a proxy; None for anything else."""
-    if "aiohttp" not in sys.modules:
-        return None
-    import aiohttp
-
-    match error:
-        case aiohttp.ClientProxyConnectionError():
-            return make_proxy_error(where, error.os_error)
-        case aiohttp.ClientHttpProxyError():
-            return _error_from_proxy(error.status, error.message, where)
-        case _:
-            return None
+    return isinstance(error, _NEVER_SENT) or (isinstance(error, Closed) and not error.sent)
 
 
 def describe_request(method: str, url: URL) -> str:
@@ -150,38 +85,41 @@ def describe_request(method: str, url: URL) -> str:
 
 def error_from_exception(
     error: Exception, where: str, timeout_s: float, *, probe: bool = False
-) -> ModelError:
-    """Make the ModelError for one of `sending_errors`, with retries not advised if they cannot help. A
+) -> errors.ModelError:
+    """Make the ModelError for one of `SENDING_ERRORS`, with retries not advised if they cannot help. A
     ``probe`` waits less long than other requests."""
-    error = _to_wire_error(error)
-    if (at_proxy := _make_error_at_proxy(error, where)) is not None:
-        return at_proxy
     match error:
         case ConnectTimeout():
-            return ConnectionFailed(f"{where}: no connection within {min(timeout_s, CONNECT_TIMEOUT_S):g} s")
+            return errors.ConnectionFailed(
+                f"{where}: no connection within {min(timeout_s, CONNECT_TIMEOUT_S):g} s"
+            )
         case NoConnection():
-            return ConnectionFailed(f"{where}: no connection ({_describe_cause(error.cause)})")
+            return errors.ConnectionFailed(f"{where}: no connection ({_describe_cause(error.cause)})")
         case Lost(begun=True):
-            return ConnectionFailed(f"{where}: the answer was cut off")
+            return errors.ConnectionFailed(f"{where}: the answer was cut off")
         case Lost(cause=None):
-            return ConnectionFailed(f"{where}: the server closed the connection without an answer")
+            return errors.ConnectionFailed(f"{where}: the server closed the connection without an answer")
         case Lost():
-            return ConnectionFailed(f"{where}: the connection failed ({_describe_cause(error.cause)})")
+            return errors.ConnectionFailed(f"{where}: the connection failed ({_describe_cause(error.cause)})")
         case NoTurn():
-            return RequestTimeout(
+            return errors.RequestTimeout(
                 f"{where}: no connection within {timeout_s:g} s; lower max_concurrency if it keeps but a few"
             )
         case Closed():
-            return ConnectionFailed(
+            return errors.ConnectionFailed(
                 f"{where}: the connection was closed, because the run ends", retry_advised=False
             )
+        case NoProxy():
+            return make_proxy_error(where, error.cause)
+        case ProxyRefusal():
+            return _error_from_proxy(error.status, str(error), where)
         case NotHttp():
             why = _first_line(str(error))
-            return Unreadable(f"{where}: the answer is not HTTP as we read it ({why})")
+            return errors.Unreadable(f"{where}: the answer is not HTTP as we read it ({why})")
         case ssl.SSLError():
             return _error_from_tls(error, where)
         case socket.gaierror():
-            return ConnectionFailed(
+            return errors.ConnectionFailed(
                 f"{where}: the host name cannot be resolved ({error.strerror or 'no address'}); check "
                 "base_url and the network"
             )
@@ -189,20 +127,20 @@ def error_from_exception(
             longer = f"raise {TIMEOUT} if it needs longer"
             if probe and timeout_s >= PROBE_TIMEOUT_S and str(PROBE_OFF):
                 longer = f"if it needs longer (to load the model, say), start without a probe: {PROBE_OFF}"
-            return RequestTimeout(f"{where}: no answer within {timeout_s:g} s; {longer}")
+            return errors.RequestTimeout(f"{where}: no answer within {timeout_s:g} s; {longer}")
         case _:
-            return ConnectionFailed(f"{where}: the connection failed ({_describe_cause(error)})")
+            return errors.ConnectionFailed(f"{where}: the connection failed ({_describe_cause(error)})")
 
 
-def make_proxy_error(where: str, cause: OSError) -> ConnectionFailed:
+def make_proxy_error(where: str, cause: OSError) -> errors.ConnectionFailed:
     """Make the error for a proxy that cannot be reached."""
-    return ConnectionFailed(
+    return errors.ConnectionFailed(
         f"{where}: no connection to the proxy ({_describe_cause(cause)}); check HTTP_PROXY, HTTPS_PROXY and "
         "NO_PROXY"
     )
 
 
-def error_from_status(status: int, body: bytes, where: str, redactor: Redactor) -> ModelError:
+def error_from_status(status: int, body: bytes, where: str, redactor: Redactor) -> errors.ModelError:
     """Make the ModelError for an error reply, by its status alone."""
     try:
         phrase = f"{status} {HTTPStatus(status).phrase}"
@@ -211,48 +149,52 @@ def error_from_status(status: int, body: bytes, where: str, redactor: Redactor) 
     words = read_error_message(body, redactor)
     message = f"{where} answered {phrase}" + (f": {words}" if words else "")
     if status < 400:
-        return NotFound(f"{message}; the endpoint has moved, correct base_url", status=status)
-    return _KINDS.get(status, BadRequest if status < 500 else ServerFault)(message, status=status)
+        return errors.NotFound(f"{message}; the endpoint has moved, correct base_url", status=status)
+    return _KINDS.get(status, errors.BadRequest if status < 500 else errors.ServerFault)(
+        message, status=status
+    )
 
 
 def error_behind_200(
-    status: int, body: bytes, redactor: Redactor, explained: ModelError | None
-) -> ModelError:
+    status: int, body: bytes, redactor: Redactor, explained: errors.ModelError | None
+) -> errors.ModelError:
     """Return the error that a 200 reply holds: as the dialect explained it, else by its own status."""
     return explained or error_from_status(status, body, "the host, behind a 200,", redactor)
 
 
 def error_from_garbage(
     status: int, body: bytes, cause: Exception, where: str, redactor: Redactor
-) -> Unreadable:
+) -> errors.Unreadable:
     """Make the error for a body that should be an answer and is not."""
     words = excerpt(body, redactor) or "nothing"
-    return Unreadable(f"{where} answered {status} with what is no answer ({cause}): {words}", status=status)
+    return errors.Unreadable(
+        f"{where} answered {status} with what is no answer ({cause}): {words}", status=status
+    )
 
 
-def _error_from_tls(error: Exception, where: str) -> ConnectionFailed:
+def _error_from_tls(error: Exception, where: str) -> errors.ConnectionFailed:
     """Make the error for a failed TLS handshake; only a cut connection may be retried."""
     if isinstance(error, ssl.SSLCertVerificationError):
         cause = getattr(error, "verify_message", "") or "not trusted"
-        return ConnectionFailed(
+        return errors.ConnectionFailed(
             f"{where}: the server's certificate was refused ({cause}); if the host is your own, name its "
             "bundle of certificates in REQUESTS_CA_BUNDLE, which goes first, or SSL_CERT_FILE",
             retry_advised=False,
         )
     if isinstance(error, _TRANSIENT_TLS):
-        return ConnectionFailed(f"{where}: the connection was cut during the TLS handshake")
+        return errors.ConnectionFailed(f"{where}: the connection was cut during the TLS handshake")
     reason = getattr(error, "reason", None) or type(error).__name__
-    return ConnectionFailed(
+    return errors.ConnectionFailed(
         f"{where}: no TLS connection ({reason}); check whether base_url should begin with http://",
         retry_advised=False,
     )
 
 
-def _error_from_proxy(status: int, reply: str, where: str) -> ModelError:
+def _error_from_proxy(status: int, reply: str, where: str) -> errors.ModelError:
     message = f"{where}: the proxy answered {status} {_first_line(reply)}"
     if status in (401, 403, 407):
-        return AccessDenied(f"{message}; check HTTPS_PROXY and its credentials", status=status)
-    return ConnectionFailed(message, status=status)
+        return errors.AccessDenied(f"{message}; check HTTPS_PROXY and its credentials", status=status)
+    return errors.ConnectionFailed(message, status=status)
 
 
 def _describe_cause(error: Exception | None) -> str:
@@ -272,7 +214,7 @@ def read_error_message(body: bytes, redactor: Redactor) -> str:
     """Return the messages in an error body, also of a provider behind the host; else an excerpt."""
     try:
         words = "; ".join(dict.fromkeys(filter(None, _find_messages(decode(body)))))
-    except Undecodable:
+    except errors.Undecodable:
         words = ""
     return excerpt(words or body, redactor)
 
@@ -302,7 +244,7 @@ def _decode_raw_reply(raw: Any) -> Any:
     """Decode what a provider replied to OpenRouter, which is usually JSON."""
     try:
         return decode(raw) if isinstance(raw, str) else raw
-    except Undecodable:
+    except errors.Undecodable:
         return raw
 
 

@@ -14,23 +14,16 @@ import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Coroutine, Iterable
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from yarl import URL
 
-from coeval.core.errors import (
-    ConnectionFailed,
-    Draining,
-    ModelError,
-    RateLimited,
-    RequestTimeout,
-    Undecodable,
-)
+from coeval.core import errors
 from coeval.core.text import pluralize
 from coeval.models.address import EndpointKey, ModelAddress
 from coeval.models.pacing.limits import LONGEST_HOLD_S, EndpointLimits, Limiter
 from coeval.models.pacing.throttle import Throttle, read_throttle
+from coeval.models.transport import faults
 from coeval.models.transport.call import (
     Answered,
     Call,
@@ -42,15 +35,6 @@ from coeval.models.transport.call import (
 )
 from coeval.models.transport.connection import HttpReply
 from coeval.models.transport.endpoint import Endpoint, check_reachable, describe_outage
-from coeval.models.transport.faults import (
-    describe_request,
-    error_from_exception,
-    error_from_garbage,
-    error_from_status,
-    may_be_billed,
-    sending_errors,
-    was_never_sent,
-)
 from coeval.models.transport.network import raise_open_file_limit
 from coeval.models.transport.pool import RequestRoute, Wire
 
@@ -65,33 +49,23 @@ class Sender(Protocol):
     async def aclose(self) -> None: ...
 
 
-class _SharedEndpoint(NamedTuple):
-    endpoint: Endpoint
-    limits: EndpointLimits
-
-
 class SharedHosts:
-    """Connections, and an `Endpoint` for each base URL and credential.
-
-    Sessions with the same `SharedHosts` share what an endpoint knows of its host: requests in flight,
-    rates, holds, outages. It outlives them; whoever made it closes it (`aclose`, or as an async context
-    manager). ``wire`` sends requests without a proxy; None: a `Wire`. ``throttle`` is the pace kept with
-    other processes; None: none.
-    """
+    """Connections, and an `Endpoint` for each base URL and credential. Sessions with the same `SharedHosts`
+    share what an endpoint knows of its host: requests in flight, rates, holds, outages. It outlives them;
+    whoever made it closes it (`aclose`, or as an async context manager). ``wire`` sends requests without a
+    proxy; None: a `Wire`. ``throttle`` is the pace kept with other processes; None: none."""
 
     def __init__(self, wire: Sender | None = None, throttle: Throttle | None = None) -> None:
         raise_open_file_limit()
         self._throttle = throttle
         self.straight = wire or Wire()
         self._proxied: ProxiedWire | None = None
-        self._endpoints: dict[EndpointKey, _SharedEndpoint] = {}
+        self._endpoints: dict[EndpointKey, Endpoint] = {}
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
     def open_endpoints(self, addresses: Iterable[ModelAddress]) -> dict[EndpointKey, Endpoint]:
@@ -104,35 +78,30 @@ class SharedHosts:
             sharing[address.key].append(address)
         for key, models in sharing.items():
             self._open_endpoint(key, models)
-        self._share_secrets(address for models in sharing.values() for address in models)
-        return {key: self._endpoints[key].endpoint for key in sharing}
+        self._share_secrets_within_host(address for models in sharing.values() for address in models)
+        return {key: self._endpoints[key] for key in sharing}
 
     def _open_endpoint(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
         limits = EndpointLimits.combine(address.spec for address in addresses)
         if (shared := self._endpoints.get(key)) is not None:
-            if (merged := shared.limits.merge(limits)) != shared.limits:
-                shared.endpoint.limiter.set_limits(merged)
-                self._endpoints[key] = shared._replace(limits=merged)
+            shared.limiter.set_limits(shared.limiter.limits.merge(limits))
         else:
             first = addresses[0]
-            limiter = self.make_limiter(limits, key[0])
-            endpoint = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
-            self._endpoints[key] = _SharedEndpoint(endpoint, limits)
+            limiter = Limiter(limits, turn=self._throttle.open_turn(key[0]) if self._throttle else None)
+            shared = Endpoint(key[0], first.signer, limiter, first.secrets, first.host.headers)
+            self._endpoints[key] = shared
         if waits := [a.spec.wait_s for a in addresses if a.spec.wait_s is not None]:
-            self._endpoints[key].endpoint.set_wait(max(waits))
-
-    def make_limiter(self, limits: EndpointLimits, url: str) -> Limiter:
-        return Limiter(limits, turn=None if self._throttle is None else self._throttle.open_turn(url))
+            shared.set_wait(max(waits))
 
     def describe_throttle_problems(self) -> list[str]:
         """Say why the throttle is not shared with other processes, if so; on the first call only."""
         problem = None if self._throttle is None else self._throttle.pop_unreported_problem()
         return [] if problem is None else [problem]
 
-    def _share_secrets(self, addresses: Iterable[ModelAddress]) -> None:
+    def _share_secrets_within_host(self, addresses: Iterable[ModelAddress]) -> None:
         endpoints_by_host: defaultdict[str, list[Endpoint]] = defaultdict(list)
-        for shared in self._endpoints.values():
-            endpoints_by_host[URL(shared.endpoint.url).authority].append(shared.endpoint)
+        for endpoint in self._endpoints.values():
+            endpoints_by_host[URL(endpoint.url).authority].append(endpoint)
         secrets_by_host: defaultdict[str, set[str]] = defaultdict(set)
         names_by_host: defaultdict[str, set[str]] = defaultdict(set)
         for address in addresses:
@@ -175,16 +144,14 @@ class _Exchange(NamedTuple, Generic[T]):
 
     @property
     def description(self) -> str:
-        return describe_request(self.route.method, self.route.url)
+        return faults.describe_request(self.route.method, self.route.url)
 
 
 class Http:
-    """Sends requests of one session, with retries; opened with the first, closed with `aclose`.
-
-    ``clock`` and ``sleep`` are monotonic seconds, and how to wait for some; ``rng`` spreads retries, so
-    that requests that failed together are not retried together. ``hosts`` may be shared with other
-    sessions; None: its own, with the environment's throttle; raises UsageError as `read_throttle`.
-    """
+    """Sends requests of one session, with retries; opened with the first, closed with `aclose`. ``clock`` and
+    ``sleep`` are monotonic seconds, and how to wait for some; ``rng`` spreads retries, so that requests that
+    failed together are not retried together. ``hosts`` may be shared with other sessions; None: its own, with
+    the environment's throttle; raises UsageError as `read_throttle`."""
 
     def __init__(
         self,
@@ -201,7 +168,7 @@ class Http:
         self._closes_hosts = hosts is None
         self._endpoints: set[Endpoint] = set()
         self.odd_replies: Counter[tuple[str, str]] = Counter()
-        self._over: Draining | None = None
+        self._over: errors.Draining | None = None
 
     def post(
         self, endpoint: Endpoint, path: str, body: bytes, call: Call[T]
@@ -242,7 +209,7 @@ class Http:
         if self._closes_hosts:
             await self.hosts.aclose()
 
-    def _stop_sending(self, reason: Draining) -> None:
+    def _stop_sending(self, reason: errors.Draining) -> None:
         self._over = self._over or reason
         for endpoint in self._endpoints:
             endpoint.limiter.reject_waiting(self, reason)
@@ -256,7 +223,7 @@ class Http:
     def _raise_if_draining(self, call: Call[T]) -> None:
         """Raise Draining if nothing new is sent."""
         if self._over is not None and not call.goes_on:
-            raise Draining(str(self._over))
+            raise errors.Draining(str(self._over))
 
     async def _send_until_answered(self, exchange: _Exchange[T]) -> Answered[T]:
         """Send until there is an answer, or an error that a retry cannot mend."""
@@ -288,7 +255,9 @@ class Http:
             error = outcome.error
             error.attempts = sent
             tries = tries or Tries()
-            again = tries.count_failure(outcome) and not (call.probe and isinstance(error, RequestTimeout))
+            again = tries.count_failure(outcome) and not (
+                call.probe and isinstance(error, errors.RequestTimeout)
+            )
             if endpoint.is_down:
                 error.retry_advised = again = False
                 error.args = (f"{error}; it has given nothing but errors for {endpoint.down_s:.0f} s",)
@@ -306,17 +275,20 @@ class Http:
         if endpoint.signs_each:
             try:
                 route = await endpoint.sign_route(route, body, time.time())
-            except ModelError as error:
-                return self._record_signing_fault(exchange, error)
+            except errors.ModelError as error:
+                call.unsent()
+                return Fault(error, error.retryable and error.retry_advised)
         wire = self.hosts.straight if route.proxy is None else self.hosts.open_proxied_wire()
         sent_at = self._clock()
         request_number = endpoint.record_send(sent_at, call)
         try:
             reply = await wire.send(route, body, call.timeout_s)
-        except sending_errors() as error:
-            if away := was_never_sent(error):
+        except faults.SENDING_ERRORS as error:
+            if away := faults.was_never_sent(error):
                 call.unsent()
-            failure = error_from_exception(error, exchange.description, call.timeout_s, probe=call.probe)
+            failure = faults.error_from_exception(
+                error, exchange.description, call.timeout_s, probe=call.probe
+            )
             return self._record_connection_fault(endpoint, failure, sent_at, away=away)
         finally:
             endpoint.record_end(request_number)
@@ -330,12 +302,12 @@ class Http:
             return fault._replace(again=True) if renewed else fault
         try:
             value = call.decode(reply, endpoint.redactor)
-        except ModelError as error:
+        except errors.ModelError as error:
             endpoint.record_reply()
             error.args = (f"{exchange.description}: {error}",)
             return self._apply_retry_headers(exchange, error, reply, sent_at)
-        except Undecodable as error:
-            garbage = error_from_garbage(
+        except errors.Undecodable as error:
+            garbage = faults.error_from_garbage(
                 reply.status, reply.body, error, exchange.description, endpoint.redactor
             )
             return self._apply_retry_headers(exchange, garbage, reply, sent_at)
@@ -347,21 +319,15 @@ class Http:
         limiter.record_answer(call.priority, now - sent_at, tokens)
         return Answered(value, now - sent_at, attempt)
 
-    def _record_signing_fault(self, exchange: _Exchange[T], error: ModelError) -> Fault:
-        """Make the fault of a request that could not be signed."""
-        exchange.call.unsent()
-        error.args = (f"{exchange.description}: {exchange.endpoint.redact_message(str(error))}",)
-        return Fault(error, error.retryable and error.retry_advised)
-
     def _record_connection_fault(
-        self, endpoint: Endpoint, error: ModelError, sent_at: float, *, away: bool
+        self, endpoint: Endpoint, error: errors.ModelError, sent_at: float, *, away: bool
     ) -> Fault:
         """Make the fault of a request without a reply."""
         error.args = (endpoint.redact_message(str(error)),)
         crowded = False
-        if isinstance(error, RequestTimeout):
+        if isinstance(error, errors.RequestTimeout):
             self._record_timeout(endpoint, sent_at)
-        elif isinstance(error, ConnectionFailed):
+        elif isinstance(error, errors.ConnectionFailed):
             crowded = endpoint.record_lost_connection(sent_at, self._clock(), away=away)
             if crowded:
                 endpoint.limiter.record_refusal(sent_at)
@@ -374,16 +340,16 @@ class Http:
 
     def _record_status_fault(self, exchange: _Exchange[T], reply: HttpReply, sent_at: float) -> Fault:
         """Make the fault of a request with an error reply."""
-        if not may_be_billed(reply.status):
+        if not faults.may_be_billed(reply.status):
             exchange.call.unbilled()
         redactor = exchange.endpoint.redactor
         error = exchange.call.explain(reply, redactor)
         if error is None:
-            error = error_from_status(reply.status, reply.body, exchange.description, redactor)
+            error = faults.error_from_status(reply.status, reply.body, exchange.description, redactor)
         else:
             error.args = (f"{exchange.description} answered {reply.status}: {error}",)
         error.status = reply.status
-        if isinstance(error, RequestTimeout):
+        if isinstance(error, errors.RequestTimeout):
             self._record_timeout(exchange.endpoint, sent_at)
         elif reply.status >= 500:
             exchange.endpoint.record_failure(self._clock())
@@ -392,16 +358,16 @@ class Http:
         return self._apply_retry_headers(exchange, error, reply, sent_at)
 
     def _apply_retry_headers(
-        self, exchange: _Exchange[T], error: ModelError, reply: HttpReply, sent_at: float
+        self, exchange: _Exchange[T], error: errors.ModelError, reply: HttpReply, sent_at: float
     ) -> Fault:
         """Make a fault that follows what the reply's headers say about retries."""
         endpoint = exchange.endpoint
-        if (isinstance(error, RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
+        if (isinstance(error, errors.RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
             endpoint.limiter.record_refusal(sent_at)
         error.args = (endpoint.redact_message(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = read_retry_wait_s(reply.headers)
-        if isinstance(error, RateLimited) and (hold_s := read_limit_hold_s(reply.headers)):
+        if isinstance(error, errors.RateLimited) and (hold_s := read_limit_hold_s(reply.headers)):
             error.retry_after_s = max(error.retry_after_s or 0.0, hold_s)
         advice = read_retry_advice(reply.headers)
         again = advice if advice is not None else error.retryable and error.retry_advised
@@ -413,13 +379,13 @@ class Http:
             endpoint.limiter.hold(wait_s)  # the whole host is unavailable until then (RFC 9110 §15.6.4)
         return Fault(error, again)
 
-    def _explain_pointless_retry(self, exchange: _Exchange[T], error: ModelError) -> str:
+    def _explain_pointless_retry(self, exchange: _Exchange[T], error: errors.ModelError) -> str:
         """Say why another attempt cannot succeed within the longest wait; '' if it may."""
         wait_s, lane = error.retry_after_s or 0.0, exchange.call.lane
         if wait_s > LONGEST_HOLD_S:
             until = datetime.now(UTC) + timedelta(seconds=min(wait_s, _LONGEST_SHOWN_S))
             return f"it asks to wait {wait_s:.0f} s, until {until:%Y-%m-%d %H:%M} UTC; run again then"
-        if wait_s or lane is None or not isinstance(error, RateLimited):
+        if wait_s or lane is None or not isinstance(error, errors.RateLimited):
             return ""
         lasted_s = lane.record_refusal(self._clock())
         if lasted_s < LONGEST_HOLD_S:
@@ -430,5 +396,5 @@ class Http:
         )
 
 
-def make_draining_error(why: str = "the run is being interrupted") -> Draining:
-    return Draining(f"{why}; nothing new is sent")
+def make_draining_error(why: str = "the run is being interrupted") -> errors.Draining:
+    return errors.Draining(f"{why}; nothing new is sent")

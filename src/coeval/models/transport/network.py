@@ -7,6 +7,7 @@ import os
 import socket
 import ssl
 import sys
+import urllib.request
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,15 +19,6 @@ from threading import Event, Thread
 from typing import IO, Any, Self
 from urllib.error import HTTPError
 from urllib.parse import SplitResult, unquote, urlsplit, urlunsplit
-from urllib.request import (
-    HTTPHandler,
-    HTTPRedirectHandler,
-    HTTPSHandler,
-    Request,
-    build_opener,
-    getproxies,
-    proxy_bypass,
-)
 
 from yarl import URL
 
@@ -43,9 +35,9 @@ _BUNDLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 def find_proxy(url: URL) -> URL | None:
     """Return the proxy that ``HTTP_PROXY``, ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` name for a URL.
     Called once per endpoint: aiohttp's own ``trust_env`` asks a thread twice for every request."""
-    proxies = getproxies()
+    proxies = urllib.request.getproxies()
     address = proxies.get(url.scheme) or proxies.get("all")
-    if not address or proxy_bypass(f"{url.host}:{url.port}"):
+    if not address or urllib.request.proxy_bypass(f"{url.host}:{url.port}"):
         return None
     try:
         proxy = URL(address if "://" in address else f"http://{address}")
@@ -180,7 +172,7 @@ class _Download:
         """Send the request, with the URL's password if it has one; SourceFailed if that fails."""
         parts = _split_url(self.url)
         bare = parts._replace(netloc=parts.netloc.rpartition("@")[2])
-        request = Request(urlunsplit(bare))  # noqa: S310  checked above
+        request = urllib.request.Request(urlunsplit(bare))  # noqa: S310  checked above
         request.add_header("Accept", self._accept)
         request.add_header("User-Agent", "coeval")
         if parts.username:
@@ -191,7 +183,7 @@ class _Download:
         guard = _RedirectGuard(
             self._watch, mask_url(self.url), _rate_host_nearness(parts.hostname or ""), _read_port(parts)
         )
-        opener = build_opener(_Redirects(guard), _Handler(guard))
+        opener = urllib.request.build_opener(_Redirects(guard), _Handler(guard))
         with ExitStack() as undoing:
             undoing.callback(self._watch.end)
             with self._map_errors():
@@ -306,13 +298,19 @@ def _read_port(parts: SplitResult) -> int:
         return 0
 
 
-class _Redirects(HTTPRedirectHandler):
+class _Redirects(urllib.request.HTTPRedirectHandler):
     def __init__(self, guard: _RedirectGuard) -> None:
         self._guard = guard
 
     def redirect_request(  # its parameters are the library's
-        self, req: Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
-    ) -> Request | None:
+        self,
+        req: urllib.request.Request,
+        fp: IO[bytes],
+        code: int,
+        msg: str,
+        headers: HTTPMessage,
+        newurl: str,
+    ) -> urllib.request.Request | None:
         try:
             self._guard.check_redirect(newurl)
         except SourceFailed:
@@ -334,7 +332,7 @@ class _SecureConnection(HTTPSConnection, _Connection):
     """``connect`` of `_Connection` comes before TLS."""
 
 
-class _Handler(HTTPHandler, HTTPSHandler):
+class _Handler(urllib.request.HTTPHandler, urllib.request.HTTPSHandler):
     """Opens a request's connections, with TLS or without."""
 
     def __init__(self, guard: _RedirectGuard) -> None:
@@ -342,17 +340,21 @@ class _Handler(HTTPHandler, HTTPSHandler):
         super().__init__()
         self._guard = guard
 
-    def http_open(self, req: Request) -> HTTPResponse:
+    def http_open(self, req: urllib.request.Request) -> HTTPResponse:
         return self.do_open(partial(_make_connection, _Connection, self._guard, req), req)
 
-    def https_open(self, req: Request) -> HTTPResponse:
+    def https_open(self, req: urllib.request.Request) -> HTTPResponse:
         return self.do_open(
             partial(_make_connection, _SecureConnection, self._guard, req), req, context=self._trusted
         )
 
 
 def _make_connection(
-    kind: type[_Connection], guard: _RedirectGuard, request: Request, host: str, **settings: Any
+    kind: type[_Connection],
+    guard: _RedirectGuard,
+    request: urllib.request.Request,
+    host: str,
+    **settings: Any,
 ) -> _Connection:
     """Make a guarded connection; the settings are the library's."""
     connection = kind(host, **settings)

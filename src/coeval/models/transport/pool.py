@@ -44,10 +44,8 @@ class Origin(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RequestRoute:
-    """One method at one URL with an endpoint's headers; made once and used for every request.
-
-    ``head`` is the beginning of the request in bytes, up to its length. ``proxy`` is None without one.
-    """
+    """One method at one URL with an endpoint's headers; made once and used for every request. ``head`` is the
+    beginning of the request in bytes, up to its length. ``proxy`` is None without one."""
 
     method: str
     url: URL
@@ -97,10 +95,8 @@ _SOCKET_OPTIONS = (
 
 class Dialler:
     """Makes connections. Neither event loop offers all of it: uvloop has no race between addresses.
-
-    Concurrent lookups of a name share one, which is kept for ten seconds. IPv6 and IPv4 addresses are
-    tried in turn, the next one after a quarter of a second without an answer (RFC 8305).
-    """
+    Concurrent lookups of a name share one, which is kept for ten seconds. IPv6 and IPv4 addresses are tried
+    in turn, the next one after a quarter of a second without an answer (RFC 8305)."""
 
     def __init__(self) -> None:
         self._lookups: dict[tuple[str, int], tuple[_Lookup, float]] = {}
@@ -240,11 +236,9 @@ _Waiter = asyncio.Future[Connection]
 
 
 class _SilentConnection(NamedTuple):
-    """A request on a new connection that has brought nothing yet.
-
-    It has waited ``since`` (the loop's time), or since room was last made for it, ``times`` times so far;
-    ``answers`` counts the host's answers until then.
-    """
+    """A request on a new connection that has brought nothing yet. It has waited ``since`` (the loop's time),
+    or since room was last made for it, ``times`` times so far; ``answers`` counts the host's answers until
+    then."""
 
     since: float
     answers: int

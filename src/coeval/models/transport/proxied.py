@@ -6,11 +6,25 @@ Imported with the first request that needs it: the import takes longer than the 
 from __future__ import annotations
 
 import io
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import aiohttp
+from aiohttp.http_exceptions import HttpProcessingError
 
-from coeval.models.transport.body import Body, Closed
+from coeval.models.transport.body import (
+    Body,
+    Closed,
+    ConnectTimeout,
+    Lost,
+    NoConnection,
+    NoProxy,
+    NotHttp,
+    ProxyRefusal,
+    WireError,
+)
 from coeval.models.transport.connection import LARGE_BODY, LONGEST_LINE, HttpReply
 from coeval.models.transport.network import load_certificates
 from coeval.models.transport.pool import CONNECT_TIMEOUT_S, UNPACKED, RequestRoute
@@ -39,6 +53,43 @@ def read_headers(response: aiohttp.ClientResponse) -> dict[str, str]:
     return headers
 
 
+@contextmanager
+def raise_wire_errors() -> Iterator[None]:
+    """Raise aiohttp's exceptions as those that our own wire raises, the sockets' as they are."""
+    try:
+        yield
+    except (aiohttp.ClientError, HttpProcessingError, aiohttp.EofStream) as error:
+        raise _to_wire_error(error) from None
+
+
+def _to_wire_error(error: Exception) -> Exception:
+    match error:
+        case aiohttp.ClientProxyConnectionError():
+            return NoProxy(error.os_error)
+        case aiohttp.ClientHttpProxyError():
+            return ProxyRefusal(error.status, error.message)
+        case aiohttp.ConnectionTimeoutError():
+            return ConnectTimeout()
+        case aiohttp.ClientConnectorCertificateError():
+            return error.certificate_error
+        case aiohttp.ClientSSLError():
+            return error.os_error
+        case aiohttp.ClientConnectorDNSError():
+            return socket.gaierror(socket.EAI_NONAME, error.os_error.strerror)
+        case aiohttp.ClientConnectorError():
+            return NoConnection(error.os_error)
+        case aiohttp.ServerDisconnectedError() | aiohttp.EofStream():
+            return Lost(begun=False)
+        case aiohttp.ClientPayloadError():
+            return Lost(begun=True)
+        case aiohttp.ClientResponseError() | HttpProcessingError():
+            return NotHttp(error.message)
+        case OSError():
+            return error
+        case _:
+            return Lost(begun=False, cause=error)
+
+
 class ProxiedWire:
     """Sends requests as `models.transport.pool.Wire` does, through each route's proxy."""
 
@@ -51,12 +102,13 @@ class ProxiedWire:
         self._closed = False
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
-        """Send as `models.transport.pool.Wire.send`; raises aiohttp's exceptions and the sockets' as well."""
+        """Send as `models.transport.pool.Wire.send`."""
         if self._closed:
             raise Closed(sent=False)
         try:
-            return await self._exchange(route, body, timeout_s)
-        except (aiohttp.ClientError, OSError):
+            with raise_wire_errors():
+                return await self._exchange(route, body, timeout_s)
+        except (WireError, OSError):
             if self._closed:
                 raise Closed(sent=True) from None
             raise

@@ -403,7 +403,8 @@ class CheckWork:
     async def do(self) -> records.Evaluation:
         """Compute each factor, in this process or by a worker."""
         judged = self.judged
-        answer, checks = build_checked_answer(judged.prepared.item, judged.response), judged.setup.checks
+        response, checks = judged.response, judged.setup.checks
+        answer = build_checked_answer(judged.prepared.item, response.response, response)
         values: dict[str, float] = {}
         reasons: dict[str, str] = {}
         for factor in self.factors:

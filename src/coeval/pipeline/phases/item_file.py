@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -45,7 +45,7 @@ def find_item_source(items: Items) -> TableSource:
     source = find_local_source(
         SourceChoice(name=items.path, split=items.split, encoding=items.encoding, delimiter=items.delimiter)
     )
-    return replace(source, license=items.license) if items.license is not None else source
+    return msgspec.structs.replace(source, license=items.license) if items.license is not None else source
 
 
 # --- Records of hand-made items

@@ -95,7 +95,7 @@ class JudgeForm:
     def parse_factor_reply(self, text: str, factor: str) -> Levels:
         """Parse a reply about one factor. Raises Unparsable: it is not one level."""
         reply = parse_level(text, self.scales[factor])
-        return Levels({factor: reply.level}, (), _truncate_reasons({factor: reply.reason}))
+        return Levels({factor: reply.value}, (), _truncate_reasons({factor: reply.reason}))
 
     def split_by_scale(self, levels: Mapping[str, str]) -> tuple[dict[str, Level], dict[str, float]]:
         """Split levels by factor into words of the default scale, and numbers from 0 to 1 of other scales."""

@@ -44,7 +44,7 @@ from coeval.pipeline.start.session_start import (
 )
 from coeval.pricing.price_book import PriceBook
 from coeval.store.record_index import sum_recorded_usage
-from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_replacing, phase_of_kind, utc_now
+from coeval.store.rundir import RECORD_FILES, Meta, RunDir, finish_move_to_replaced, phase_of_kind, utc_now
 
 log = logging.getLogger("coeval")
 
@@ -76,7 +76,7 @@ async def start_run(
     before the configuration, the credentials and supplied items have been checked."""
     watcher, prices, folder = context.watcher, PriceBook(), run_folder(config)
     if folder.replacing.exists():
-        finish_replacing(folder)
+        finish_move_to_replaced(folder)
         refuse_bad_start(config, options)  # another folder now than the one that was checked
     config, choices = resolve_hosts(config, options, context.keys, prices)
     context = replace(context, batching=_choose_batching(config, options.batches, watcher))

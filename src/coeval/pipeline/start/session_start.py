@@ -16,7 +16,6 @@ from coeval.core.records import Usage, model_of
 from coeval.engine.progress import Board
 from coeval.engine.session import Accounts, Session, SessionContext, open_session, write_log
 from coeval.engine.terms import (
-    Ceiling,
     RequestedUnder,
     make_terms,
     require_bounded_costs,
@@ -100,9 +99,12 @@ def _read_previous_routes(folder: RunDir) -> dict[str, Route]:
 def build_terms(config: Config, prices: PriceBook) -> dict[str, Terms]:
     """Return each model's price, ceilings, limits; raises UsageError if they bound no cost for a budget."""
     quotas = config.experiment.quota
-    ceilings = {name: Ceiling(quota.max_calls, quota.max_cost_usd) for name, quota in quotas.items()}
+    limits = {
+        name: Terms(max_calls=quota.max_calls, max_cost_usd=quota.max_cost_usd)
+        for name, quota in quotas.items()
+    }
     sent = {model.name: list_role_parameters(model) for model in config.models}
-    terms = make_terms([model.spec() for model in config.models], ceilings, prices, sent)
+    terms = make_terms([model.spec() for model in config.models], limits, prices, sent)
     require_bounded_costs(list_role_requests(config), terms, config.experiment.budget_usd)
     return terms
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from coeval.engine.progress import Watcher
-from coeval.models.batch.batches import cancel_jobs
+from coeval.models.batch.batches import cancel_jobs_and_count_left
 from coeval.models.batch.job_list import BatchMode, read_jobs
 from coeval.models.keys import Keys
 from coeval.pipeline.config.load_file import read_config
@@ -34,7 +34,7 @@ async def fetch_batches(
         names = {model.name for model in config.models}
         with folder.hold_lock():
             orphans = [job for job in read_jobs(folder.pending_batches) if job.name not in names]
-            await cancel_jobs(orphans, folder, keys, watcher.note, gives_up=True)
+            await cancel_jobs_and_count_left(orphans, folder, keys, watcher.note, gives_up=True)
     mode = BatchMode.CANCEL if cancel else BatchMode.FETCH
     options = RunOptions(continue_run=True, batches=mode)
     refuse_bad_start(config, options)

@@ -23,7 +23,7 @@ from coeval.pipeline.phases.item_file import build_item
 from coeval.pipeline.run_options import run_folder
 from coeval.store.jsonl import replace_file
 from coeval.store.output_folder import require_run
-from coeval.store.rundir import RunDir, finish_replacing, move_to_replaced
+from coeval.store.rundir import RunDir, finish_move_to_replaced, move_to_replaced
 from coeval.tables.harvest import (
     Harvest,
     HarvestedItem,
@@ -158,7 +158,7 @@ def import_items(
     them by file and line; UsageError: there are no items, or the target holds others, or is in use."""
     with ExitStack() as stack:
         if target is not None and not options.dry_run:
-            finish_replacing(target.folder)
+            finish_move_to_replaced(target.folder)
             stack.enter_context(target.folder.hold_lock())
             read_origins(target.folder)  # raises, if they are damaged, before anything is written
         exists_already = target is not None and target.path.exists()

@@ -38,7 +38,14 @@ from coeval.store.jsonl import (
     store_error,
 )
 from coeval.store.legacy import is_legacy
-from coeval.store.rundir import RECORD_FILES, ErrorLine, RunDir, finish_replacing, phase_of_kind, utc_now
+from coeval.store.rundir import (
+    RECORD_FILES,
+    ErrorLine,
+    RunDir,
+    finish_move_to_replaced,
+    phase_of_kind,
+    utc_now,
+)
 
 # --- Valid lines, and the names of flaws
 #
@@ -269,7 +276,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     an older layout, or is in use; StoreError: a file cannot be read or written."""
     folder.refuse_foreign()
     if not options.dry_run:
-        finish_replacing(folder)
+        finish_move_to_replaced(folder)
     if not folder.is_run():
         raise UsageError(f"{folder.path} is not a run folder: it holds no meta.json and no artifacts")
     made = any(folder.holds(phase) for phase in PHASES if phase != "data_generation")

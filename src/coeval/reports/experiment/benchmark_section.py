@@ -12,19 +12,10 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCovera
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.core.text import join_names, pluralize
-from coeval.reports.content import (
-    Cell,
-    Picture,
-    ReportColumn,
-    ReportSection,
-    ReportTable,
-    Sentence,
-    make_columns,
-    make_section,
-)
+from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import keep_attributes_with_few_values
-from coeval.reports.measure_table import TableHeading, measure_table
+from coeval.reports.measure_table import MeasureTable
 from coeval.reports.plots import HeatMap, heat_map, item_difficulty_plot
 
 # Of dots: of more items, those with a flag and a sample of the others.
@@ -53,43 +44,33 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
     items, strata = _sampled_items_table(measures.items), _attribute_values_table(measures.coverage, grid)
     pictures = []
     if any(row[3] is not None for row in items.rows):
-        pictures.append(
-            Picture(
-                "dots",
-                "Items by difficulty and discrimination. Discrimination: the correlation of the scores on an "
-                "item with those on all others.",
-                items.name,
-                item_difficulty_plot(items.name, _FLAGS),
-            )
+        title = (
+            "Items by difficulty and discrimination. Discrimination: the correlation of the scores on an "
+            "item with those on all others."
         )
+        pictures.append(Picture("dots", title, items.name, item_difficulty_plot(items.name, _FLAGS)))
     if names := keep_attributes_with_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
         values_by_teacher = HeatMap(
             strata, "value", "teacher", "items", names[:_MOST_STRATA], list(grid.teachers), format="d"
         )
         pictures.append(heat_map("space", "Items by attribute value and teacher.", values_by_teacher))
     tables = (
-        task_table(measures.coverage),
-        teacher_table(measures.teachers),
+        TASK_TABLE.fill(measures.coverage),
+        TEACHER_TABLE.fill(measures.teachers),
         _dubious_items_table(measures.items),
         items,
         strata,
     )
-    return make_section(
-        "benchmark",
-        "Is the benchmark any good?",
-        [Sentence(text, "tasks") for text in coverage_sentences(measures.coverage)],
-        pictures,
-        tables,
+    texts = coverage_sentences(measures.coverage)
+    return ReportSection.with_rows(
+        "benchmark", "Is the benchmark any good?", texts, pictures, tables, TASK_TABLE.name
     )
 
 
-def task_table(coverage: Mapping[str, TaskCoverage]) -> ReportTable:
-    return measure_table(TableHeading("tasks", "Tasks", ("Task",), "task"), TaskCoverage, coverage)
-
-
-def teacher_table(teachers: Mapping[str, TeacherMeasures]) -> ReportTable:
-    named = TableHeading("teachers", "Teachers by item discrimination", ("Teacher",), "teacher")
-    return measure_table(named, TeacherMeasures, teachers)
+TASK_TABLE = MeasureTable("tasks", "Tasks", ("Task",), TaskCoverage, "task")
+TEACHER_TABLE = MeasureTable(
+    "teachers", "Teachers by item discrimination", ("Teacher",), TeacherMeasures, "teacher"
+)
 
 
 def coverage_sentences(coverage: Mapping[str, TaskCoverage]) -> Iterator[str]:
@@ -145,12 +126,8 @@ def _sampled_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
     kept = {*fine, *flagged}
     names = [name for name in items if name in kept]
     omitted = len(items) - len(names)
-    note = (
-        f"A sample: {omitted:,} more items are left out here; coeval analyze items has all."
-        if omitted
-        else ""
-    )
-    return item_table("items-shown", "Items", items, names, note)
+    note = f"A sample: {omitted:,} more items are left out here; coeval analyze items has all."
+    return item_table("items-shown", "Items", items, names, note * bool(omitted))
 
 
 def _dubious_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
@@ -164,10 +141,9 @@ def _dubious_items_table(items: Mapping[str, ItemMeasures]) -> ReportTable:
 def item_table(
     name: str, title: str, items: Mapping[str, ItemMeasures], names: list[str], note: str = ""
 ) -> ReportTable:
-    flag = {ReportColumn("flag", "Problem"): _item_problem}
-    chosen = {item_id: items[item_id] for item_id in names}
-    table = measure_table(TableHeading(name, title, ("Item",), "item"), ItemMeasures, chosen, further=flag)
-    return msgspec.structs.replace(table, note=note)
+    problem = (ReportColumn("flag", "Problem"), _item_problem)
+    table = MeasureTable(name, title, ("Item",), ItemMeasures, "item", further=(problem,))
+    return msgspec.structs.replace(table.fill({item_id: items[item_id] for item_id in names}), note=note)
 
 
 def _attribute_values_table(coverage: Mapping[str, TaskCoverage], grid: ScoreGrid) -> ReportTable:
@@ -185,13 +161,5 @@ def _attribute_values_table(coverage: Mapping[str, TaskCoverage], grid: ScoreGri
         for teacher, count in zip(grid.teachers, counts.tolist(), strict=True):
             links[len(rows)] = urlencode({"attribute": value, "teacher": teacher})
             rows.append((value, teacher, count))
-    return ReportTable(
-        "strata",
-        "Values of attributes",
-        (
-            *make_columns("Value", "Teacher"),
-            ReportColumn("items", "Items", "count"),
-        ),
-        tuple(rows),
-        links=links,
-    )
+    columns = (*make_columns("Value", "Teacher"), *make_columns("Items", kind="count"))
+    return ReportTable("strata", "Values of attributes", columns, tuple(rows), links=links)

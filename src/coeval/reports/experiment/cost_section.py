@@ -14,21 +14,11 @@ from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_no
 from coeval.analysis.run_results import sum_costs, uncertain_cost_sentences
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
-from coeval.core.text import dollars, join_names, pluralize
-from coeval.reports.content import (
-    Cell,
-    Picture,
-    ReportColumn,
-    ReportSection,
-    ReportTable,
-    Sentence,
-    make_columns,
-    make_section,
-    warning_to_sentence,
-)
+from coeval.core.text import dollars, join_names, pluralize, warning_to_sentence
+from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import TableHeading, measure_table
+from coeval.reports.measure_table import MeasureTable
 from coeval.reports.plots import score_by_amount_plot
 from coeval.reports.result_tables import cost_table
 
@@ -36,7 +26,6 @@ from coeval.reports.result_tables import cost_table
 #
 # What does quality cost? Scores against dollars and seconds per answer.
 
-_ANCHOR = "value"
 _LINE = "No other student shown scores higher for the same {} or less"
 
 
@@ -70,8 +59,8 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
     if not known_values:
         return None
     texts = (*_best_value_sentences(evidence, values, title), *_not_drawn_sentences(values))
-    sentences = tuple(Sentence(escape_line(text), table.name) for text in texts)
-    return ReportSection(_ANCHOR, "What does quality cost?", sentences, tuple(pictures), (table,))
+    question = "What does quality cost?"
+    return ReportSection.with_rows("value", question, map(escape_line, texts), pictures, [table], table.name)
 
 
 def pareto_students(values: Sequence[_StudentValue], amount: str) -> set[str]:
@@ -97,9 +86,8 @@ def _value_table(values: Sequence[_StudentValue], front: ReportTable, title: str
         columns.append(ReportColumn(f"{name}_line", f"Best for its {amount}", "text", _LINE.format(amount)))
         for row, value in zip(rows, values, strict=True):
             row.append(None if getattr(value, name) is None else value.student in best)
-    return ReportTable(
-        "quality-cost", f"{title}, price and time", tuple(columns), tuple(map(tuple, rows)), links=front.links
-    )
+    title, cells = f"{title}, price and time", tuple(map(tuple, rows))
+    return ReportTable("quality-cost", title, tuple(columns), cells, links=front.links)
 
 
 # Amounts that differ by more than this factor are drawn on a logarithmic axis.
@@ -172,18 +160,11 @@ def failure_table(reader: RunReader) -> ReportTable:
     for phase, table, model, noun in _PHASES:
         [(failed,)] = reader.rows(f"SELECT count(*) FROM {table} WHERE failed")  # noqa: S608
         if failed:
-            columns = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
+            types = {model: "VARCHAR", "id": "VARCHAR", "error": "STRUCT(kind VARCHAR)"}
             sql = _REASONS.format(table=table, model=model, lines="{lines}")
-            rows += [(noun, *row) for row in reader.query_lines(phase, columns, sql)]
-    return ReportTable(
-        "failures",
-        "What failed",
-        (
-            *make_columns("What", "Model", "Reason"),
-            ReportColumn("count", "Failed", "count"),
-        ),
-        tuple(rows),
-    )
+            rows += [(noun, *row) for row in reader.query_lines(phase, types, sql)]
+    columns = (*make_columns("What", "Model", "Reason"), ReportColumn("count", "Failed", "count"))
+    return ReportTable("failures", "What failed", columns, tuple(rows))
 
 
 _REASONS = """
@@ -217,13 +198,8 @@ def spending_table(reader: RunReader) -> ReportTable:
         ReportColumn("stored", "From the store", "count", "Requests paid by another run"),
     )
     kept = len(columns) - (not stored)
-    return ReportTable(
-        "phases",
-        "Cost by role and model",
-        columns[:kept],
-        tuple(row[:kept] for row in rows),
-        note="Excludes probes, samples and retries; see Cost by model.",
-    )
+    title, note = "Cost by role and model", "Excludes probes, samples and retries; see Cost by model."
+    return ReportTable("phases", title, columns[:kept], tuple(row[:kept] for row in rows), note=note)
 
 
 _USAGE = {
@@ -250,13 +226,8 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.missing_by_file))
     costs = cost_table(evidence.results.costs)
     tables = (spending, costs, missing, failures, variance_table(measures.g_study))
-    return make_section(
-        "cost",
-        "What did it cost, and what is missing?",
-        [Sentence(text, "phases") for text in texts],
-        (),
-        tables,
-    )
+    question = "What did it cost, and what is missing?"
+    return ReportSection.with_rows("cost", question, texts, (), tables, spending.name)
 
 
 def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
@@ -275,9 +246,8 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
 
 def variance_table(study: GStudy | None) -> ReportTable:
     """Make a table of the variance components of a G study."""
-    components = {} if study is None else label_components(study.components)
-    title = "Sources of score variation, in points"
-    table = measure_table(TableHeading("variance", title, ("Part",)), Component, components)
+    declared = MeasureTable("variance", "Sources of score variation, in points", ("Part",), Component)
+    table = declared.fill({} if study is None else label_components(study.components))
     if study is None:
         return table
     without = f", without {pluralize(study.left_out, 'item')} that lack some" if study.left_out else ""

@@ -24,28 +24,18 @@ from coeval.analysis.run_results import SIMULATED, sum_costs
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, item_number, split_id
-from coeval.core.text import pluralize
+from coeval.core.text import pluralize, warning_to_sentence
 from coeval.pipeline.upkeep.gaps import build_continue_command
-from coeval.reports.content import (
-    Alert,
-    Example,
-    Report,
-    ReportColumn,
-    ReportSection,
-    ReportTable,
-    Sentence,
-    make_section,
-    warning_to_sentence,
-)
+from coeval.reports.content import Alert, Example, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section, value_section
 from coeval.reports.experiment.judges_section import judges_section
 from coeval.reports.experiment.leading_section import front_table, leading_section, score_anchors
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_students_differ_section
-from coeval.reports.measure_table import TableHeading, columns_by_field, measure_table
+from coeval.reports.measure_table import MeasureTable, columns_by_field
 from coeval.reports.plots import HeatMap, heat_map
-from coeval.reports.result_tables import pair_table, people_table
+from coeval.reports.result_tables import PAIR_TABLE, PEOPLE_TABLE
 from coeval.store.jsonl import read_json_if_whole
 from coeval.store.rundir import Meta
 
@@ -60,10 +50,8 @@ _STRONGEST = 0.4
 def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     """Make the section of strengths, win rates and judges of comparisons; ``without_lead``: the page opens
     with who leads by them."""
-    strengths, rates = pair_table(pairs.students), _win_rate_table(pairs)
-    judges = measure_table(
-        TableHeading("pair-judges", "Judges of comparisons", ("Judge",)), PairJudge, pairs.judges
-    )
+    strengths, rates = PAIR_TABLE.fill(pairs.students), _win_rate_table(pairs)
+    judges = MeasureTable("pair-judges", "Judges of comparisons", ("Judge",), PairJudge).fill(pairs.judges)
     students = list(pairs.students)
     grid = HeatMap(
         rates,
@@ -76,12 +64,11 @@ def pairs_section(pairs: PairMeasures, *, without_lead: bool) -> ReportSection:
     )
     title = "Win rate of the row's student against the column's; a tie is half a win."
     pictures = [heat_map("win-matrix", title, grid)]
-    texts = list(pair_sentences(pairs))[3 * without_lead :]
-    sentences = [
-        Sentence(escape_line(text), strengths.name) for text in (*texts, *_pair_method_sentences(pairs))
-    ]
-    question = "Who wins in comparisons of answers?"
-    return make_section("pairs", question, sentences, pictures, (strengths, rates, judges))
+    texts = (*list(pair_sentences(pairs))[3 * without_lead :], *_pair_method_sentences(pairs))
+    question, tables = "Who wins in comparisons of answers?", (strengths, rates, judges)
+    return ReportSection.with_rows(
+        "pairs", question, map(escape_line, texts), pictures, tables, strengths.name
+    )
 
 
 def _pair_method_sentences(pairs: PairMeasures) -> Iterator[str]:
@@ -95,7 +82,7 @@ def _pair_method_sentences(pairs: PairMeasures) -> Iterator[str]:
 
 def _win_rate_table(pairs: PairMeasures) -> ReportTable:
     """Make a row for each pair in both directions, so that a matrix has all its cells."""
-    columns = columns_by_field(PairRate)
+    declared = columns_by_field(PairRate)
     rows = []
     for (student, other), rate in pairs.rates.items():
         wins = rate.wins
@@ -104,19 +91,9 @@ def _win_rate_table(pairs: PairMeasures) -> ReportTable:
         rows.append((student, other, wins, share - 0.5, rate.p, rate.comparisons))
         rows.append((other, student, back, 0.5 - share, rate.p, rate.comparisons))
     ahead = ReportColumn("ahead", "Above half", "points", "Win rate − one half")
-    return ReportTable(
-        "win-rates",
-        "Students pairwise",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("other", "Against"),
-            columns["wins"],
-            ahead,
-            columns["p"],
-            columns["comparisons"],
-        ),
-        tuple(rows),
-    )
+    names = (ReportColumn("student", "Student"), ReportColumn("other", "Against"))
+    columns = (*names, declared["wins"], ahead, declared["p"], declared["comparisons"])
+    return ReportTable("win-rates", "Students pairwise", columns, tuple(rows))
 
 
 # --- Examples
@@ -128,7 +105,7 @@ _WORDS, _CHARACTERS = 20, 160
 
 
 def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
-    """Yield the item that most favours the leader over the second, then the reverse; of equal gaps, the first
+    """Yield the item that most favours the leader over the second, then the reverse; of equal ones the first
     by id."""
     order = evidence.measured.measures.ranking.order
     if len(order) < 2:
@@ -230,24 +207,22 @@ def people_section(people: PeopleMeasures) -> ReportSection:
         for name, scale in people.scales.items()
         for pair, calibrated in scale.pairs.items()
     }
-    tables = [
-        people_table(students),
-        measure_table(
-            TableHeading(
-                "people-pairs", "Differences by judges and by people", ("Scale", "Student", "Other")
-            ),
-            CalibratedPair,
-            pairs,
-        ),
-        measure_table(
-            TableHeading("people-judges", "Judges against people", ("Judge",)), AgainstPeople, people.judges
-        ),
-    ]
-    if people.agreement:
-        named = TableHeading("people-agreement", "People pairwise", ("Person", "Other"))
-        tables.append(measure_table(named, PairAgreement, people.agreement_by_name))
-    sentences = [Sentence(escape_line(text), "people") for text in people_sentences(people)]
-    return make_section("by-people", "What do people say?", sentences, (), tuple(tables))
+    tables = (
+        PEOPLE_TABLE.fill(students),
+        _PEOPLE_PAIR_TABLE.fill(pairs),
+        MeasureTable("people-judges", "Judges against people", ("Judge",), AgainstPeople).fill(people.judges),
+        _PEOPLE_AGREEMENT_TABLE.fill(people.agreement_by_name if people.agreement else {}),
+    )
+    texts = map(escape_line, people_sentences(people))
+    return ReportSection.with_rows("by-people", "What do people say?", texts, (), tables, PEOPLE_TABLE.name)
+
+
+_PEOPLE_PAIR_TABLE = MeasureTable(
+    "people-pairs", "Differences by judges and by people", ("Scale", "Student", "Other"), CalibratedPair
+)
+_PEOPLE_AGREEMENT_TABLE = MeasureTable(
+    "people-agreement", "People pairwise", ("Person", "Other"), PairAgreement
+)
 
 
 # --- Labels of items

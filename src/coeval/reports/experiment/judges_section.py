@@ -11,18 +11,9 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
-from coeval.reports.content import (
-    Cell,
-    Picture,
-    ReportColumn,
-    ReportSection,
-    ReportTable,
-    Sentence,
-    make_columns,
-    make_section,
-)
+from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.measure_table import TableHeading, column_of_field, measure_table
+from coeval.reports.measure_table import MeasureTable, column_of_field
 from coeval.reports.plots import HeatMap, bias_plot, heat_map
 
 # --- Level counts
@@ -40,16 +31,12 @@ def level_table(name: str, title: str, counts: Mapping[str, LevelCounts]) -> Rep
         total = sum(levels.values())
         order = levels_best_first(counts) if total else ()
         rows += [(model, level, levels[level] / total, levels[level]) for level in order]
-    return ReportTable(
-        name,
-        title,
-        (
-            *make_columns("Name", "Level"),
-            ReportColumn("share", "Share", "share"),
-            ReportColumn("count", "Scores", "count"),
-        ),
-        tuple(rows),
+    columns = (
+        *make_columns("Name", "Level"),
+        *make_columns("Share", kind="share"),
+        ReportColumn("count", "Scores", "count"),
     )
+    return ReportTable(name, title, columns, tuple(rows))
 
 
 # --- Judge tables
@@ -74,50 +61,40 @@ def agreement_map(agreement: ReportTable, judges: list[str], *, weighted: bool) 
     return heat_map("agreement-map", title, grid)
 
 
-def judge_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
-    strict = ReportColumn("severity", "Strictness", "points", "How much lower it scores than the others", "")
-    ranked = ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others", "")
-    return measure_table(
-        TableHeading("panel", "Judges", ("Judge",), "judge"),
-        JudgeMeasures,
-        judges,
-        further={
-            strict: lambda judge: judge.bias.severity.measured,
-            ranked: lambda judge: not judge.degenerate,
-        },
-    )
-
-
-def agreement_table(agreement: Mapping[tuple[str, str], PairAgreement]) -> ReportTable:
-    return measure_table(
-        TableHeading("agreement", "Judges pairwise", ("Judge", "Other")), PairAgreement, agreement
-    )
+_STRICT = ReportColumn("severity", "Strictness", "points", "How much lower it scores than the others", "")
+_RANKED = ReportColumn("ranked", "Ranked", "text", "Has at least 30 scores in common with others", "")
+JUDGE_TABLE = MeasureTable(
+    "panel",
+    "Judges",
+    ("Judge",),
+    JudgeMeasures,
+    "judge",
+    further=(
+        (_STRICT, lambda judge: judge.bias.severity.measured),
+        (_RANKED, lambda judge: not judge.degenerate),
+    ),
+)
+AGREEMENT_TABLE = MeasureTable("agreement", "Judges pairwise", ("Judge", "Other"), PairAgreement)
+LENGTH_BIAS_TABLE = MeasureTable(
+    "length", "Reward for twice the length, first judge − second", ("Judge", "Other"), LengthContrast
+)
 
 
 def self_agreement_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
     """Make a table of how far judges agree with themselves when a request is repeated."""
     repeated = {name: judge.consistency for name, judge in judges.items() if judge.consistency is not None}
     title = "Agreement of each judge with itself on repeated requests"
-    return measure_table(TableHeading("itself", title, ("Judge",)), PairAgreement, repeated)
-
-
-def length_bias_table(length: Mapping[tuple[str, str], LengthContrast]) -> ReportTable:
-    title = "Reward for twice the length, first judge − second"
-    return measure_table(TableHeading("length", title, ("Judge", "Other")), LengthContrast, length)
+    return MeasureTable("itself", title, ("Judge",), PairAgreement).fill(repeated)
 
 
 def score_reliability_table(study: GStudy | None) -> ReportTable:
-    studies = {} if study is None else {"these judges": study}
-    return measure_table(
-        TableHeading("reliability", "Reliability of the students' scores", ("By",)), GStudy, studies
-    )
+    table = MeasureTable("reliability", "Reliability of the students' scores", ("By",), GStudy)
+    return table.fill({} if study is None else {"these judges": study})
 
 
 def judge_worth_table(study: GStudy | None) -> ReportTable:
-    worth = {} if study is None else study.worth
-    return measure_table(
-        TableHeading("worth", "Contribution of each judge to Eρ²", ("Judge",)), JudgeWorth, worth
-    )
+    table = MeasureTable("worth", "Contribution of each judge to Eρ²", ("Judge",), JudgeWorth)
+    return table.fill({} if study is None else study.worth)
 
 
 def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
@@ -133,20 +110,15 @@ def bias_table(judges: Mapping[str, JudgeMeasures]) -> ReportTable:
                 rows.append(
                     (name, words, measured_bias.measured, getattr(measured_bias, "usual", None), sure)
                 )
-    return ReportTable(
-        "biases",
-        "Judge biases",
-        (
-            ReportColumn("judge", "Judge"),
-            ReportColumn("bias", "Bias"),
-            ReportColumn("value", "Points", "points", "By how much it shifts a score"),
-            column_of_field(FamilyBias, "usual"),
-            ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
-        ),
-        tuple(rows),
-        note=_WITHOUT_VERDICT if any(row[-1] is None for row in rows) else "",
-        links=links,
+    columns = (
+        ReportColumn("judge", "Judge"),
+        ReportColumn("bias", "Bias"),
+        ReportColumn("value", "Points", "points", "By how much it shifts a score"),
+        column_of_field(FamilyBias, "usual"),
+        ReportColumn("sure", "Significant", "text", "p below 0.05 by Holm's method, over all judges"),
     )
+    note = _WITHOUT_VERDICT if any(row[-1] is None for row in rows) else ""
+    return ReportTable("biases", "Judge biases", columns, tuple(rows), note=note, links=links)
 
 
 def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> Picture | None:
@@ -154,13 +126,11 @@ def bias_picture(biases: ReportTable, judges: list[str], models: list[str]) -> P
     tested = [bias for bias in _BIASES.values() if any(row[1] == bias for row in biases.rows)]
     if not tested:
         return None
-    return Picture(
-        "leanings",
+    title = (
         "Judge bias against the other judges of the same answers. Right: stricter, or favours what the row "
-        "names. Filled: significant after adjusting for the number of judges.",
-        biases.name,
-        bias_plot(biases.name, tested, judges, models),
+        "names. Filled: significant after adjusting for the number of judges."
     )
+    return Picture("leanings", title, biases.name, bias_plot(biases.name, tested, judges, models))
 
 
 _NO_JUDGMENT = "No judge scored an answer."
@@ -173,7 +143,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     further_tables = (
         score_reliability_table(measures.g_study),
         judge_worth_table(measures.g_study),
-        length_bias_table(measures.length),
+        LENGTH_BIAS_TABLE.fill(measures.length),
         level_table("judge-levels", "Levels by judge", levels_by_judge),
     )
     weighted = not grid.has_default_scale
@@ -190,21 +160,19 @@ def make_judges_section(
     *,
     weighted: bool = False,
 ) -> ReportSection:
-    """Make the section on judges, of a run or an output folder.
-
-    ``models``: all that have a colour; ``weighted``: agreement is weighted by the distance of levels.
-    """
+    """Make the section on judges, of a run or an output folder; ``models``: all that have a colour;
+    ``weighted``: agreement is weighted by the distance of levels."""
     judges = list(measures.judges)
-    agreement, biases = agreement_table(measures.agreement), bias_table(measures.judges)
+    agreement, biases = AGREEMENT_TABLE.fill(measures.agreement), bias_table(measures.judges)
     pictures = [agreement_map(agreement, judges, weighted=weighted)]
     if (leanings := bias_picture(biases, judges, models)) is not None:
         pictures.append(leanings)
     tables = (
-        judge_table(measures.judges),
+        JUDGE_TABLE.fill(measures.judges),
         agreement,
         self_agreement_table(measures.judges),
         biases,
         *further_tables,
     )
-    sentences = [Sentence(text, "panel") for text in texts]
-    return make_section("judges", "Can the judges be trusted?", sentences, pictures, tables)
+    question = "Can the judges be trusted?"
+    return ReportSection.with_rows("judges", question, texts, pictures, tables, JUDGE_TABLE.name)

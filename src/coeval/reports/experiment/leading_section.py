@@ -22,16 +22,15 @@ from coeval.reports.content import (
     ReportColumn,
     ReportSection,
     ReportTable,
-    Sentence,
+    link_rows,
     make_columns,
-    make_section,
 )
 from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_table
 from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
 from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
-from coeval.reports.result_tables import LabelColumn, label_columns, sample_table
+from coeval.reports.result_tables import SAMPLE_TABLE, LabelColumn, label_columns
 
 # --- Ranking of students
 
@@ -66,7 +65,7 @@ def score_anchors(ranks: Ranking) -> tuple[str, ...]:
     return "students", "students", "students"
 
 
-def self_judgment_sentences(measures: RunMeasures) -> Iterator[str]:
+def order_without_self_judgments_sentences(measures: RunMeasures) -> Iterator[str]:
     """Say whether the order changes without self-judgments. Nothing if pairs contradict each other, so that
     the first is significantly not the best."""
     others, order = measures.without_own.ranking, measures.ranking.order
@@ -112,23 +111,22 @@ def standings_table(measures: RunMeasures) -> ReportTable:
             scored.sort(key=lambda pair: (pair[0].value is None, -(pair[0].value or 0.0), pair[1]))
             for score, name in scored:
                 add(standing, task, name, None, score, score.n)
-    return ReportTable(
-        "standings",
-        "Scores by task, with and without self-judgments",
-        (
-            ReportColumn("scores", "Scores", "text", "All scores, or without self-judgments"),
-            *make_columns("Task", "Student"),
-            column_of_field(Ranking, "ranges", "ranks"),
-            ReportColumn("score", "Score", "points", "Mean over items of the mean over judges and factors"),
-            ReportColumn("n", "Items", "count"),
-        ),
-        tuple(rows),
-        note="Rows without a task are means over tasks. Without own: scores from pairwise differences, "
-        "each by judges other than the two.",
-        links=links,
+    columns = (
+        ReportColumn("scores", "Scores", "text", "All scores, or without self-judgments"),
+        *make_columns("Task", "Student"),
+        column_of_field(Ranking, "ranges", "ranks"),
+        ReportColumn("score", "Score", "points", "Mean over items of the mean over judges and factors"),
+        ReportColumn("n", "Items", "count"),
     )
+    title = "Scores by task, with and without self-judgments"
+    return ReportTable("standings", title, columns, tuple(rows), note=_STANDINGS_NOTE, links=links)
 
 
+_STANDINGS_NOTE = (
+    "Rows without a task are means over tasks. Without own: scores from pairwise differences, each by judges "
+    "other than the two."
+)
+_FAILED = "Answers and judgments without a result in the whole run, whatever is chosen"
 _MISSING = "Expected scores that are missing, including those of failed answers; labels enter no score"
 _AT = "The score if all failed and missing answers had scored {}; – if nothing is missing"
 _ACCURACY = "Share of right labels in the whole run, whatever is chosen; not part of the score"
@@ -152,14 +150,9 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
     labels, ways = label_table(measures.labels), standings_table(measures)
     pictures = []
     if measures.ranking.order:
-        forest = Picture(
-            "forest",
-            "Scores with their 95% intervals. Band: the leader's interval; right: plausible ranks.",
-            ways.name,
-            forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL),
-            standings_toggles(measures),
-        )
-        pictures.append(forest)
+        title = "Scores with their 95% intervals. Band: the leader's interval; right: plausible ranks."
+        forest = forest_plot(ways.name, students, evidence.measured.grid.tasks, evidence.models, ALL)
+        pictures.append(Picture("forest", title, ways.name, forest, standings_toggles(measures)))
     if differences.rows and judged:
         pictures.append(_difference_map(differences, students))
     tables: tuple[ReportTable, ...] = (labels, differences)
@@ -167,11 +160,14 @@ def leading_section(evidence: RunEvidence) -> ReportSection:
         gaps = msgspec.structs.replace(_difference_table(of_labels), name=f"label-{differences.name}")
         tables = (scores, differences, ways, labels, gaps)
     if measures.samples is not None:
-        tables = (*tables, sample_table(measures.samples))
-    texts = (*self_judgment_sentences(measures), *([] if measures.ranking.differences else [_UNCOMPARED]))
+        tables = (*tables, SAMPLE_TABLE.fill(measures.samples))
+    texts = (
+        *order_without_self_judgments_sentences(measures),
+        *([] if measures.ranking.differences else [_UNCOMPARED]),
+    )
     texts = texts if judged else (_BY_LABEL,)
-    sentences = [Sentence(text, ways.name if judged else labels.name) for text in texts]
-    return make_section("leads", "Who leads, and is it sure?", sentences, pictures, tables)
+    shown_in = ways.name if judged else labels.name
+    return ReportSection.with_rows("leads", "Who leads, and is it sure?", texts, pictures, tables, shown_in)
 
 
 def _difference_map(differences: ReportTable, students: Sequence[str]) -> Picture:
@@ -185,12 +181,11 @@ def _difference_map(differences: ReportTable, students: Sequence[str]) -> Pictur
         dot="sure",
         tooltip=("difference_low", "difference_high", "p", "n", "could_be_seen"),
     )
-    return heat_map(
-        "matrix",
-        "Students pairwise, row − column, on shared items. "
-        "Dot: significant after Holm's adjustment for the number of pairs.",
-        grid,
+    title = (
+        "Students pairwise, row − column, on shared items. Dot: significant after Holm's adjustment for the "
+        "number of pairs."
     )
+    return heat_map("matrix", title, grid)
 
 
 _UNCOMPARED = "No comparison yet: fewer than two students have scores on the same items."
@@ -200,50 +195,35 @@ def student_table(
     measures: RunMeasures, order: Sequence[str], labelled: Sequence[LabelColumn] = ()
 ) -> ReportTable:
     """Make a row for each student with all its measures, and its accuracies in the ``labelled`` columns."""
-    columns = columns_by_field(StudentMeasures)
-    others = [field for field in columns if field not in ("score", "over_judges")]
+    declared = columns_by_field(StudentMeasures)
+    others = [field for field in declared if field not in ("score", "over_judges")]
     rows: list[tuple[Cell, ...]] = []
     for name in order:
         student = measures.students[name]
         ranks = format_ranks(measures.ranking.ranges.get(name))
         failed = 0 if student.counts is None else student.counts.failed
-        counts = (
-            student.score.n,
-            *(getattr(student, field) for field in others),
-            failed,
-            student.score.missing,
-        )
+        measured = (getattr(student, field) for field in others)
+        counts = (student.score.n, *measured, failed, student.score.missing)
         beside = (column.accuracies.get(name) for column in labelled)
         means = (student.score, _hide_full_scale(student.over_judges), *beside)
         rows.append((name, ranks, *means, *counts, *bounds_unless_equal(student.bounds)))
-    return ReportTable(
-        "students",
-        "Students",
-        (
-            ReportColumn("student", "Student"),
-            column_of_field(Ranking, "ranges", "ranks"),
-            columns["score"],
-            columns["over_judges"],
-            *(
-                ReportColumn(f"label-{at}", f"{escape_line(column.name)} (labels)", "points", _ACCURACY)
-                for at, column in enumerate(labelled)
-            ),
-            ReportColumn("n", "Items", "count", terminal="n"),
-            *(columns[field] for field in others),
-            ReportColumn(
-                "failed",
-                "Failed",
-                "count",
-                "Answers and judgments without a result in the whole run, whatever is chosen",
-                terminal="",
-            ),
-            ReportColumn("missing", "Missing", "count", _MISSING),
-            ReportColumn("least", "Missing at 0", "points", _AT.format(0), "least"),
-            ReportColumn("most", "Missing at 100", "points", _AT.format(100), "most"),
+    columns = (
+        *make_columns("Student"),
+        column_of_field(Ranking, "ranges", "ranks"),
+        declared["score"],
+        declared["over_judges"],
+        *(
+            ReportColumn(f"label-{at}", f"{escape_line(column.name)} (labels)", "points", _ACCURACY)
+            for at, column in enumerate(labelled)
         ),
-        tuple(rows),
-        links={row: urlencode({"student": name}) for row, name in enumerate(order)},
+        ReportColumn("n", "Items", "count", terminal="n"),
+        *(declared[field] for field in others),
+        ReportColumn("failed", "Failed", "count", _FAILED, terminal=""),
+        ReportColumn("missing", "Missing", "count", _MISSING),
+        ReportColumn("least", "Missing at 0", "points", _AT.format(0), "least"),
+        ReportColumn("most", "Missing at 100", "points", _AT.format(100), "most"),
     )
+    return ReportTable("students", "Students", columns, tuple(rows), links=link_rows(rows, student=0))
 
 
 def _hide_full_scale(score: Measured | None) -> Measured | str | None:
@@ -272,14 +252,15 @@ def _difference_table(rankings: Mapping[tuple[str, ...], Ranking]) -> ReportTabl
     and label."""
     pairs = [(label, pair) for label, ranking in rankings.items() for pair in ranking.order_pairs()]
     of_labels = () not in rankings
+    columns = (
+        ReportColumn("better", "Student"),
+        ReportColumn("other", "Against"),
+        *make_columns("Task", "Label") * of_labels,
+    )
     names = ReportTable(
         "differences",
         f"Pairwise differences {'of labels ' * of_labels}on shared items",
-        (
-            ReportColumn("better", "Student"),
-            ReportColumn("other", "Against"),
-            *make_columns("Task", "Label") * of_labels,
-        ),
+        columns,
         tuple((pair.ahead, pair.behind, *label) for label, pair in pairs),
         note="Intervals and p are adjusted for all pairs and treat items as a sample of what these teachers "
         "write; with other judges, judges are a sample too. Links: items that the first student lost.",
@@ -307,27 +288,19 @@ def front_table(evidence: RunEvidence) -> ReportTable | None:
     figures = _choose_front_figures(evidence)
     if not figures.by_student:
         return None
-    costs = evidence.costs
     rows: list[tuple[Cell, ...]] = []
-    links = {}
     for name, (measured, ranks) in figures.by_student.items():
-        links[len(rows)] = urlencode({"student": name})
-        cost = costs.get(name)
+        cost = evidence.costs.get(name)
         spent = (None, None) if cost is None else (cost.usd_per_1000, cost.seconds)
         rows.append((name, measured, format_ranks(ranks), *spent))
-    return ReportTable(
-        FRONT,
-        "Students",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("score", figures.title, "points", figures.meaning),
-            ReportColumn("ranks", "Rank", "text", _RANKS),
-            ReportColumn("usd", "$ per 1,000", "usd", _USD),
-            ReportColumn("seconds", "Seconds", "seconds", _SECONDS),
-        ),
-        tuple(rows),
-        links=links,
+    columns = (
+        ReportColumn("student", "Student"),
+        ReportColumn("score", figures.title, "points", figures.meaning),
+        ReportColumn("ranks", "Rank", "text", _RANKS),
+        ReportColumn("usd", "$ per 1,000", "usd", _USD),
+        ReportColumn("seconds", "Seconds", "seconds", _SECONDS),
     )
+    return ReportTable(FRONT, "Students", columns, tuple(rows), links=link_rows(rows, student=0))
 
 
 class _FrontFigures(NamedTuple):

@@ -16,26 +16,26 @@ from coeval.reports.content import Cell, ReportColumn, ReportTable, Sentence, ma
 from coeval.reports.difference_table import leader_table
 from coeval.reports.evaluation_report import all_metrics_table
 from coeval.reports.experiment.benchmark_section import (
+    TASK_TABLE,
+    TEACHER_TABLE,
     coverage_sentences,
     item_table,
-    task_table,
-    teacher_table,
 )
 from coeval.reports.experiment.cost_section import variance_table
 from coeval.reports.experiment.experiment_report import pairs_section, people_section
 from coeval.reports.experiment.judges_section import (
-    agreement_table,
+    AGREEMENT_TABLE,
+    JUDGE_TABLE,
+    LENGTH_BIAS_TABLE,
     bias_table,
-    judge_table,
     judge_worth_table,
-    length_bias_table,
     score_reliability_table,
     self_agreement_table,
 )
 from coeval.reports.experiment.leading_section import score_ranking_table, student_table
 from coeval.reports.experiment.where_section import confusion_table, count_mistakes, label_table
-from coeval.reports.measure_table import TableHeading, measure_table
-from coeval.reports.result_tables import sample_table
+from coeval.reports.measure_table import MeasureTable
+from coeval.reports.result_tables import SAMPLE_TABLE
 
 TableOrSentence: TypeAlias = ReportTable | Sentence
 
@@ -63,9 +63,9 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
         yield from _label_tables(measures, with_confusions="students" not in parts)
     yield from _judge_tables(measures, parts)
     if "length" in parts:
-        yield length_bias_table(measures.length)
+        yield LENGTH_BIAS_TABLE.fill(measures.length)
     if "teachers" in parts:
-        yield teacher_table(measures.teachers)
+        yield TEACHER_TABLE.fill(measures.teachers)
     if "g_study" in parts:
         yield score_reliability_table(measures.g_study)
         yield variance_table(measures.g_study)
@@ -73,7 +73,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
     if "robust" in parts and (measures.units or "students" not in parts):
         yield from _robust_tables(measures.robust)
     if "coverage" in parts:
-        yield task_table(measures.coverage)
+        yield TASK_TABLE.fill(measures.coverage)
         yield from map(Sentence, coverage_sentences(measures.coverage))
     if "items" in parts:
         values = [(item.discrimination, name) for name, item in measures.items.items()]
@@ -95,8 +95,8 @@ def output_part_tables(measures: OutputMeasures, parts: Collection[str]) -> Iter
 def _pair_tables(pairs: PairMeasures) -> Iterator[TableOrSentence]:
     strengths, _, *judges = pairs_section(pairs, without_lead=True).tables
     yield strengths
-    named = TableHeading("win-rates", "Win rates, the stronger against the weaker", ("Student", "Against"))
-    yield measure_table(named, PairRate, pairs.rates)
+    title = "Win rates, the stronger against the weaker"
+    yield MeasureTable("win-rates", title, ("Student", "Against"), PairRate).fill(pairs.rates)
     yield from judges
     yield Sentence("Points: a tie is half a win. docs/pairs.md")
 
@@ -109,7 +109,7 @@ def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
             "Without self-judgments", measures.without_own.students, measures.without_own.ranking
         )
     if measures.samples is not None:
-        yield sample_table(measures.samples)
+        yield SAMPLE_TABLE.fill(measures.samples)
     rows: list[tuple[Cell, ...]] = [
         (f"{task} · {name}", student, mean, mean.n, mean.missing)
         for (task, name), check in (measures.checks or {}).items()
@@ -167,13 +167,13 @@ def _judge_tables(
     measures: RunMeasures | OutputMeasures, parts: Collection[str]
 ) -> Iterator[TableOrSentence]:
     if "agreement" in parts:
-        table = agreement_table(measures.agreement)
+        table = AGREEMENT_TABLE.fill(measures.agreement)
         yield table
         weights = None if measures.panel is None else measures.panel.kappa_weights
         if weights is not None and any(table.columns[at].name == "kappa" for at in table.used_column_indices):
             yield Sentence("kappa: Cohen's weighted κ, linear in the values of levels.")
     if "judges" in parts:
-        yield judge_table(measures.judges)
+        yield JUDGE_TABLE.fill(measures.judges)
         yield bias_table(measures.judges)
         yield self_agreement_table(measures.judges)
 

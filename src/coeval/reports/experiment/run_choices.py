@@ -43,11 +43,8 @@ class RunChoices(NamedTuple):
     labelled: Collection[str]
 
     def report_choice(self, pairs: Iterable[tuple[str, str]]) -> Report:
-        """Report a choice of scores, given as pairs of a dimension and a name; the report's fact describes
-        the choice.
-
-        Raises UsageError: a dimension or name does not exist.
-        """
+        """Report a choice of scores, given as pairs of a dimension and a name, described in the report's
+        fact. Raises UsageError: a dimension or name does not exist."""
         chosen = self._measure_choice(pairs)
         measures, front = chosen.measured.measures, front_table(chosen)
         texts = map(escape_line, opening_sentences(measures, chosen.measured.grid.looks))

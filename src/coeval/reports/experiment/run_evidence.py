@@ -29,7 +29,7 @@ class RunEvidence(NamedTuple):
 
     @property
     def students(self) -> list[str]:
-        """Return students, best first, by score, or by the first label without scores; unranked ones last, by
+        """Return students, best first, by score or without scores by the first label; unranked ones last, by
         name."""
         measures = self.measured.measures
         labels = (label.ranking.order for names in measures.labels.values() for label in names.values())
@@ -38,7 +38,7 @@ class RunEvidence(NamedTuple):
 
     @property
     def labels(self) -> dict[str, str]:
-        """Return by model what people read in place of its name: the label in the run's file, or the shortest
+        """Return by model what people read in place of its name: the label in the file, or the shortest
         unique name."""
         planned = self.reader.planned
         return short_names(self.models, labels=None if planned is None else planned.labels)

@@ -19,9 +19,8 @@ from coeval.reports.content import (
     ReportColumn,
     ReportSection,
     ReportTable,
-    Sentence,
+    link_rows,
     make_columns,
-    make_section,
 )
 from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
@@ -113,8 +112,8 @@ def where_students_differ_section(evidence: RunEvidence) -> ReportSection:
     recalls = recall_table(measures.labels, students)
     if recalls.rows:
         pictures.append(recall_picture(recalls, students))
-    sentences = [Sentence(text, "parts") for text in texts]
-    return make_section("where", "Where?", sentences, pictures, [*tables, levels, recalls])
+    tables += [levels, recalls]
+    return ReportSection.with_rows("where", "Where?", texts, pictures, tables, tables[0].name)
 
 
 def _task_scores(students: Mapping[str, StudentMeasures]) -> Iterator[_PartScore]:
@@ -161,32 +160,18 @@ def _part_table(name: str, title: str, parts: list[_PartScore], expected: Cells 
     for part in parts:
         value = part.score.value
         beyond = None if value is None else value - means[part.name]
-        rows.append(
-            (
-                part.student,
-                part.name,
-                part.score,
-                beyond,
-                deviations.get((part.student, part.name)),
-                part.score.n,
-            )
-        )
-    return ReportTable(
-        name,
-        title,
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("part", title),
-            ReportColumn(
-                "score", "Score", "points", "Of a task, its score; otherwise the mean of single scores"
-            ),
-            ReportColumn("beyond", "Above the mean", "points", "The score minus the mean of all students"),
-            ReportColumn("unexpected", "Above expectation", "points", _UNEXPECTED),
-            ReportColumn("n", "Items", "count"),
-        ),
-        tuple(rows),
-        links={row: urlencode(part.query) for row, part in enumerate(parts)},
+        deviation = deviations.get((part.student, part.name))
+        rows.append((part.student, part.name, part.score, beyond, deviation, part.score.n))
+    columns = (
+        ReportColumn("student", "Student"),
+        ReportColumn("part", title),
+        ReportColumn("score", "Score", "points", "Of a task, its score; otherwise the mean of single scores"),
+        ReportColumn("beyond", "Above the mean", "points", "The score minus the mean of all students"),
+        ReportColumn("unexpected", "Above expectation", "points", _UNEXPECTED),
+        ReportColumn("n", "Items", "count"),
     )
+    links = {row: urlencode(part.query) for row, part in enumerate(parts)}
+    return ReportTable(name, title, columns, tuple(rows), links=links)
 
 
 def _part_heat_map(
@@ -259,40 +244,33 @@ def _unusual_score_sentences(parts: list[_PartScore]) -> Iterator[str]:
 def label_table(labels: Labels) -> ReportTable:
     """Make a table of label accuracies, the best first within each label."""
     rows: list[tuple[Cell, ...]] = []
-    links: dict[int, str] = {}
     for task, attributes in labels.items():
         for attribute, label in attributes.items():
             for name in label.order:
                 student = label.students[name]
                 ranks = format_ranks(label.ranking.ranges.get(name))
-                links[len(rows)] = urlencode({"student": name, "task": task})
                 counts = (student.correct, student.none_of_the_labels, student.accuracy.n)
                 lost = (student.failed, student.accuracy.missing)
                 bounds = bounds_unless_equal(student.bounds)
                 figures = (student.accuracy, student.macro_f1, *counts)
                 rows.append((name, task, attribute, ranks, *figures, *lost, *bounds))
-    return ReportTable(
-        "labels",
-        "Label accuracy",
-        (
-            *make_columns("Student", "Task", "Label"),
-            column_of_field(Ranking, "ranges", "ranks"),
-            *columns_by_field(LabelStudent).values(),
-            ReportColumn("n", "Answers", "count", terminal="n"),
-            ReportColumn("failed", "Failed", "count", "Answers that failed", ""),
-            ReportColumn("missing", "Missing", "count", "Labelled items whose answer failed or is missing"),
-            ReportColumn("least", "Missing wrong", "points", "Accuracy if all missing answers were wrong"),
-            ReportColumn("most", "Missing right", "points", "Accuracy if all missing answers were right"),
-        ),
-        tuple(rows),
-        note="Labels are checked by rule and enter no score.",
-        links=links,
+    columns = (
+        *make_columns("Student", "Task", "Label"),
+        column_of_field(Ranking, "ranges", "ranks"),
+        *columns_by_field(LabelStudent).values(),
+        ReportColumn("n", "Answers", "count", terminal="n"),
+        ReportColumn("failed", "Failed", "count", "Answers that failed", ""),
+        ReportColumn("missing", "Missing", "count", "Labelled items whose answer failed or is missing"),
+        ReportColumn("least", "Missing wrong", "points", "Accuracy if all missing answers were wrong"),
+        ReportColumn("most", "Missing right", "points", "Accuracy if all missing answers were right"),
     )
+    note, links = "Labels are checked by rule and enter no score.", link_rows(rows, student=0, task=1)
+    return ReportTable("labels", "Label accuracy", columns, tuple(rows), note=note, links=links)
 
 
 def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
-    """Make a row for each student and right label; ``part`` names the task and the attribute if there are
-    several."""
+    """Make a row for each student and right label; among several labels ``part`` names task and attribute
+    too."""
     several = sum(map(len, labels.values())) > 1
     rows: list[tuple[Cell, ...]] = []
     links: dict[int, str] = {}
@@ -305,20 +283,13 @@ def recall_table(labels: Labels, students: Sequence[str]) -> ReportTable:
                     query = {"student": name, "task": task, "attribute": f"{attribute}={value}"}
                     links[len(rows)] = urlencode(query)
                     rows.append((name, part, share, share.n))
-    return ReportTable(
-        "by-label",
-        "Recall by right label",
-        (
-            ReportColumn("student", "Student"),
-            ReportColumn("part", "Right label"),
-            ReportColumn(
-                "recall", "Recall", "points", "Share of answers with this right label that state it"
-            ),
-            ReportColumn("n", "Answers", "count"),
-        ),
-        tuple(rows),
-        links=links,
+    columns = (
+        ReportColumn("student", "Student"),
+        ReportColumn("part", "Right label"),
+        ReportColumn("recall", "Recall", "points", "Share of answers with this right label that state it"),
+        ReportColumn("n", "Answers", "count"),
     )
+    return ReportTable("by-label", "Recall by right label", columns, tuple(rows), links=links)
 
 
 def recall_picture(recalls: ReportTable, students: Sequence[str]) -> Picture:
@@ -355,8 +326,8 @@ def confusion_table(title: str, student: LabelStudent) -> ReportTable:
     """Make a confusion matrix, or for a label of many values a list of mistakes, the most frequent first."""
     if len(student.confusion) > _MOST_CONFUSED:
         columns = (*make_columns("Expected", "Stated"), *make_columns("Answers", kind="count"))
-        most = f"{title}: most frequent mistakes"
-        return ReportTable("confusion", most, columns, tuple(count_mistakes([student])), names=2)
+        title = f"{title}: most frequent mistakes"
+        return ReportTable("confusion", title, columns, tuple(count_mistakes([student])), names=2)
     stated = (
         ReportColumn(f"stated-{at}", value, "count", "", value) for at, value in enumerate(student.confusion)
     )
@@ -364,9 +335,6 @@ def confusion_table(title: str, student: LabelStudent) -> ReportTable:
         (value, *row.values(), student.count_without_stated_label(value))
         for value, row in student.confusion.items()
     ]
-    return ReportTable(
-        "confusion",
-        f"{title}: expected labels by row, stated ones by column",
-        (ReportColumn("expected", "expected"), *stated, ReportColumn("none", NO_LABEL, "count")),
-        tuple(rows),
-    )
+    columns = (ReportColumn("expected", "expected"), *stated, ReportColumn("none", NO_LABEL, "count"))
+    title = f"{title}: expected labels by row, stated ones by column"
+    return ReportTable("confusion", title, columns, tuple(rows))

@@ -40,10 +40,8 @@ log = logging.getLogger("coeval")
 
 
 class ItemBrowser:
-    """The items of a reader that is open, for one thread at a time.
-
-    Raises StoreError: the records cannot be put into tables.
-    """
+    """The items of an open reader, for one thread at a time. Raises StoreError: no tables can be made of
+    them."""
 
     def __init__(self, reader: Reader) -> None:
         self._reader = reader
@@ -57,17 +55,13 @@ class ItemBrowser:
             raise StoreError(f"cannot show the items of {reader.folder}: {error}") from error
 
     def index_lines(self) -> None:
-        """Index the lines of all items beforehand, which takes seconds at a million judgments.
-
-        Raises StoreError: a file cannot be read.
-        """
+        """Index the lines of all items beforehand: seconds at a million judgments. Raises StoreError: a file
+        cannot be read."""
         self._items.index_lines()
 
     def find_rows(self, choice: ItemChoice, first: int = 0, most: int = 50) -> RowPage:
-        """Return a page of the items that fit a choice.
-
-        Raises StoreError: files that are to be searched cannot be read.
-        """
+        """Return a page of the items that fit a choice. Raises StoreError: files to be searched cannot be
+        read."""
         with self._lock:
             if choice.words and not self._searchable:
                 self._make_searchable()
@@ -107,11 +101,8 @@ class ItemBrowser:
         self._searchable = True
 
     def read_detail(self, item: str, task: str = "") -> ItemDetail | None:
-        """Return an item whole, or None if there is no such item; ``task`` is needed if ids are unique only
-        within one.
-
-        Raises StoreError: a file cannot be read.
-        """
+        """Return an item whole, or None if there is none; ``task`` is needed if ids are unique only within
+        one. Raises StoreError: a file cannot be read."""
         with self._lock:
             records = self._reader.rows(_SCORES_OF_ITEM, [item, task, task])
             scores = {student: score for _, _, student, score in records}

@@ -45,15 +45,7 @@ FLAGS = ("all_pass", "all_fail", "reversed", "near_duplicate")
 _MOST_FIELDS = 1_000
 # Each is a search of all texts.
 _MOST_WORDS = 20
-_NAMES = {
-    "student": "students",
-    "task": "tasks",
-    "teacher": "teachers",
-    "judge": "judges",
-    "factor": "factors",
-    "item": "items",
-    "flag": "flags",
-}
+_NAMES = ("student", "task", "teacher", "judge", "factor", "item", "flag")
 _SINGLE = ("q", "order", "by", "lost", "failed", "marked")
 
 
@@ -78,10 +70,7 @@ class ItemChoice(msgspec.Struct, frozen=True):
 
 
 def parse_item_choice(query: str) -> ItemChoice:
-    """Parse the query of an address as a choice.
-
-    Raises UsageError: it has an unknown key, or an unknown value; the message names both.
-    """
+    """Parse the query of an address. Raises UsageError: a key or a value is unknown; the message names it."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
@@ -105,23 +94,19 @@ def parse_item_choice(query: str) -> ItemChoice:
     loser, comma, winner = single_values.get("lost", "").partition(",")
     if "lost" in single_values and not comma:
         raise UsageError(f"lost={loser}: write lost=A,B for the items on which A scored less than B")
+    name = single_values.get("order", "id")
+    if (order := next((order for order in ORDERS if order == name), None)) is None:
+        raise UsageError(f"order={name}: items are ordered by {join_names(ORDERS)}")
     return ItemChoice(
-        **{field: tuple(dict.fromkeys(names[key])) for key, field in _NAMES.items()},
+        **{f"{key}s": tuple(dict.fromkeys(values)) for key, values in names.items()},
         attributes=attributes,
         words=tuple(single_values.get("q", "").lower().split()[:_MOST_WORDS]),
-        order=_parse_order(single_values.get("order", "id")),
+        order=order,
         by=single_values.get("by", ""),
         lost=(loser, winner) if comma else None,
         failed=single_values.get("failed", "0") == "1",
         marked=single_values.get("marked", "0") == "1",
     )
-
-
-def _parse_order(name: str) -> ItemOrder:
-    for order in ORDERS:
-        if order == name:
-            return order
-    raise UsageError(f"order={name}: items are ordered by {join_names(ORDERS)}")
 
 
 # --- Item and score tables
@@ -508,20 +493,17 @@ def _mean(values: list[float]) -> float | None:
 def read_item_facets(reader: Reader) -> ItemFacets:
     """Read the names and values that can be chosen in a folder."""
 
-    def distinct_names(column: str, table: str) -> list[str]:
-        sql = f"SELECT DISTINCT {column}::VARCHAR AS name FROM {table} WHERE name IS NOT NULL ORDER BY name"  # noqa: S608
-        return read_names(sql)
-
     def read_names(sql: str) -> list[str]:
         return [name for (name,) in reader.rows(sql)]
 
+    def distinct_names(column: str, table: str, condition: str = "name IS NOT NULL") -> list[str]:
+        names = f"SELECT DISTINCT {column}::VARCHAR AS name FROM {table}"  # noqa: S608
+        return read_names(f"{names} WHERE {condition} ORDER BY name")
+
     [(items,)] = reader.rows("SELECT count(*) FROM viewed")
     [(shares,)] = reader.rows("SELECT shares FROM scale")
-    students, teachers, judges = (
-        distinct_names("student", "answered"),
-        distinct_names("teacher", "viewed"),
-        distinct_names("judge", "cell"),
-    )
+    students, teachers = distinct_names("student", "answered"), distinct_names("teacher", "viewed")
+    judges = distinct_names("judge", "cell")
     labels = None if reader.planned is None else reader.planned.labels
     return ItemFacets(
         items,
@@ -532,7 +514,7 @@ def read_item_facets(reader: Reader) -> ItemFacets:
         distinct_names("factor", "cell"),
         {name: values for name, values in reader.rows(_ATTRIBUTES)},  # noqa: C416
         ShownNames.of((*students, *judges, *teachers), labels).key,
-        read_names("SELECT DISTINCT factor::VARCHAR AS name FROM cell WHERE shown ORDER BY name"),
+        distinct_names("factor", "cell", "shown"),
         read_names(_BINARY),
         shares,
     )

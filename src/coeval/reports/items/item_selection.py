@@ -38,13 +38,9 @@ class ItemSelection(msgspec.Struct, frozen=True):
 
 
 def select_items(source: ItemBrowser, most_bytes: int) -> ItemSelection:
-    """Select items until their details, each compressed by itself, take ``most_bytes``.
-
-    In turn: the largest disagreement of judges, the lowest scores, the largest losses of one student to
-    another, failures, flags, and the first items.
-
-    Raises StoreError: a file cannot be read.
-    """
+    """Select items until their details, each compressed by itself, take ``most_bytes``. In turn: the largest
+    disagreement of judges, the lowest scores, the largest losses of one student to another, failures,
+    flags, and the first items. Raises StoreError: a file cannot be read."""
     bytes_left, misses, figures = most_bytes, 0, source.read_figures()
     kept: dict[int, tuple[ItemRow, ItemDetail]] = {}
     for row in _rank_telling_items(source, figures):

@@ -271,11 +271,9 @@ _DECIMALS = (4, 6, 9)
 
 
 def encode_choice(report: Report, students: Sequence[str]) -> bytes:
-    """Return JSON of a choice's report.
-
-    ``lead`` is HTML; ``tables`` by name have the link of each row, and rows, cell by cell in the order of
-    their columns (a measure is its value, ends and n). ``students``: in the order of their colours.
-    """
+    """Return JSON of a choice's report: ``lead`` as HTML; by name of ``tables`` the link of each row, and its
+    cells in the order of their columns (a measure: value, ends and n). ``students``: in the order of their
+    colours."""
     tables = {table.name: table for section in report.sections for table in section.tables}
     tables |= {} if report.front is None else {FRONT: report.front}
     return msgspec.json.encode(
@@ -317,8 +315,7 @@ def _round_measure(cell: Measured, column: ReportColumn) -> Measured:
 
 
 def _render_first_screen(report: Report, students: Sequence[str]) -> str:
-    """Render the first screen's sentences and forest of students; ``students``: in the order of their
-    colours."""
+    """Render the first screen's sentences and forest; ``students``: in the order of their colours."""
     values = {"report": report, "shown": report.shown_names, "students": students}
     return str(load_template("first_screen.html").make_module(values).lead())  # type: ignore[attr-defined]
 
@@ -387,11 +384,8 @@ class _FigureRow(NamedTuple):
 
 
 def _candidate_rows(sentence: Sentence, report: Report) -> Iterator[_FigureRow]:
-    """Yield the rows that a sentence may be about.
-
-    First the rows of whoever it names: in the table at its anchor, in that table's section, and elsewhere;
-    then all rows of the table at its anchor.
-    """
+    """Yield the rows that a sentence may be about: first those of whoever it names, in the table at its
+    anchor, in that table's section, and elsewhere; then all of the table at its anchor."""
     if not sentence.anchor:
         return
     tables = [(section, table) for section in report.sections for table in section.tables]
@@ -424,8 +418,7 @@ def _numbers_in(text: str) -> frozenset[str]:
 
 
 def _split_numbers(sentence: str, names: Collection[str] = ()) -> list[tuple[bool, str]]:
-    """Split a sentence into pieces, each with whether it is a number; digits within one of the ``names`` are
-    none."""
+    """Split a sentence into pieces, each with whether it is a number; digits within ``names`` are none."""
     pieces: list[tuple[bool, str]] = []
     end = 0
     patterns = sorted((re.escape(name) for name in names if name in sentence), key=len, reverse=True)

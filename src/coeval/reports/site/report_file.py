@@ -34,8 +34,8 @@ _ITEM_OVERHEAD, _CHOICE_OVERHEAD = 20_000, 60
 
 
 def write_report(folder: Path, out: Path) -> tuple[str, ...]:
-    """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder, into ``out``,
-    and return the notes.
+    """Write ``report.html`` and ``measures.json`` of a run, or of an ``eval-framework`` folder; return the
+    notes.
 
     Raises UsageError: the folder is none of ours; StoreError: it cannot be read, or the files not be
     written.
@@ -49,22 +49,20 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
 
 def write_report_page(folder_report: FolderReport, reader: Reader, out: Path) -> None:
     """Write a folder's report with its items into ``out``; raises as `write_report`."""
-    write_bytes_atomic(
-        out / PAGE, _make_page_within_limit(folder_report, folder_report.add_measures(ItemBrowser(reader)))
-    )
+    browser = ItemBrowser(reader)
+    folder_report.give_measures_to(browser)
+    write_bytes_atomic(out / PAGE, _make_page_within_limit(folder_report, browser))
 
 
 def _make_page_within_limit(folder_report: FolderReport, browser: ItemBrowser) -> bytes:
     """Make a page of `LARGEST` bytes at most, with as many choices as leave room for items."""
-    report, all_choices = (
-        folder_report.report,
-        () if folder_report.choices is None else folder_report.choices.single,
-    )
+    report, run_choices = folder_report.report, folder_report.choices
+    all_choices = () if run_choices is None else run_choices.single
     choices = [PageChoice(*pair) for pair in all_choices]
     frame = PageFrame(report, choices=choices, has_items=True)
     bytes_left = (LARGEST - len(frame) - _ITEM_OVERHEAD) * 3 // 4
     blocks: list[DataBlock] = []
-    for number, data in enumerate(_encode_choices(folder_report.choices, bytes_left - _LEAST_ITEM_BYTES)):
+    for number, data in enumerate(_encode_choices(run_choices, bytes_left - _LEAST_ITEM_BYTES)):
         blocks.append(compressed_block(f"choice-{number}", data))
         bytes_left -= len(data) + _CHOICE_OVERHEAD
     if left_out := len(all_choices) - len(blocks):

@@ -23,6 +23,9 @@ from coeval.reports.view.view_app import (
     read_body,
 )
 
+# Of a question; who answered it is not among them.
+_SHOWN = ("id", "prompt", "reference", "answer", "factor", "criterion")
+
 
 class _LevelBody(msgspec.Struct, forbid_unknown_fields=True):
     id: str
@@ -77,23 +80,10 @@ class _LabelHandlers:
 
     def _state(self) -> dict[str, Any]:
         """Return the person's progress and the next question, without naming the student."""
-        session = self._session
-        question = session.next_question
+        session, question = self._session, self._session.next_question
         shown_question = None
         if question is not None:
-            shown_question = {
-                "id": question.id,
-                "prompt": question.prompt,
-                "reference": question.reference,
-                "answer": question.answer,
-                "factor": question.factor,
-                "criterion": question.criterion,
-                "levels": question.scale.levels,
-            }
-        labelled = len(session.levels_by_id)
-        return {
-            "by": session.by,
-            "done": labelled,
-            "total": len(session.questions),
-            "question": shown_question,
-        }
+            shown_question = {name: getattr(question, name) for name in _SHOWN}
+            shown_question["levels"] = question.scale.levels
+        counts = {"done": len(session.levels_by_id), "total": len(session.questions)}
+        return {"by": session.by, **counts, "question": shown_question}

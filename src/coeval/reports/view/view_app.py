@@ -233,7 +233,7 @@ def make_view_app(places: ViewedPlaces, token: ViewToken | None, compare: PageOf
             web.get(f"{number}/api/items", handlers.list_items),
             web.get(f"{number}/api/item", handlers.send_item),
             web.get(f"{number}/api/marks", handlers.list_marks),
-            web.post(f"{number}/api/mark", handlers.record_mark),
+            web.post(f"{number}/api/mark", handlers.record_flag_and_note),
         ]
     )
     return app
@@ -319,10 +319,8 @@ class _ViewHandlers:
         pairs = parse_qsl(request.query_string, keep_blank_values=True)
         choice = parse_item_choice(urlencode([pair for pair in pairs if pair[0] not in _PAGE_PARAMETERS]))
         parameters = dict(pairs)
-        first, most = (
-            _parse_count(parameters, "first", 0, None),
-            _parse_count(parameters, "most", 50, _MOST_ROWS),
-        )
+        first = _parse_count(parameters, "first", 0, None)
+        most = _parse_count(parameters, "most", 50, _MOST_ROWS)
         own_number = self._folder_number(request.match_info["number"])
         names = dict.fromkeys(name for name in parameters.get("beside", "").split(",") if name)
         others = {self._folder_number(name) for name in names} - {own_number}
@@ -350,7 +348,7 @@ class _ViewHandlers:
         marks = await asyncio.to_thread(self._requested_folder(request).read_marks)
         return json_response([_mark_body(mark) for mark in marks.values()])
 
-    async def record_mark(self, request: web.Request) -> web.Response:
+    async def record_flag_and_note(self, request: web.Request) -> web.Response:
         folder = self._requested_folder(request)
         body = await read_body(request, _MarkBody, "this is no mark")
         detail = await _query_items(folder, lambda browser: browser.read_detail(body.item, body.task))
@@ -363,7 +361,7 @@ class _ViewHandlers:
             flag=body.flag,
             note=body.note,
         )
-        return json_response(_mark_body(await asyncio.to_thread(folder.record_mark, mark)))
+        return json_response(_mark_body(await asyncio.to_thread(folder.record_flag_and_note, mark)))
 
     def _requested_folder(self, request: web.Request) -> ViewedFolder:
         """Return the folder that an address names, and have it read from now on."""
@@ -419,10 +417,7 @@ def _parse_count(parameters: dict[str, str], name: str, default: int, most: int 
 
 
 async def read_body(request: web.Request, body_type: type[T], refusal: str) -> T:
-    """Read a request's body; ``refusal`` begins the reason of a refusal.
-
-    Raises UsageError: it is no such record.
-    """
+    """Read a request's body. Raises UsageError: it is no such record; ``refusal`` begins the reason."""
     try:
         return decode(await request.read(), body_type)
     except Undecodable as error:

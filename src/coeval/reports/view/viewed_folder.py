@@ -71,20 +71,13 @@ def summarise_folder(reader: Reader, results: Mapping[str, Any]) -> FolderSummar
     """Summarise an open folder from its results as plain data."""
     [(items,)] = reader.rows("SELECT count(*) FROM items")
     overall = [row for row in results["students"] if row["task"] is None]
-    names = list(
-        dict.fromkeys(
-            [row["student"] for row in (*overall, *results["labels"])]
-            + [row["model"] for row in (*results["metrics"], *results["costs"])]
-        )
-    )
+    students = [row["student"] for row in (*overall, *results["labels"])]
+    models = [row["model"] for row in results["metrics"]]
+    names = list(dict.fromkeys((*students, *models, *(row["model"] for row in results["costs"]))))
     shown_names = ShownNames.of(names, None if reader.planned is None else reader.planned.labels)
-    students = {row["student"] for row in (*overall, *results["labels"])} or {
-        row["model"] for row in results["metrics"]
-    }
     leads = tuple(shown_names.text(text) for text in results["leads"])
-    return FolderSummary(
-        len(students), items, _find_best_by_any(results, overall, shown_names), leads, shown_names.key
-    )
+    best = _find_best_by_any(results, overall, shown_names)
+    return FolderSummary(len(set(students or models)), items, best, leads, shown_names.key)
 
 
 def _find_best_by_any(
@@ -94,9 +87,8 @@ def _find_best_by_any(
     # The best stands first, whoever does only some of the tasks or is removed last.
     first = next((row for row in overall if row["score"] is not None), None)
     if first is not None:
-        return Best(
-            first["student"], shown_names.text(first["student"]), first["score"], first["low"], first["high"]
-        )
+        name = first["student"]
+        return Best(name, shown_names.text(name), first["score"], first["low"], first["high"])
     for part, figure, what in (("pairs", "strength", "wins in 100"), ("labels", "accuracy", "labels right")):
         first = next((row for row in results[part] if row[figure] is not None), None)
         if first is not None:
@@ -112,11 +104,9 @@ def _find_best_by_any(
     name = next(iter(heads))[0]
     of_model = [row for (model, _), row in heads.items() if model == name]
     mean = mean_over_tasks((row["value"], row["unit"]) for row in of_model)
-    what = (
-        f"{of_model[0]['task']} {of_model[0]['metric']}"
-        if len(of_model) == 1
-        else f"mean of {len(of_model)} tasks"
-    )
+    what = f"mean of {len(of_model)} tasks"
+    if len(of_model) == 1:
+        what = f"{of_model[0]['task']} {of_model[0]['metric']}"
     return Best(name, shown_names.text(name), mean, what=what, tasks=len(of_model))
 
 
@@ -203,8 +193,8 @@ class _Throttle:
 
 
 class ViewedFolder:
-    """One run, or one output folder of ``eval-framework``. One thread calls `read_changes` repeatedly; the
-    other methods answer any thread, with what was read last."""
+    """One run, or one output folder of ``eval-framework``. One thread calls the methods that read what has
+    changed; the others answer any thread, with what was read last, and `page_state` with the errors."""
 
     def __init__(self, path: Path, status: StatusReader, sweep: Path | None = None) -> None:
         self.path, self.sweep = path, sweep
@@ -223,19 +213,8 @@ class ViewedFolder:
         """The scores behind that page, from which any choice is computed."""
         self._summary: FolderSummary | None = None
         self._pace = GrowthRate()
-        self._status_throttle, self._records_throttle, self._report_throttle, self._summary_throttle = (
-            _Throttle(),
-            _Throttle(),
-            _Throttle(),
-            _Throttle(),
-        )
-
-    def read_changes(self) -> None:
-        """Read status, records and report again if they have changed and it is time to. `page_state` has the
-        errors."""
-        self.read_changed_status()
-        self.read_changed_records()
-        self.write_changed_report()
+        self._status_throttle, self._records_throttle = _Throttle(), _Throttle()
+        self._report_throttle, self._summary_throttle = _Throttle(), _Throttle()
 
     @contextmanager
     def _keep_error(self) -> Iterator[None]:
@@ -263,7 +242,9 @@ class ViewedFolder:
     def write_changed_report(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
         is_wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
-        return bool(is_wanted) and self._report_throttle.run_if_due(self._generation, self._write_report)
+        return bool(is_wanted) and self._report_throttle.run_if_due(
+            self._generation, self._refresh_page_and_measures
+        )
 
     def read_changed_summary(self) -> None:
         """Read the summary of a folder that nobody has opened, if it has changed."""
@@ -290,8 +271,8 @@ class ViewedFolder:
             return self._describe(sweep=sweep, changed=self._changed, summary=summary)
 
     def page_state(self) -> dict[str, Any]:
-        """Return everything that the folder's page shows, for JSON; ``generation`` counts how often records
-        were read, 0: not yet."""
+        """Return all that the folder's page shows, for JSON; ``generation`` counts the readings of records so
+        far."""
         with self._lock:
             read = self._read
             return self._describe(
@@ -334,7 +315,7 @@ class ViewedFolder:
         """Read the marks by task and item; raises as `read_labels`."""
         return find_item_marks(read_labels(self.path))
 
-    def record_mark(self, mark: HumanLabel) -> HumanLabel:
+    def record_flag_and_note(self, mark: HumanLabel) -> HumanLabel:
         """Record a mark; raises as `add_labels`."""
         [kept] = add_labels(self.path, [mark])
         with self.browser() as browser:
@@ -368,7 +349,7 @@ class ViewedFolder:
             if browser is not None:
                 browser.index_lines()
 
-    def _write_report(self) -> None:
+    def _refresh_page_and_measures(self) -> None:
         """Measure a run, which takes longer than to read it, write its page, and give the browser the items'
         measures."""
         with self._keep_error():
@@ -379,7 +360,7 @@ class ViewedFolder:
                 self.choices = choices
             with self.browser() as browser:
                 if browser is not None:
-                    report.add_measures(browser)
+                    report.give_measures_to(browser)
 
     def _replace(self, read: _OpenedFolder | None) -> None:
         with self._lock:
@@ -442,21 +423,16 @@ class ViewedPlaces:
         for path in paths:
             if not path.is_dir():
                 problem = "is a file; name a folder" if path.exists() else "is not there"
-                raise UsageError(
-                    escape_line(f"{path} {problem}: a run, an output of eval-framework, or one with these")
-                )
+                wanted = "a run, an output of eval-framework, or one with these"
+                raise UsageError(escape_line(f"{path} {problem}: {wanted}"))
             if is_readable(path):
                 self._add_folder(path)
             else:
                 self._parents[path] = path if list_sweep_steps(path) else None
         self._add_new_folders()
         if not self.folders:
-            named = ", ".join(map(str, paths))
-            raise UsageError(
-                escape_line(
-                    f"{named}: nothing to show: no run, no output of eval-framework, and no folder with such"
-                )
-            )
+            problem = "nothing to show: no run, no output of eval-framework, and no folder with such"
+            raise UsageError(escape_line(f"{', '.join(map(str, paths))}: {problem}"))
         for folder in self.folders if len(self.folders) <= _READ_AT_ONCE else ():
             folder.needed = True
 

@@ -84,8 +84,7 @@ class SheetColumn(NamedTuple):
 
 
 def sheet_columns(table: ReportTable) -> list[SheetColumn]:
-    """Split the columns of a table: a measure fills one for its value, and if any row has them, for the
-    interval's ends and n."""
+    """Split columns: a measure fills one for its value, and others for ends and n if any row has them."""
     return [
         SheetColumn(
             index, part, column.title + _PART_TITLES[part], "count" if part == "n" else column.kind, column
@@ -121,12 +120,11 @@ _LONGEST_NAME = 31
 
 
 class WrittenTable(NamedTuple):
-    """Where a table is: headings in the row ``top``, below it rows up to ``last``, or a line that says there
-    are none. ``widths``: of the columns, in characters."""
+    """A table in a sheet: its rows, or a line that there are none, end in ``last``; ``widths``: of the
+    columns, in characters."""
 
     sheet: Worksheet
     columns: list[SheetColumn]
-    top: int
     last: int
     widths: list[int]
 
@@ -209,7 +207,7 @@ def write_table(book: WorkbookFile, sheet: Worksheet, table: ReportTable, top: i
         widths.append(max([min(_text_width(column.title) + 3, 24), *map(_text_width, cells)]))
         if column.part == "value":
             _colour_cells(book, sheet, (top + 1, index, last, index), cells, column)
-    return WrittenTable(sheet, columns, top, last, widths)
+    return WrittenTable(sheet, columns, last, widths)
 
 
 def _colour_cells(
@@ -224,11 +222,8 @@ def _colour_cells(
         numbers = [abs(cell) for cell in cells if isinstance(cell, int | float) and math.isfinite(cell)]
         most = max(numbers, default=0.0) or 1.0
         scale: dict[str, object] = {"type": "3_color_scale"}
-        for end, value, colour in (
-            ("min", -most, LIGHT.against),
-            ("mid", 0, LIGHT.least),
-            ("max", most, LIGHT.most),
-        ):
+        ends = (("min", -most, LIGHT.against), ("mid", 0, LIGHT.least), ("max", most, LIGHT.most))
+        for end, value, colour in ends:
             scale |= {f"{end}_type": "num", f"{end}_value": value, f"{end}_color": colour}
         sheet.conditional_format(*area, scale)
     elif column.source.name in ("failed", "missing"):
@@ -240,10 +235,7 @@ def _colour_cells(
 
 @contextmanager
 def open_workbook(path: Path, title: str) -> Iterator[WorkbookFile]:
-    """Yield a workbook that replaces the file ``path`` at the end.
-
-    Raises StoreError: it cannot be written.
-    """
+    """Yield a workbook that at its end replaces ``path``. Raises StoreError: the file cannot be written."""
     with replace_file(path) as file:
         # No text becomes a formula, a number or a link by itself.
         never = dict.fromkeys(("strings_to_formulas", "strings_to_numbers", "strings_to_urls"), False)
