@@ -15,7 +15,7 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import join_names, pluralize
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_item_writers, locate_item_files
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_models_writing_items, locate_item_files
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import AnswerFile
@@ -255,7 +255,7 @@ def declare_item_labels(config: Config, supply: Supply) -> Config:
 
 def _declare_labels(config: Config, task: TaskConfig, values_by_label: Mapping[str, set[str]]) -> TaskConfig:
     declared = task.target_attributes
-    if not isinstance(declared, dict) or list_item_writers(config, task):
+    if not isinstance(declared, dict) or list_models_writing_items(config, task):
         return task
     undeclared = {label: sorted(values) for label, values in values_by_label.items() if label not in declared}
     return task.model_copy(update={"target_attributes": {**declared, **undeclared}}) if undeclared else task
@@ -323,7 +323,7 @@ def _read_documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDo
     for task in config.tasks:
         if (section := task.documents) is None:
             continue
-        writers = list_item_writers(config, task)
+        writers = list_models_writing_items(config, task)
         try:
             cut = read_documents(Path(section.path), section.chunk)
         except UsageError as error:
