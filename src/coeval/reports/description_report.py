@@ -141,7 +141,7 @@ def attributes_table(preview: Preview) -> ReportTable:
 def _attribute_rows(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part(task, kind)
+        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part_if_known(task, kind)
         if declared is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
@@ -155,7 +155,7 @@ def rubric_table(preview: Preview) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        declared: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
+        declared: Mapping[str, str] | None = preview.blueprint.read_part_if_known(task, "rubric")
         if declared is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
             declared = preview.blueprint.merge_inherited_and_proposed_rubrics(task)

@@ -11,7 +11,7 @@ from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, find_r
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
-from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
+from coeval.pipeline.config.draft import list_item_suppliers, list_models_writing_items
 from coeval.pipeline.config.schema import Config, ModelConfig, ReasonSetting, TaskConfig
 from coeval.pipeline.phases.answer_file import EXISTING_ANSWERS
 from coeval.pipeline.plan.judge_form import JudgeForm, PairDesign, build_pair_design
@@ -159,7 +159,7 @@ def build_setup(
     config: Config, task: TaskConfig, blueprint: TaskBlueprint, documents: CutDocuments | None = None
 ) -> TaskSetup:
     """Build a task's setup; ``documents`` are needed only where items may be written."""
-    names = list_item_writers(config, task)
+    names = list_models_writing_items(config, task)
     writers = [model for model in config.with_role("teacher") if model.name in names]
     judge_template = "evaluate_per_factor" if task.evaluation_mode == "per_factor" else "evaluate_single"
     if task.judging == "pairwise":

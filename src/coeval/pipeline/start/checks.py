@@ -34,7 +34,7 @@ from coeval.tables.table_source import TableSource
 
 def check_item_tables(draft: Draft, run: RunDir) -> Iterator[Finding]:
     """Check that tables of items exist and have their columns. A missing one is reported unless its items
-    were copied before: see `read_table_items`."""
+    were copied before: see `read_items_of_run_or_changed_table`."""
     for index, name in draft.names("tasks").items():
         path: KeyPath = ("tasks", index, "items")
         section = draft.get(*path)

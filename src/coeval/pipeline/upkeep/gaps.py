@@ -105,7 +105,7 @@ def find_gaps(folder: RunDir, config: Config, recorded: RunIndex, damaged: Colle
     setups, recipes = [], read_recipes(folder)
     for task in config.tasks:
         unusable = any(blueprint.artifact_path(task.name, kind) in damaged for kind in KINDS)
-        drawn = None if unusable else blueprint.read_blueprint(task)
+        drawn = None if unusable else blueprint.read_blueprint_if_known(task)
         if drawn is None:
             gaps.unsettled.append(task.name)
         else:
