@@ -19,8 +19,8 @@ from coeval.analysis.pairwise.arena import (
     ArenaJudgment,
     ArenaScore,
     StyledPair,
-    arena_scores,
     markdown_style,
+    score_by_judge_and_category,
 )
 from coeval.benchmarks.assets.library import find_in_checkout, read_records
 from coeval.benchmarks.benchmark import (
@@ -162,7 +162,7 @@ class ArenaHard(Benchmark):
             )
             for item in records.items
         }
-        scores = arena_scores(games, styles=styles, seed=self.settings.seed)
+        scores = score_by_judge_and_category(games, styles=styles, seed=self.settings.seed)
         rates = {game.prompt: _prompt_win_rate(game) for game in games if game.prompt in answered}
         return Scored(
             metrics=_make_metrics(scores),

@@ -211,7 +211,7 @@ def people_section(people: PeopleMeasures) -> ReportSection:
         PEOPLE_TABLE.fill(students),
         _PEOPLE_PAIR_TABLE.fill(pairs),
         MeasureTable("people-judges", "Judges against people", ("Judge",), AgainstPeople).fill(people.judges),
-        _PEOPLE_AGREEMENT_TABLE.fill(people.agreement_by_name if people.agreement else {}),
+        _PEOPLE_AGREEMENT_TABLE.fill(people.agreement_by_person_name if people.agreement else {}),
     )
     texts = map(escape_line, people_sentences(people))
     return ReportSection.with_rows("by-people", "What do people say?", texts, (), tables, PEOPLE_TABLE.name)
