@@ -153,7 +153,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             looks=reader.looks,
             compared=frozenset(task for task, plan in plans.items() if plan.compares),
             scales={
-                (task, factor): scale.levels_text()
+                (task, factor): scale.levels_without_values_text()
                 for task, plan in plans.items()
                 for factor, scale in plan.scales.items()
             },

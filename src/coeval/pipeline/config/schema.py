@@ -306,7 +306,8 @@ class TaskConfig(Section):
             having.setdefault(self.scale_of(factor), []).append(factor)
         having.pop(HIGH_MEDIUM_LOW, None)
         return "; ".join(
-            f"{', '.join(factors)}: {scale.describe_levels()}" for scale, factors in having.items()
+            f"{', '.join(factors)}: {scale.levels_with_best_marked_text()}"
+            for scale, factors in having.items()
         )
 
 

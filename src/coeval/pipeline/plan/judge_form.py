@@ -59,7 +59,8 @@ class JudgeForm:
             scales = [self.scales[factor] for factor in factors]
             mixed = len(set(scales)) > 1
             criteria_with_levels = {
-                factor: self.criteria[factor] + (f" (levels: {scale.levels_text()})" if mixed else "")
+                factor: self.criteria[factor]
+                + (f" (levels: {scale.levels_without_values_text()})" if mixed else "")
                 for factor, scale in zip(factors, scales, strict=True)
             }
             values = {
@@ -142,10 +143,10 @@ def _describe_levels(scales: Sequence[RubricScale], subject: str) -> str:
         return f"{give} one of three levels. {_DEFAULT}"
     if len(scale.levels) == 2:
         return f"{give} one of two levels. {best} {_ENDS}; {worst} means that it is not."
-    if scale.is_numeric:
+    if scale.has_consecutive_integers:
         opening = f"{give} a whole number from {worst} to {best}."
     else:
-        opening = f"{give} one of these levels, from worst to best: {scale.levels_text()}."
+        opening = f"{give} one of these levels, from worst to best: {scale.levels_without_values_text()}."
     between = "those between are equal steps"
     return f"{opening} {best} {_ENDS}; {worst} means that it is not met, or hardly; {between}."
 
@@ -166,7 +167,7 @@ def _order_levels(scale: RubricScale) -> tuple[str, ...]:
 
 def _build_level_schema(scale: RubricScale) -> JsonSchema:
     """Build the schema of a level; numbers are text too, since some hosts allow only that in an enum."""
-    if len(scale.levels) > _MOST_LISTED and scale.is_numeric:
+    if len(scale.levels) > _MOST_LISTED and scale.has_consecutive_integers:
         return {"type": "integer"}
     return {"type": "string", "enum": list(_order_levels(scale))}
 
