@@ -10,7 +10,7 @@ from scipy import stats
 from coeval.analysis.comparison.lower_bound import (
     bound_of_b_minus_a,
     bound_with_missing_at_worst,
-    count_items_to_decide_loss,
+    count_items_to_decide,
     excess_loss_p_value,
 )
 from coeval.analysis.comparison.paired_difference import PairedScores
@@ -92,13 +92,13 @@ def test_strata_that_count_unlike_are_a_quantile_of_random_weights() -> None:
 
 def test_the_items_that_it_would_take() -> None:
     """If no pair ever differs, 2 points need 183 items; a loss of the margin no number decides."""
-    needed = count_items_to_decide_loss([scored(np.zeros(10))], 0.02)
+    needed = count_items_to_decide([scored(np.zeros(10))], 0.02)
     assert needed is not None
     assert needed == pytest.approx(np.log(0.025) / np.log(0.98), rel=0.02)
     at_margin = np.repeat([-1.0, 0.0], [2, 98])
-    assert count_items_to_decide_loss([scored(at_margin)], 0.02) is None
+    assert count_items_to_decide([scored(at_margin)], 0.02) is None
     worse = np.tile([-0.2, 0.0, 0.1, -0.1], 5)
-    found = count_items_to_decide_loss([scored(worse)], 0.01)
+    found = count_items_to_decide([scored(worse)], 0.01)
     assert found is not None
     assert found > 20
     error = worse.std() / np.sqrt(found)

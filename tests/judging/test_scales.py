@@ -86,10 +86,10 @@ def test_a_list_whose_best_level_is_unknown_is_refused_with_both_ways_out(writte
 
 
 def test_a_description_names_the_best_end() -> None:
-    assert FIVE.levels_with_best_marked_text() == "1 (worst) to 5 (best)"
-    assert parse_scale(["yes", "no"]).levels_with_best_marked_text() == "no (0), yes (1)"
+    assert FIVE.levels_naming_best() == "1 (worst) to 5 (best)"
+    assert parse_scale(["yes", "no"]).levels_naming_best() == "no (0), yes (1)"
     assert (
-        parse_scale({"bad": 0, "so so": 1, "good": 3}).levels_with_best_marked_text()
+        parse_scale({"bad": 0, "so so": 1, "good": 3}).levels_naming_best()
         == "bad (0), so so (0.333), good (1)"
     )
 

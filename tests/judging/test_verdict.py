@@ -31,7 +31,7 @@ FACTORS = ("accuracy", "issue_resolution")
 BOTH: dict[str, Level] = {"accuracy": "High", "issue_resolution": "Low"}
 
 
-def find_levels_given_to_any_key(reply: str, factors: Iterable[str]) -> Levels:
+def find_levels(reply: str, factors: Iterable[str]) -> Levels:
     """Read a reply about factors on the default scale."""
     return parse_levels(reply, dict.fromkeys(factors, HIGH_MEDIUM_LOW))
 
@@ -52,7 +52,7 @@ def find_levels_given_to_any_key(reply: str, factors: Iterable[str]) -> Levels:
     ],
 )
 def test_levels_are_read_in_every_common_shape(reply: str) -> None:
-    assert find_levels_given_to_any_key(reply, FACTORS)[:2] == (BOTH, ())
+    assert find_levels(reply, FACTORS)[:2] == (BOTH, ())
 
 
 @pytest.mark.parametrize(
@@ -72,43 +72,35 @@ def test_levels_are_read_in_every_common_shape(reply: str) -> None:
     ],
 )
 def test_any_other_value_is_missing_never_a_default(value: object) -> None:
-    levels = find_levels_given_to_any_key(
-        json.dumps({"accuracy": value, "issue_resolution": "Low"}), FACTORS
-    )[:2]
+    levels = find_levels(json.dumps({"accuracy": value, "issue_resolution": "Low"}), FACTORS)[:2]
     assert levels == ({"issue_resolution": "Low"}, ("accuracy",))
 
 
 def test_factors_that_are_not_mentioned_are_missing_in_the_order_asked() -> None:
-    assert find_levels_given_to_any_key('{"b": "High", "z": "Low"}', ("c", "b", "a"))[:2] == (
-        {"b": "High"},
-        ("c", "a"),
-    )
-    assert find_levels_given_to_any_key('{"verdict": "High"}', ("c",))[:2] == ({}, ("c",))
+    assert find_levels('{"b": "High", "z": "Low"}', ("c", "b", "a"))[:2] == ({"b": "High"}, ("c", "a"))
+    assert find_levels('{"verdict": "High"}', ("c",))[:2] == ({}, ("c",))
 
 
 def test_a_factor_named_like_a_container_is_still_a_factor() -> None:
-    assert find_levels_given_to_any_key('{"scores": "Low"}', ("scores",))[:2] == ({"scores": "Low"}, ())
+    assert find_levels('{"scores": "Low"}', ("scores",))[:2] == ({"scores": "Low"}, ())
 
 
 def test_factors_that_differ_in_spelling_only_need_their_exact_names() -> None:
     factors = ("tone", "Tone")
-    assert find_levels_given_to_any_key('{"tone": "High", "Tone": "Low"}', factors).scores == {
-        "tone": "High",
-        "Tone": "Low",
-    }
-    assert find_levels_given_to_any_key('{"TONE": "High"}', factors).missing == factors
+    assert find_levels('{"tone": "High", "Tone": "Low"}', factors).scores == {"tone": "High", "Tone": "Low"}
+    assert find_levels('{"TONE": "High"}', factors).missing == factors
 
 
 @pytest.mark.parametrize("reply", ["", "High", "accuracy is High and issue_resolution is Low"])
 def test_a_reply_without_json_is_unparsable_and_kept(reply: str) -> None:
     with pytest.raises(Unparsable) as caught:
-        find_levels_given_to_any_key(reply, FACTORS)
+        find_levels(reply, FACTORS)
     assert caught.value.raw == reply
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=12), st.sampled_from(LEVELS), max_size=6))
 def test_what_a_judge_writes_under_the_exact_names_is_what_is_read(scores: dict[str, Level]) -> None:
-    assert find_levels_given_to_any_key("Scores: " + json.dumps(scores), tuple(scores))[:2] == (scores, ())
+    assert find_levels("Scores: " + json.dumps(scores), tuple(scores))[:2] == (scores, ())
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ from coeval.models.transport.http import Http
 from coeval.pipeline.phases.proposals import parse_attributes, parse_item, parse_rubric
 
 
-def find_levels_given_to_any_key(reply: str, factors: Iterable[str]) -> Levels:
+def find_levels(reply: str, factors: Iterable[str]) -> Levels:
     """Read a reply about factors on the default scale."""
     return parse_levels(reply, dict.fromkeys(factors, HIGH_MEDIUM_LOW))
 
@@ -81,26 +81,24 @@ TEACHERS: dict[str, str] = {
 
 @pytest.mark.parametrize("reply", TWICE.values(), ids=TWICE)
 def test_a_factor_scored_twice_and_differently_is_missing(reply: str) -> None:
-    assert find_levels_given_to_any_key(reply, ["tone", "plot"])[:2] == ({"plot": "Low"}, ("tone",))
+    assert find_levels(reply, ["tone", "plot"])[:2] == ({"plot": "Low"}, ("tone",))
 
 
 @pytest.mark.parametrize("reply", TWICE.values(), ids=TWICE)
 def test_a_factor_scored_twice_and_alike_is_scored(reply: str) -> None:
     alike = reply.replace("High", "Low").replace("HIGH", "low")
-    assert find_levels_given_to_any_key(alike, ["tone", "plot"]).scores["tone"] == "Low"
+    assert find_levels(alike, ["tone", "plot"]).scores["tone"] == "Low"
 
 
 def test_factors_that_differ_in_case_alone_are_two() -> None:
     reply = '{"tone": "High", "Tone": "Low"}'
-    assert find_levels_given_to_any_key(reply, ["tone", "Tone"])[:2] == ({"tone": "High", "Tone": "Low"}, ())
-    assert find_levels_given_to_any_key(reply[:-1] + ', "Tone": "High"}', ["tone", "Tone"]).missing == (
-        "Tone",
-    )
+    assert find_levels(reply, ["tone", "Tone"])[:2] == ({"tone": "High", "Tone": "Low"}, ())
+    assert find_levels(reply[:-1] + ', "Tone": "High"}', ["tone", "Tone"]).missing == ("Tone",)
 
 
 def test_what_is_said_about_a_factor_is_no_second_score() -> None:
     reply = '{"tone": {"score": "High", "why": "Low notes: style is Low", "value": 3}, "value": "Low"}'
-    assert find_levels_given_to_any_key(reply, ["tone", "value"]).scores == {"tone": "High", "value": "Low"}
+    assert find_levels(reply, ["tone", "value"]).scores == {"tone": "High", "value": "Low"}
 
 
 @given(st.data())
@@ -109,7 +107,7 @@ def test_no_spelling_of_a_contradiction_is_a_score(data: st.DataObject) -> None:
     levels = data.draw(st.permutations(["High", "Medium", "Low"]))[:2]
     parts = [_spelt(level, random.Random(data.draw(st.integers(0, 2**32)))) for level in levels]
     reply = "{" + ", ".join([*parts, '"plot": "Medium"']) + "}"
-    assert "tone of voice" in find_levels_given_to_any_key(reply, ["tone of voice", "plot"]).missing
+    assert "tone of voice" in find_levels(reply, ["tone of voice", "plot"]).missing
 
 
 def _spelt(level: str, draw: random.Random) -> str:
@@ -155,7 +153,7 @@ RUNS = ['"', "'", ":", " ", "{", "[", "tone ", "tone:", '{"tone":', ": {", ":{a=
 def test_a_mebibyte_of_anything_is_read_in_time_that_grows_with_its_length(part: str, end: str) -> None:
     """What takes its square runs into the limit that every test has."""
     reply = part * (MAX_ANSWER_BYTES // len(part)) + end
-    for parse in (parse_level, lambda text: find_levels_given_to_any_key(text, ["tone", "tone of voice"])):
+    for parse in (parse_level, lambda text: find_levels(text, ["tone", "tone of voice"])):
         with suppress(ReplyError):
             parse(reply)
 

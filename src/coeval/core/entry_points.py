@@ -128,7 +128,7 @@ def _record_and_pass_on_ctrl_c() -> Iterator[list[int]]:
             signal.signal(signal.SIGINT, before)
 
 
-def install_packages_command(extra: str) -> str:
+def extra_pip_command(extra: str) -> str:
     """Return the pip command for an extra's packages. It never names CoEval: no index has it, so its name
     there could become anyone's."""
     try:

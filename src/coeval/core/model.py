@@ -173,7 +173,7 @@ def max_tokens_of_all_answers(sampling: SamplingParameters, spec: ModelSpec) -> 
     return int(max(limits) * max(answers))
 
 
-def lowest_limit_on_one_answer(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
+def lowest_answer_limit(sampling: SamplingParameters, spec: ModelSpec) -> int | None:
     """Return the lowest limit on one answer; None if nothing bounds it. Parameters laid over the body replace
     ours, and a host heeds only one of two names."""
     limits, _ = _find_limits_and_counts(sampling, spec)

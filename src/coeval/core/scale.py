@@ -80,15 +80,15 @@ class RubricScale(msgspec.Struct, frozen=True, dict=True):
             return written
         return ", ".join(f"{level} {value:g}" for level, value in written.items())
 
-    def levels_without_values_text(self) -> str:
+    def levels_text(self) -> str:
         """Write the levels from worst to best: ``1 to 5``, or ``poor, fair, good, excellent``."""
         if self.has_consecutive_integers and len(self.levels) > 2:
             return f"{self.levels[0]} to {self.levels[-1]}"
         return ", ".join(self.levels)
 
-    def levels_with_best_marked_text(self) -> str:
+    def levels_naming_best(self) -> str:
         """Write which end is the best: ``1 (worst) to 5 (best)``, or ``no (0), yes (1)``."""
-        if " to " in self.levels_without_values_text() and isinstance(self.to_config(), str):
+        if " to " in self.levels_text() and isinstance(self.to_config(), str):
             return f"{self.levels[0]} (worst) to {self.levels[-1]} (best)"
         return ", ".join(f"{level} ({self.value(level):.3g})" for level in self.levels)
 

@@ -97,7 +97,7 @@ def list_settings_by_group(record: type[msgspec.Struct]) -> list[Declared]:
     return sorted(read_settings(record).values(), key=group_and_base)
 
 
-def values_that_none_stands_for(record: type[msgspec.Struct]) -> Mapping[str, object]:
+def values_for_none(record: type[msgspec.Struct]) -> Mapping[str, object]:
     """Return the value that each field's None stands for, by name."""
     return {
         name: field.setting.usual

@@ -53,11 +53,7 @@ def find_contradicted_factors(text: str, scales: Mapping[str, RubricScale], *, r
     """Find the factors to which a reply gives two different levels, in any spelling and at any depth.
     ``scales``: by factor; ``repaired``: the reply's JSON is damaged, so it is read as text too."""
     requested = [normalize_name(factor) for factor in scales]
-    stated = [
-        pair
-        for _, value in every_json(text)
-        for pair in _iterate_stated_names_and_values(value, {*requested})
-    ]
+    stated = [pair for _, value in every_json(text) for pair in _iterate_named_values(value, {*requested})]
     contradicted = set()
     for (factor, scale), fold in zip(scales.items(), requested, strict=True):
         alone = requested.count(fold) == 1
@@ -85,7 +81,7 @@ def find_levels_given_to_any_key(text: str, scale: RubricScale) -> set[str]:
     return _match_levels(words, scale)
 
 
-def _iterate_stated_names_and_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
+def _iterate_named_values(value: Any, requested: set[str]) -> Iterator[tuple[str, Any]]:
     """Yield the names and values that JSON pairs, at any depth; only some of the values are levels."""
     if isinstance(value, Pairs):
         names = [item for key, item in value if key in FACTOR_KEYS and isinstance(item, str)]
@@ -98,10 +94,10 @@ def _iterate_stated_names_and_values(value: Any, requested: set[str]) -> Iterato
             scores = _list_scores(item) if isinstance(item, Pairs) else []
             yield from ((key, score) for score in scores)
             if not scores or normalize_name(key) not in requested:
-                yield from _iterate_stated_names_and_values(item, requested)
+                yield from _iterate_named_values(item, requested)
     elif isinstance(value, list):
         for item in value:
-            yield from _iterate_stated_names_and_values(item, requested)
+            yield from _iterate_named_values(item, requested)
 
 
 def _list_scores(entry: Pairs) -> list[Any]:
@@ -271,9 +267,7 @@ def parse_level(text: str, scale: RubricScale = HIGH_MEDIUM_LOW) -> StatedVerdic
         with suppress(Unparsable):
             if (stated := _parse_single_json_level(extract_json(text).value, scale)) is not None:
                 return stated
-    raise Unparsable(
-        f"the reply is not one of {scale.levels_without_values_text()}; it begins {text[:80]!r}", raw=text
-    )
+    raise Unparsable(f"the reply is not one of {scale.levels_text()}; it begins {text[:80]!r}", raw=text)
 
 
 def _parse_bare_level(text: str, scale: RubricScale) -> str | None:

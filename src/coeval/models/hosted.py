@@ -15,7 +15,7 @@ import msgspec
 from coeval.core.errors import BadRequest, ModelError, Undecodable, Unreadable
 from coeval.core.model import (
     Model,
-    lowest_limit_on_one_answer,
+    lowest_answer_limit,
     mark_if_cut_by_window,
     mark_if_uncounted,
     max_tokens_of_all_answers,
@@ -271,7 +271,7 @@ class HostedModel(Model):
             return await self._complete_adapting_to_refusals(request)
         except BadRequest as error:
             return await self._retry_without(request, sent, error, structured=structured)
-        completion = mark_if_cut_by_window(completion, lowest_limit_on_one_answer(sent.sampling, self._spec))
+        completion = mark_if_cut_by_window(completion, lowest_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, latency_s=latency_s, attempts=attempts, dropped=dropped)
 
     async def _retry_without(
@@ -281,7 +281,7 @@ class HostedModel(Model):
         from now on; a schema that it does not name, or that broke the host, is left out once, and for good if
         that helps: no host lists which of its models follow one. Raises BadRequest: the host's first refusal,
         if nothing may be left out, or none of it was the cause."""
-        if refuses_limit(str(error), lowest_limit_on_one_answer(sent.sampling, self._spec)):
+        if refuses_limit(str(error), lowest_answer_limit(sent.sampling, self._spec)):
             if not request.raised:
                 self._admission.stop_at_refused_limit(error, judge=request.purpose == "evaluation")
             raise error

@@ -82,7 +82,7 @@ def write_label_sheet(
     rows = []
     for question in questions:
         level = levels_by_id.get(question.id, "")
-        texts = {**question._asdict(), "levels": question.scale.levels_without_values_text(), "level": level}
+        texts = {**question._asdict(), "levels": question.scale.levels_text(), "level": level}
         rows.append([clean_sheet_text(texts[name]) for name in headings])
     text = io.StringIO(newline="")
     writer = csv.writer(text)

@@ -69,10 +69,8 @@ def comparison_sentence(comparison: Comparison) -> str:
     ``B leads on ifeval: 3.1 ± 1.9 points ahead of A on 541 shared prompts (p = 0.012). With 541 prompts, a
     true gap of 2.6 points would be detected four times in five``
     """
-    where, count = (
-        overall_or_on_task_phrase(comparison),
-        pluralize(comparison.n, f"shared {comparison.counted}"),
-    )
+    where = overall_or_on_task_phrase(comparison)
+    count = pluralize(comparison.n, f"shared {comparison.counted}")
     if comparison.identical:
         return f"{comparison.a} and {comparison.b} have identical scores {where}: {count}"
     lead = comparison.with_leader_as_b
@@ -341,11 +339,7 @@ def leading_sentences(comparisons: Sequence[Comparison], group_count: int) -> It
     of_metrics: dict[tuple[str | None, str], list[Comparison]] = {}
     for pair in first:
         of_metrics.setdefault((pair.task, pair.metric), []).append(pair)
-    leading = (
-        first[:_MOST_LEADING]
-        if group_count > 1
-        else [*map(_find_leader_against_next_best, of_metrics.values())]
-    )
+    leading = first[:_MOST_LEADING] if group_count > 1 else [*map(_leader_against_next, of_metrics.values())]
     if len(leading) > _MOST_LEADING:
         yield LeadingSentence(_tasks_led_by_each_side_sentence(leading))
         return
@@ -362,7 +356,7 @@ def significant_count_sentence(comparisons: Sequence[Comparison]) -> str:
     return f"{count:,} of {len(first):,} pairwise differences{where} are significant."
 
 
-def _find_leader_against_next_best(comparisons: Sequence[Comparison]) -> Comparison:
+def _leader_against_next(comparisons: Sequence[Comparison]) -> Comparison:
     """Return the leader's comparison with the next best of those that share items with it."""
     sides = dict.fromkeys(side for pair in comparisons for side in (pair.a, pair.b))
     leader, *others = sort_best_first(comparisons, list(sides))
@@ -397,7 +391,6 @@ def _sentence_with_power_only_if_tied(comparison: Comparison) -> str:
 
 
 def with_base_as_a(pair: Comparison, base: str) -> Comparison:
-    """Return the comparison with ``base`` as a."""
     if base == pair.a:
         return pair
     least, most = pair.bounds

@@ -91,7 +91,7 @@ def _gaffke_lower_bound(values: Floats, weights: Floats, alpha: float, copies_pe
     return float(brentq(excess, -1.0, most, xtol=_EXACT))
 
 
-def count_items_to_decide_loss(
+def count_items_to_decide(
     strata: Sequence[PairedScores], allowed_loss: float, alpha: float = ONE_SIDED
 ) -> int | None:
     """Return how many items would decide, four times in five, whether b loses more than ``allowed_loss``, if

@@ -234,9 +234,7 @@ def gate_sides(
     )
 
 
-def gate_outcome_messages(
-    report: GateReport, delta: float, *, significant_only: bool = True
-) -> Iterator[str]:
+def gate_messages(report: GateReport, delta: float, *, significant_only: bool = True) -> Iterator[str]:
     """State which candidates lose more than ``delta``, which have no score, and the loss not excluded."""
     tasks = [(candidate.candidate, task) for candidate in report.candidates for task in candidate.tasks]
     for _, task in tasks:
@@ -397,13 +395,9 @@ def _gate_task(draft: _Draft, is_worse: bool, level: _BoundLevel, significant_on
     else:
         verdict = "GO" if lower >= -drop and not reasons else "INCONCLUSIVE"
     # where the sides do not fit, no number of items makes it a GO
-    open_to_items = verdict == "INCONCLUSIVE" and not draft.misfits
-    needed = (
-        lower_bound.count_items_to_decide_loss(strata, drop, alpha)
-        if open_to_items and lower < -drop
-        else None
-    )
-    if open_to_items and (few or needed):
+    is_open = verdict == "INCONCLUSIVE" and not draft.misfits
+    needed = lower_bound.count_items_to_decide(strata, drop, alpha) if is_open and lower < -drop else None
+    if is_open and (few or needed):
         needed = max(needed or 0, rule["min_items"])
     gated = GatedTask(
         draft.task,

@@ -303,7 +303,7 @@ def grid_level_names(grid: ScoreGrid) -> LevelNames:
     scales = grid.scales
     words = Counter(level for scale in scales for level in scale.levels)
     names = [
-        level if words[level] == 1 else f"{level} ({scale.levels_without_values_text()})"
+        level if words[level] == 1 else f"{level} ({scale.levels_text()})"
         for scale in scales
         for level in scale.levels
     ]

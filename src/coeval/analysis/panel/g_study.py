@@ -135,7 +135,7 @@ def estimate_g_study(grid: ScoreGrid) -> GStudy | None:
     ]
     weights = [len(block.cells) for block in blocks]
     items = sum(weights)
-    overall = estimate_variances_of_overall_means(blocks, squares)
+    overall = variances_of_overall_means(blocks, squares)
     reliability = overall.reliability
     # the share that would not show again is a quotient of variances: its logarithm is nearly normal
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -185,9 +185,7 @@ class OverallVariances(NamedTuple):
         return float(fdtrc(*self.degrees, observed / error)) if error > 0 else None
 
 
-def estimate_variances_of_overall_means(
-    blocks: Sequence[Block], squares: Sequence[MeanSquares]
-) -> OverallVariances:
+def variances_of_overall_means(blocks: Sequence[Block], squares: Sequence[MeanSquares]) -> OverallVariances:
     """Estimate the variances of the students that all tasks have; zeros for fewer than two. A judge keeps its
     view of a student from task to task, so what it adds is summed before it is squared."""
     common = [student for student in blocks[0].students if all(student in block.students for block in blocks)]
@@ -225,7 +223,7 @@ def _reliability_without_judge(
     if any(len(block.judges) < _FEWEST for block in remaining):
         return np.full(groups + 1, np.nan)
     squares = [mean_squares(block.cells, own, groups) for block, own in zip(remaining, group, strict=True)]
-    return estimate_variances_of_overall_means(remaining, squares).reliability
+    return variances_of_overall_means(remaining, squares).reliability
 
 
 def _reliability_bounds(log_unreliability: Measured) -> Bounds | None:

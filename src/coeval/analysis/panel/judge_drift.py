@@ -78,7 +78,7 @@ def read_judge_scores(reader: RunReader, judge: str) -> Scores:
     return {ScoreKey(*key): float(value) for *key, value in rows}
 
 
-def read_served_models_unlike_requested(reader: RunReader, judge: str) -> tuple[str, ...]:
+def read_other_served_models(reader: RunReader, judge: str) -> tuple[str, ...]:
     """Read the models that the judge's replies named, if they were not the requested one."""
     sql = "SELECT DISTINCT served_by::VARCHAR FROM served WHERE role = 'judge' AND model = ? ORDER BY ALL"
     return tuple(name for (name,) in reader.rows(sql, [judge]) if name)

@@ -100,9 +100,8 @@ def pick_answers(
     grid: ScoreGrid, factors_by_task: dict[str, tuple[str, ...]], items: Collection[str]
 ) -> list[DrawnAnswer]:
     """Choose all answers to some items, by hand. Raises UsageError: no judge scored one of an item."""
-    answers = [
-        DrawnAnswer(key, None) for key in _list_judged_answers(grid, factors_by_task) if key.item in {*items}
-    ]
+    judged = _list_judged_answers(grid, factors_by_task)
+    answers = [DrawnAnswer(key, None) for key in judged if key.item in {*items}]
     if unknown := {*items} - {key.item for key, _ in answers}:
         raise UsageError(f"--item {min(unknown)}: no judge scored an answer to such an item")
     return sorted(answers, key=lambda drawn: (drawn.key.item, _hash_name(0, drawn.key.answer)))

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.noninferiority import GatePolicy, gate_outcome_messages, gate_sides
+from coeval.analysis.comparison.noninferiority import GatePolicy, gate_messages, gate_sides
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, split_names
 from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweeps
@@ -94,7 +94,7 @@ def compare(
         if threshold is not None:
             policy = GatePolicy(max_drop=100 * threshold)
             gate_report = gate_sides(groups, policy, significant_only=significant_only)
-            gate += gate_outcome_messages(gate_report, threshold, significant_only=significant_only)
+            gate += gate_messages(gate_report, threshold, significant_only=significant_only)
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from msgspec import Meta
 
-from coeval.core.entry_points import install_packages_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import CheckFailed, Undecodable, Unparsable
 from coeval.core.foreign import decode
 from coeval.core.plain import cut_middle
@@ -66,7 +66,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
         TargetedCheck.__post_init__(self)
         if self.math and (self.absolute or self.relative):
             raise ValueError("math compares expressions and knows no tolerance; drop absolute and relative")
-        if not self.math and None in map(_parse_constant_target, self.constants):
+        if not self.math and None in map(_parse_target, self.constants):
             raise ValueError("is not a number; write it with a decimal point")
 
     @property
@@ -93,9 +93,7 @@ class NumericCheck(TargetedCheck, frozen=True, kw_only=True, tag_field="check", 
 
     @cached_property
     def _constants(self) -> tuple[Decimal, ...]:
-        return tuple(
-            number for text in self.constants if (number := _parse_constant_target(text)) is not None
-        )
+        return tuple(number for text in self.constants if (number := _parse_target(text)) is not None)
 
     def _target_number(self, text: str) -> Decimal:
         try:
@@ -145,7 +143,7 @@ def _parse_number(text: str, which: Literal["first", "last"], decimal: str = "."
     return Decimal(f"{sign}{whole.replace(',', '') or 0}{fraction}{exponent}")
 
 
-def _parse_constant_target(text: str) -> Decimal | None:
+def _parse_target(text: str) -> Decimal | None:
     with suppress(_OtherDecimal):
         return _parse_number(text, "last")
     return None
@@ -156,7 +154,7 @@ def _compare_expressions(answer_text: str, targets: tuple[str, ...]) -> CheckSco
     try:
         from math_verify import parse, verify
     except ImportError as error:
-        raise CheckFailed(f"math: true needs math-verify: {install_packages_command('math')}") from error
+        raise CheckFailed(f"math: true needs math-verify: {extra_pip_command('math')}") from error
 
     expression = parse(answer_text, parsing_timeout=None)
     if not expression:

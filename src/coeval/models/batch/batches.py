@@ -16,7 +16,7 @@ import msgspec
 from coeval.core import errors
 from coeval.core.model import (
     ModelSpec,
-    lowest_limit_on_one_answer,
+    lowest_answer_limit,
     mark_if_cut_by_window,
     mark_if_uncounted,
     max_tokens_of_all_answers,
@@ -375,9 +375,7 @@ class BatchedModel(HostedModel):
         outcome = self._queue.index.find_outcome(_hash_request(about, body))
         if outcome is None or outcome.completion is None:
             return None
-        completion = mark_if_cut_by_window(
-            outcome.completion, lowest_limit_on_one_answer(sent.sampling, self._spec)
-        )
+        completion = mark_if_cut_by_window(outcome.completion, lowest_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, attempts=1, dropped=dropped)
 
     def _answers_soon(self, request: Request) -> bool:

@@ -155,10 +155,7 @@ def _describe_changed_scales(setups: Sequence[TaskSetup], folder: RunDir) -> dic
     except ConfigError:
         return {}
     return {
-        (
-            setup.task.name,
-            factor,
-        ): f": its scale was {old.levels_without_values_text()}, now {new.levels_without_values_text()}"
+        (setup.task.name, factor): f": its scale was {old.levels_text()}, now {new.levels_text()}"
         for setup in setups
         if setup.task.name in before
         for factor in setup.criteria

@@ -59,8 +59,7 @@ class JudgeForm:
             scales = [self.scales[factor] for factor in factors]
             mixed = len(set(scales)) > 1
             criteria_with_levels = {
-                factor: self.criteria[factor]
-                + (f" (levels: {scale.levels_without_values_text()})" if mixed else "")
+                factor: self.criteria[factor] + (f" (levels: {scale.levels_text()})" if mixed else "")
                 for factor, scale in zip(factors, scales, strict=True)
             }
             values = {
@@ -146,7 +145,7 @@ def _describe_levels(scales: Sequence[RubricScale], subject: str) -> str:
     if scale.has_consecutive_integers:
         opening = f"{give} a whole number from {worst} to {best}."
     else:
-        opening = f"{give} one of these levels, from worst to best: {scale.levels_without_values_text()}."
+        opening = f"{give} one of these levels, from worst to best: {scale.levels_text()}."
     between = "those between are equal steps"
     return f"{opening} {best} {_ENDS}; {worst} means that it is not met, or hardly; {between}."
 
