@@ -145,7 +145,7 @@ _OURS = (".ids", ".jsonl", ".tmp")
 class BatchIndex:
     """The folder ``batches/`` and its list of jobs, for the only process that writes them. For each request
     it keeps the position of its answer, some 150 bytes; texts are read from disk when a record is made. A
-    collected result is kept until `remove_jobs`."""
+    collected result is kept until `remove_jobs_and_empty_folder`."""
 
     def __init__(self, folder: Path, jobs: Path) -> None:
         self.folder = folder
@@ -155,9 +155,9 @@ class BatchIndex:
         self._files: list[Path] = []
         self._live: jsonl.Appender | None = None
         self._live_place = 0
-        self._load()
+        self._load_and_delete_strays()
 
-    def _load(self) -> None:
+    def _load_and_delete_strays(self) -> None:
         """Load what an earlier process left; delete files without a recorded job, which were never sent."""
         known_paths = set[Path]()
         for job in self.jobs:
@@ -183,7 +183,7 @@ class BatchIndex:
     def _live_results_path(self) -> Path:
         return results_path(self.folder, _LIVE)
 
-    def find_outcome(self, key: bytes) -> BatchOutcome | None:
+    def find_outcome_or_raise_gap(self, key: bytes) -> BatchOutcome | None:
         """Find a request's outcome; None if it must be sent. Raises Pending or BatchLost."""
         if key not in self._table:
             return None
@@ -215,7 +215,7 @@ class BatchIndex:
         async for key in self._iterate_waiting(tag):
             del self._table[key]
 
-    async def mark_lost(self, tag: str, reason: str) -> None:
+    async def mark_waiting_lost(self, tag: str, reason: str) -> None:
         """Mark a job's waiting requests as lost for this run."""
         async for key in self._iterate_waiting(tag):
             self._table[key] = reason
@@ -275,7 +275,7 @@ class BatchIndex:
         for make_path in (lines_path, ids_path, results_path):
             make_path(self.folder, tag).unlink(missing_ok=True)
 
-    def remove_jobs(self, tags: Iterable[str]) -> None:
+    def remove_jobs_and_empty_folder(self, tags: Iterable[str]) -> None:
         """Remove jobs of which every possible record is on disk."""
         for tag in tags:
             self.remove_job(tag)
@@ -344,14 +344,14 @@ class BatchQueue:
         if file is not None and (
             file.requests >= self.limits.requests or file.bytes + len(line) > self.limits.bytes
         ):
-            self.close_file()
+            self.submit_parked_file()
             file = None
         if file is None:
             file = self._filling = ParkedFile(self.index.folder)
         file.add(key, line, phase, usd)
         self.index.mark_waiting(key)
 
-    def close_file(self) -> None:
+    def submit_parked_file(self) -> None:
         """Submit what is parked as a job."""
         if (file := self._filling) is not None:
             self._filling = None
@@ -369,7 +369,7 @@ class BatchQueue:
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
-            await self.index.mark_lost(file.tag, reason)
+            await self.index.mark_waiting_lost(file.tag, reason)
             self._discard_file(file)
 
     def discard(self) -> None:
