@@ -129,7 +129,6 @@ class ParkedFile:
                 file.close()
 
     def discard(self) -> None:
-        """Close and delete both files."""
         self._lines.close()
         self._ids.close()
         lines_path(self.folder, self.tag).unlink(missing_ok=True)
@@ -206,7 +205,6 @@ class BatchIndex:
         self._table[key] = None
 
     def mark_job_waiting(self, tag: str) -> None:
-        """Mark all requests of a job as waiting."""
         for key in self._read_ids(tag):
             self._table[key] = None
 
@@ -216,7 +214,6 @@ class BatchIndex:
             del self._table[key]
 
     async def mark_waiting_lost(self, tag: str, reason: str) -> None:
-        """Mark a job's waiting requests as lost for this run."""
         async for key in self._iterate_waiting(tag):
             self._table[key] = reason
 
@@ -233,7 +230,6 @@ class BatchIndex:
                 yield key
 
     def index_results(self, tag: str) -> Iterator[BatchOutcome]:
-        """Index a job's collected results, and yield each."""
         return self._index_file(results_path(self.folder, tag))
 
     def _index_file(self, path: Path) -> Iterator[BatchOutcome]:
@@ -270,7 +266,6 @@ class BatchIndex:
                 yield key
 
     def remove_job(self, tag: str) -> None:
-        """Remove a job from the list, and its files."""
         self.jobs.remove(tag)
         for make_path in (lines_path, ids_path, results_path):
             make_path(self.folder, tag).unlink(missing_ok=True)
@@ -352,7 +347,6 @@ class BatchQueue:
         self.index.mark_waiting(key)
 
     def submit_parked_file(self) -> None:
-        """Submit what is parked as a job."""
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
@@ -373,7 +367,6 @@ class BatchQueue:
             self._discard_file(file)
 
     def discard(self) -> None:
-        """Discard parked requests, which were never sent."""
         if (file := self._filling) is not None:
             self._filling = None
             self._discard_file(file)

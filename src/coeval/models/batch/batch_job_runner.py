@@ -73,7 +73,6 @@ class _Tally:
         return min(left, max(may_be, self.damaged))
 
     def count_results_not_given_yet(self, progress: batch_api.BatchProgress) -> int:
-        """Count the results that the provider has counted and not given."""
         if progress.state == "ended":
             return len(self.missing_ids)
         errors = max(0, (progress.failed or 0) - self.failed - len(self.undone_ids))
@@ -130,7 +129,6 @@ class JobResults:
         self._index.jobs.put(job)
 
     def write_only_outcome(self, outcome: BatchOutcome) -> None:
-        """Write the outcome of a job's only request."""
         with replace_file(results_path(self._index.folder, self._job.tag)) as file:
             file.write(_ENCODE(outcome) + b"\n")
 
@@ -320,7 +318,6 @@ class BatchJobRunner:
         return JobEnd.LEFT
 
     async def _request_cancel(self) -> NotFound | None:
-        """Ask the provider to cancel the job; return its error if it does not know the job."""
         try:
             await batch_api.cancel_job(self._api, self.job.id or "")
         except NotFound as unknown:
@@ -562,7 +559,6 @@ def _is_id(job_id: str) -> bool:
 
 
 def _describe_unknown(job: PendingJob) -> str:
-    """Describe missing results whose requests may have been processed."""
     damage = f" ({job.damage})" if job.damage else ""
     return (
         f"{pluralize(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "

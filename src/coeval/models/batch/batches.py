@@ -102,7 +102,6 @@ class Batches:
             queue.live_left = batch_index.LIVE_AGAIN
 
     def submit_parked(self, name: str | None = None) -> None:
-        """Submit what is parked, for one model or all."""
         for queue in self.queues.values():
             if name in (None, queue.spec.name):
                 queue.submit_parked_file()
@@ -243,7 +242,6 @@ def _open_index(folder: RunDir) -> batch_index.BatchIndex:
 
 
 def _remove_and_book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
-    """Remove a job from the list, and book all that was held for it as perhaps spent."""
     accounts = AccountFile(folder.usage)
     accounts.load()
     row = accounts.rows.get(job.name)

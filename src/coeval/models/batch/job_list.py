@@ -66,7 +66,6 @@ class PendingJob(msgspec.Struct, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Return the job's name in messages."""
         return f"batch {self.id or self.tag} of {self.name} ({pluralize(self.requests, 'request')})"
 
 

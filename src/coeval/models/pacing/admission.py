@@ -84,7 +84,6 @@ class Admission:
                 first.set_result(None)
 
     def record_reported_cost(self, usage: Usage) -> None:
-        """Record what an answer reports it cost."""
         self._dearest_usd = max(self._dearest_usd or 0.0, usage.cost_usd or 0.0)
 
     def make_reservation(self, prompt_bytes: int, answer_tokens: int | None, priority: int) -> Reservation:

@@ -144,7 +144,6 @@ class Gate:
         return wait_s
 
     def charge_request(self, now: float) -> None:
-        """Charge a request that is sent now."""
         if not self.spacing.is_open:
             self.spacing.record_send(now)
         if self._requests is not None:
@@ -283,7 +282,6 @@ class Limiter:
 
     @property
     def max_in_flight(self) -> int:
-        """Return how many requests may be in flight now."""
         return int(self._window.size)
 
     async def acquire(

@@ -244,7 +244,6 @@ class Window:
         self._begin_round(now, self.size)
 
     def grow_to_start(self) -> None:
-        """Grow to the initial size at least."""
         self.size = max(self.size, self._start)
 
     def _settle_at(self, good: float, patience: int) -> None:

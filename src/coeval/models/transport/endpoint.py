@@ -204,7 +204,6 @@ class Endpoint:
 
     @property
     def repeated_credential_warning(self) -> str:
-        """Return the warning about a host that `repeats_credential`."""
         return (
             f"{mask_url(self.url)} repeats a credential in its answers: it is taken out of them before "
             "anything is kept; ask whoever runs the host, and change the credential"
@@ -221,7 +220,6 @@ class Endpoint:
         return number
 
     def remove_in_flight(self, number: int) -> None:
-        """Remove a request that ended, before its outcome is recorded."""
         del self._in_flight[number]
 
     def record_reply(self) -> None:
@@ -279,13 +277,11 @@ class Endpoint:
         return self._away and self._down_since is not None and not self.is_down
 
     def record_success(self, now: float) -> None:
-        """Record a good answer."""
         self._down_since = self._outage = None
         self._succeeded_at = now
         self._lost_share -= self._lost_share / _REMEMBERED_FATES
 
     def record_retry(self, reason: str, now: float) -> None:
-        """Record why a request failed that will be retried."""
         self._outage = Outage(self._outage.began if self._outage else now, reason)
 
     @property
@@ -316,7 +312,6 @@ class Endpoint:
             backoff.cancel()
 
     def wake_retries(self, owner: object = None) -> None:
-        """Wake all retries that back off, or those of one owner."""
         for nap, retry_owner in self._backoffs.items():
             if owner is None or retry_owner is owner:
                 nap.cancel()

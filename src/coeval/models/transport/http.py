@@ -191,7 +191,6 @@ class Http:
         return {endpoint: sentence for endpoint, sentence in sentences if sentence is not None}
 
     def describe_repeated_credentials(self) -> list[str]:
-        """Return a warning for each endpoint that has repeated a credential."""
         return sorted(
             endpoint.repeated_credential_warning
             for endpoint in self._endpoints
@@ -227,7 +226,6 @@ class Http:
         await check_reachable(endpoint, path)
 
     def _raise_if_draining(self, call: Call[T]) -> None:
-        """Raise Draining if nothing new is sent."""
         if self._over is not None and not call.goes_on:
             raise errors.Draining(str(self._over))
 

@@ -294,7 +294,6 @@ class _RedirectGuard:
 
 
 def _port_or_zero(parts: SplitResult) -> int:
-    """Return a URL's port; 0 if it is invalid."""
     try:
         return parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:

@@ -446,7 +446,6 @@ class Wire:
 
     @property
     def connections(self) -> int:
-        """Return the number of open sockets, idle or not."""
         return sum(len(pool.open) for pool in self._pools.values())
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
