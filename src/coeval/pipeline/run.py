@@ -111,7 +111,7 @@ async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, Pl
     run = start.run
     setups = await _settle_blueprints(start)
     for setup in setups:
-        for sentence in setup.describe_clipped_ranges():
+        for sentence in setup.describe_unfollowed_settings():
             watcher.warn(sentence)
     if start.matches_preview:
         plan, counts = start.preview.plan, start.preview.plan_count

@@ -251,7 +251,7 @@ class RunFlow:
         if meeting is None or work.role_model.sample or work.key not in meeting.awaited:
             return []
         meeting.awaited.discard(work.key)
-        states = zip(walk.list_answer_ids(item.id), walk.find_answer_states(item.id), strict=True)
+        states = zip(walk.list_answer_ids(item.id), walk.find_recorded_answer_states(item.id), strict=True)
         ready = [
             True
             if key in meeting.arrived
@@ -337,10 +337,10 @@ class RunFlow:
         return _SourceChange.REPLACED if entry is not None and entry.good else _SourceChange.RECOVERED
 
     def _list_followers(self, work: Work, is_outdated: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
-        """List the records that follow from that of ``work``; see `PlanWalk.walk_answers`."""
+        """List the records that follow from that of ``work``; see `PlanWalk.walk_answers_and_followers`."""
         match work:
             case ItemWork():
-                return self._walks[work.setup.task.name].walk_answers(
+                return self._walks[work.setup.task.name].walk_answers_and_followers(
                     work.key, work.model, is_outdated, waiting=waiting
                 )
             case ResponseWork():
