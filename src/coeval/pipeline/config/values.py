@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
+from coeval.core.model import DEFAULT_TIMEOUT_S
 from coeval.core.scale import RubricScale, parse_scale
 from coeval.core.text import join_names
 from coeval.pipeline.config.findings import format_value
@@ -337,7 +338,10 @@ class Parameters(UsualParameters, total=False):
         AfterValidator(_require_address),
     ]
     system_prompt: Annotated[str, Field(description="Sent as the system message of every request.")]
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds until a request times out. Default: 600.")]
+    timeout_s: Annotated[
+        float,
+        Field(gt=0, description=f"Most seconds that a request may take. Default: {DEFAULT_TIMEOUT_S:g}."),
+    ]
     max_concurrency: Annotated[
         int, Field(ge=1, description="Most requests in flight at this endpoint. Default: 256.")
     ]
