@@ -135,7 +135,7 @@ def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
     return (*own, *(teacher.name for teacher in teachers if teacher.serves(task.name, task.category)))
 
 
-def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
+def list_models_writing_items(config: Config, task: TaskConfig) -> tuple[str, ...]:
     """Name the models that write items for a task."""
     if task.category == BENCHMARK or task.items is not None:
         return ()

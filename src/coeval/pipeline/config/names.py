@@ -32,7 +32,7 @@ def check_names(draft: Draft) -> Iterator[Finding]:
                     for variant in draft.variants_by_name(index) if section == "models" else ():
                         if (problem := find_name_problem(variant)) is not None:
                             yield Finding((section, index, "variants", variant), "V-04", problem)
-    yield from _check_response_columns(draft)
+    yield from _check_names_of_response_columns(draft)
     yield from _check_model_labels(draft)
     identifier = draft.get("experiment", "id")
     if identifier is not None:
@@ -40,7 +40,7 @@ def check_names(draft: Draft) -> Iterator[Finding]:
     yield from _check_file_name_lengths(draft)
 
 
-def _check_response_columns(draft: Draft) -> Iterator[Finding]:
+def _check_names_of_response_columns(draft: Draft) -> Iterator[Finding]:
     """Find bad names among students that only ``items.responses`` of a task names (V-02, V-04)."""
     models = {name: index for index, name in draft.names("models").items()}
     for index in draft.indices("tasks"):

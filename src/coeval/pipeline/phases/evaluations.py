@@ -221,9 +221,9 @@ class EvaluationWork(ModelWork[records.Evaluation]):
 
     def _has_score(self) -> bool:
         """Check whether the record has a score, kept from an earlier record or new."""
-        return bool(self.levels or any(self._list_kept_fields(self.judged.earlier)))
+        return bool(self.levels or any(self._list_kept_scores_and_reasons(self.judged.earlier)))
 
-    def _list_kept_fields(self, earlier: records.Evaluation | None) -> Iterator[RecordFields]:
+    def _list_kept_scores_and_reasons(self, earlier: records.Evaluation | None) -> Iterator[RecordFields]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
             (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
@@ -237,7 +237,7 @@ class EvaluationWork(ModelWork[records.Evaluation]):
         now_requested, levels = setup.criteria, self.levels
         fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
         made: tuple[RecordFields, ...] = (*setup.form.split_by_scale(levels), self.reasons)
-        for name, kept, new in zip(fields, self._list_kept_fields(earlier), made, strict=True):
+        for name, kept, new in zip(fields, self._list_kept_scores_and_reasons(earlier), made, strict=True):
             both = {**kept, **new}
             fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
         scored = {**fields["scores"], **fields["values"]}
@@ -417,7 +417,7 @@ class CheckWork:
             values[factor] = value
             if why:
                 reasons[factor] = why
-        return self._build_record(values, reasons)
+        return self._build_merged_record(values, reasons)
 
     def make_failed_record(self, error: Exception) -> records.Evaluation:
         identity = self.judged.identity_fields(records.CHECK, CHECK_RECIPE)
@@ -425,7 +425,7 @@ class CheckWork:
             **identity, status="failed", error=make_failure(error), missing=self.factors
         )
 
-    def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
+    def _build_merged_record(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
         """Build the record, with an earlier one's values unless all are computed again."""
         hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
         criteria, made_from = {factor: hashes[factor] for factor in values}, None
