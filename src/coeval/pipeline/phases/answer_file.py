@@ -224,7 +224,6 @@ class _AnswerTableRows:
         self._problems = harvest.describe_problems()
 
     def match_answers(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:
-        """Yield the items of a task with their answers."""
         if task_items.task.items is not None and task_items.task.items.id is None:
             self._numbered = task_items.task.name
         for item in task_items.items.values():

@@ -115,7 +115,7 @@ def read_start_supply(config: Config, options: RunOptions) -> Supply:
     ]
     items_in += [path for path in supply.unwritten_lines if path not in items_in]
     supply.answers.extend(read_answer_files(config, folder, items_in, supply.unwritten_lines))
-    supply.refuse_flawed()
+    supply.refuse_flawed_lines()
     return supply
 
 

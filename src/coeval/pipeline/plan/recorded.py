@@ -195,7 +195,7 @@ class RecordIndexer:
                     good = good and (fresh or all(part.input_hash != earlier.requested for earlier in older))
                     if answer is not None:
                         if older or row in inputs:
-                            self._note_earlier_inputs(end, row, answer, older)
+                            self._note_old_judged_inputs(end, row, answer, older)
                         inputs[row] = hash_judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
@@ -273,7 +273,7 @@ class RecordIndexer:
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
-    def _note_earlier_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
+    def _note_old_judged_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
         """Note the input hashes that judgments of an answer had before."""
         inputs = self._judged[end]
         before = self._older_judged[end].setdefault(row, set())

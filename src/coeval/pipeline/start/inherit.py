@@ -86,7 +86,6 @@ def record_inherited_names(
 
 
 def _read_undeclared_rubric_factors(config: Config, source: RunDir) -> Iterator[InheritedName]:
-    """Read the factors of the source's rubrics that the file does not declare."""
     for task in config.tasks:
         declared = task.rubric if isinstance(task.rubric, dict) else {}
         rubric = read_json(source.rubric(task.name), dict[str, Any], missing={})

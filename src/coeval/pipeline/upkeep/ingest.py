@@ -177,7 +177,6 @@ def import_items(
 def _count_items_and_values(
     stream: Iterator[HarvestedItem], harvest: Harvest, options: IngestOptions
 ) -> IngestOutcome:
-    """Count all items, and collect the values of their attributes."""
     items = 0
     values: dict[str, dict[str, None]] = {name: {} for name in options.map.attributes}
     for mapped in stream:
