@@ -187,7 +187,7 @@ def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome)
         if missed:
             away.update(missed)
             continue
-        counts = task_run.count_records()
+        counts = task_run.count_good()
         unanswered = counts.prompts - counts.answers
         missing = sum(task.summary.missing.values()) if task.summary is not None else 0
         lacks = {"unanswered": unanswered, "unscored": max(0, missing - unanswered)}

@@ -13,10 +13,10 @@ import msgspec
 
 from coeval.benchmarks.benchmark import OptionValues
 from coeval.benchmarks.run.eval_choice import (
-    check_task_names,
     make_evaluation,
+    normalise_and_check_task_names,
     normalise_task_name,
-    read_task_options,
+    read_all_task_options,
 )
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, split_names
 from coeval.benchmarks.run.eval_spec import EvalSpec
@@ -194,7 +194,7 @@ def _make_evaluation(
 
 def _read_task_options_refusing_answers(settings: SweepSettings) -> OptionValues:
     """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
-    values = read_task_options(settings)
+    values = read_all_task_options(settings)
     for name in (row.responses.name for row in TASKS.values() if row.responses is not None):
         if values[name] is not None:
             raise UsageError(f"{TASK_OPTION} {name}: a sweep asks its checkpoints; leave it out")
@@ -205,7 +205,7 @@ def count_samples_by_task(settings: SweepSettings) -> dict[str, int]:
     """Count the samples by task. Raises UsageError: there is no such task, or a number is below 1."""
     requested = settings.tasks
     numbers = dict(requested) if isinstance(requested, Mapping) else {}
-    tasks = check_task_names(SAMPLES if requested is None else split_names(requested))
+    tasks = normalise_and_check_task_names(SAMPLES if requested is None else split_names(requested))
     more = settings.n_samples or {}
     if isinstance(more, str) and more.strip().isdecimal():
         more = int(more)

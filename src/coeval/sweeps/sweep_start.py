@@ -19,7 +19,7 @@ from coeval.core.errors import Draining, ModelUnavailable, UsageError
 from coeval.core.options import NO_JUDGE, spell
 from coeval.core.plain import escape_line
 from coeval.core.text import pluralize
-from coeval.engine.probing import Probing, probe_and_record, yield_silent_models
+from coeval.engine.probing import Probing, explain_silent_models, probe_and_write_results
 from coeval.engine.progress import Board, Unwatched, Watcher
 from coeval.engine.session import SessionContext, open_session
 from coeval.engine.terms import make_terms
@@ -163,8 +163,8 @@ async def _probe_any_judge(request: SweepRequest, watcher: SweepWatcher, interru
     terms = make_terms([judge], {}, PriceBook())
     try:
         async with open_session(accounts, [judge], Board((), {}), context, terms) as session:
-            results = await probe_and_record(session, Probing(), None)
-            reasons = list(yield_silent_models(results, watcher.warn))
+            results = await probe_and_write_results(session, Probing(), None)
+            reasons = list(explain_silent_models(results, watcher.warn))
     except Draining:
         return
     if reasons:

@@ -300,7 +300,7 @@ class _WorkerRun:
         prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
         async with self._lock_folders(prepared):
             for task_run in prepared.task_runs:
-                task_run.read_answers()
+                task_run.read_current_or_failed_answers()
             self.count.task_runs = prepared.task_runs
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")

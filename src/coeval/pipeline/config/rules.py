@@ -352,7 +352,7 @@ def _check_resume_from_and_extended_rubrics(draft: Draft) -> Iterator[Finding]:
     if source is not None and storage is not None:
         path: KeyPath = ("experiment", "resume_from")
         folder = find_resume_folder(storage, source)
-        RunDir(folder).refuse_unreadable()
+        RunDir(folder).refuse_foreign_or_half_replaced()
         if not folder.is_dir():
             message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
             yield Finding(path, "V-10", message)

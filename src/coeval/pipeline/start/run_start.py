@@ -199,7 +199,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
     meta.simulated = any(model.interface == "simulated" for model in config.models)
     meta.phases_in_progress = list(PHASES)
     if options.batches.calls_models:  # else the configuration is the folder's own
-        folder.write_config(config.model_dump(mode="json", exclude_unset=True))
+        folder.write_config_and_keep_older(config.model_dump(mode="json", exclude_unset=True))
     folder.write_meta(meta)
     return meta
 

@@ -28,7 +28,7 @@ from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import PHASES, Config, Experiment, ModelConfig, Phase
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import read_whole_lines, write_bytes_atomic
-from coeval.store.record_index import index_good_records
+from coeval.store.record_index import index_record_states
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
@@ -96,7 +96,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     )
     if not continues:
         _copy_items_and_answers(source, folder, items, {place.answer for place in scores})
-    elif set(index_good_records(folder.files("data_generation"), "data_generation")) != items:
+    elif set(index_record_states(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
             f"{folder.path} was begun with other items and did not end; give the same --items, "
             "or --start-over"

@@ -22,7 +22,7 @@ from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
 from coeval.core.text import dollars, join_names, pluralize
-from coeval.engine.progress import abbreviate, format_duration
+from coeval.engine.progress import abbreviate, format_as_clock
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
@@ -114,7 +114,7 @@ class SweepView(Progress):
         line = "; ".join(parts)
         if line != self._last_line:
             self._last_line = line
-            say(self._console, f"{format_duration(time.monotonic() - self._board.began)}  {line}")
+            say(self._console, f"{format_as_clock(time.monotonic() - self._board.began)}  {line}")
 
     def _table(self) -> Table:
         return make_slot_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
@@ -146,7 +146,7 @@ def make_slot_table(board: SweepBoard, width: int, height: int) -> Table:
         table.add_row("judge", Text(step), Text(escape_line(task)), Text(_format_done(progress)))
     table.add_row()
     more = f", {len(slots) - room:,} more slots" if len(slots) > room else ""
-    elapsed = format_duration(time.monotonic() - board.began)
+    elapsed = format_as_clock(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
     outer.add_row(Text(f"{elapsed}  {board.describe_counts()}{more}", overflow="ellipsis", no_wrap=True))
@@ -170,7 +170,7 @@ def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
     if progress is None:
         return _SlotCells(slot, worker, "begins")
     pace = "" if progress.output_tokens_per_s is None else abbreviate(round(progress.output_tokens_per_s))
-    left = "" if progress.remaining_s is None else format_duration(progress.remaining_s)
+    left = "" if progress.remaining_s is None else format_as_clock(progress.remaining_s)
     return _SlotCells(slot, worker, _task_or_activity(progress), _format_done(progress), pace, left)
 
 
