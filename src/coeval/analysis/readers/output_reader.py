@@ -31,7 +31,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, is_good_sql
 from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_number
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_index
 from coeval.store.rundir import refuse_foreign
 
 # --- Tables of an ``eval-framework`` folder
@@ -289,7 +289,7 @@ class OutputReader(Reader):
             SampleMetricFigure(
                 model=summary.model,
                 task=_task_name(task, summary),
-                sample=sample_number(task),
+                sample=sample_index(task),
                 metric=name,
                 value=figure.value,
                 low=figure.ci95[0] if figure.ci95 is not None else None,
@@ -336,10 +336,10 @@ class OutputReader(Reader):
             }
             for view in ("answers", "judgments")
         }
-        has_samples = len({sample_number(task) for task in self._summaries}) > 1
+        has_samples = len({sample_index(task) for task in self._summaries}) > 1
         counts: dict[str, TaskCounts] = {}
         for task, summary in self._summaries.items():
-            key = (_task_name(task, summary), sample_number(task))
+            key = (_task_name(task, summary), sample_index(task))
             label = f"run_{key[1]} {key[0]}" if has_samples else key[0]
             good, failed = good_and_failed["answers"].get(key, (0, 0))
             planned = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
@@ -393,7 +393,7 @@ class OutputReader(Reader):
             judge = summary.judge or _SummaryJudge()
             identity = (summary.model or None, judge.model or None, judge.recipe or None)
             rows.append(
-                (str(path.absolute()), str(task), _task_name(task, summary), sample_number(task), *identity)
+                (str(path.absolute()), str(task), _task_name(task, summary), sample_index(task), *identity)
             )
         self.rows(PLACES, [list(column) for column in zip(*rows, strict=True)] or [[]] * 7)
 

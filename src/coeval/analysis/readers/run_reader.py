@@ -61,7 +61,7 @@ from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import pluralize
 from coeval.store.jsonl import read_decodable_lines, read_json_if_whole
 from coeval.store.legacy import is_legacy, read_declared_attributes, read_legacy
-from coeval.store.record_index import index_good_records
+from coeval.store.record_index import index_record_states
 from coeval.store.rundir import PAIRS, RunDir
 
 # --- Tables of a run's JSONL files
@@ -319,7 +319,7 @@ class RunReader(Reader):
         self._checks: list[tuple[str, str]] = []
         if not self.run.is_run():
             raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
-        self.run.refuse_unreadable()
+        self.run.refuse_foreign_or_half_replaced()
         super().__init__(self.run.path)
         with self._close_on_failure():
             self._load_files(
@@ -385,7 +385,7 @@ class RunReader(Reader):
                 if isinstance(record, kind) and whose in owner_ids:
                     yield record
             return
-        index = index_good_records(self.run.files(phase), phase)
+        index = index_record_states(self.run.files(phase), phase)
         for key in index:
             owner_id = (
                 strip_names(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key

@@ -17,7 +17,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
 from coeval.store.jsonl import read_json_if_whole
-from coeval.store.output_folder import list_output_tasks, sample_number
+from coeval.store.output_folder import list_output_tasks, sample_index
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -158,9 +158,9 @@ def _choose_runs_of_task(
     """Choose the samples of a task, and note why others are left out; ``others``: the folder's tasks."""
     read: dict[int, RunFacts] = {}
     reasons: dict[int, str] = {}
-    gone = {sample_number(path) for path in paths if not has_scores(path)}
+    gone = {sample_index(path) for path in paths if not has_scores(path)}
     for path in paths:
-        run = sample_number(path)
+        run = sample_index(path)
         own = _read_facts_or_reason(path)
         if isinstance(own, str):
             reasons[run] = own

@@ -29,7 +29,7 @@ from coeval.benchmarks.run.task_summary import (
     Outcome,
     TaskOutcome,
     conclude,
-    open_output_folder,
+    lock_affordable_output_folder,
 )
 from coeval.cli import streams
 from coeval.cli.commands.datasets import draw_fetch_progress
@@ -234,7 +234,7 @@ def evaluate_and_print(settings: EvalSettings, output: EvalOutput) -> int:
         if output.estimate_only:
             return _write_and_print_estimate(prepared, messages, as_json=output.as_json)
         ask = partial(ask_alone, prepared, keys, terminal, throttle=throttle)
-        with open_output_folder(prepared, output.log_level):
+        with lock_affordable_output_folder(prepared, output.log_level):
             outcome = conclude(prepared, run_async(run_interruptible(ask, terminal.note)))
     if output.as_json:
         write_json(_outcome_to_json(outcome))

@@ -27,7 +27,7 @@ from coeval.reports.folder_report import open_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.result_tables import read_results
 from coeval.reports.site.page import PageChoice, PageFrame
-from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, find_item_marks, read_labels
+from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, find_standing_marks, read_labels
 from coeval.store.jsonl import store_error
 from coeval.store.output_folder import list_sweep_steps
 from coeval.store.rundir import RunDir
@@ -313,7 +313,7 @@ class ViewedFolder:
 
     def read_marks(self) -> dict[tuple[str, str], HumanLabel]:
         """Read the marks by task and item; raises as `read_labels`."""
-        return find_item_marks(read_labels(self.path))
+        return find_standing_marks(read_labels(self.path))
 
     def record_flag_and_note(self, mark: HumanLabel) -> HumanLabel:
         """Record a mark; raises as `add_labels`."""
