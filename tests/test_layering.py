@@ -120,7 +120,7 @@ SHORTEST_FILE = 40
 SHORT_FILES: dict[str, str] = {}
 """Files below that many lines, beside ``__init__`` and ``__main__``, and why each stands alone."""
 FROZEN_WIRE = ("body", "connection", "pool", "proxied")
-MOST_LINES = 97_250
+MOST_LINES = 97_300
 """Of ``src`` in all, Python and JavaScript: what moves from one to the other counts once. A new ability pays
 with a subtraction; raising it needs a page in docs/decisions."""
 MOST_LINES_OF_WIRE = 1206

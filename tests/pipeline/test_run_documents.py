@@ -28,8 +28,8 @@ from coeval.pipeline.phases.document_items import (
     AcceptedItems,
     copies_passage,
     gives_answer_away,
-    is_supported,
-    squeeze_text,
+    quotes_and_passages_match,
+    reduce_to_letters_and_digits,
 )
 from coeval.reports.folder_report import open_folder_report
 from coeval.simulation.simulated_model import SimulatedModel
@@ -277,7 +277,7 @@ def test_quotes_are_found_however_they_are_written_and_no_other() -> None:
     for said, _, _, _ in facts():
         passage = f"## Rules\n\nSome words before. {said} And [more](https://example.org) after, 1.5 times."
         for write in spelt:
-            lost += not is_supported([write(said)], [passage])
+            lost += not quotes_and_passages_match([write(said)], [passage])
         number = re.findall(r"\d+", said)[0]
         for other in (
             said.replace(number, str(int(number) + draws.randint(1, 9))),
@@ -286,12 +286,14 @@ def test_quotes_are_found_however_they_are_written_and_no_other() -> None:
             f"{said} Nobody is exempt.",
             "the", "", "…",
         ):  # fmt: skip
-            missed += is_supported([other], [passage])
-        missed += is_supported([], [passage])
+            missed += quotes_and_passages_match([other], [passage])
+        missed += quotes_and_passages_match([], [passage])
     assert (lost, missed) == (0, 0)
-    assert not is_supported(["15 times it was."], ["It was 1.5 times it was."])
-    assert is_supported(["[more] after, 1.5 times"], ["and [more](https://example.org) after, 1.5 times"])
-    assert not is_supported(
+    assert not quotes_and_passages_match(["15 times it was."], ["It was 1.5 times it was."])
+    assert quotes_and_passages_match(
+        ["[more] after, 1.5 times"], ["and [more](https://example.org) after, 1.5 times"]
+    )
+    assert not quotes_and_passages_match(
         ["of the first passage"], ["words of the first passage", "words of the second one"]
     )
 
@@ -312,7 +314,7 @@ def test_a_question_does_not_hold_its_answer(question: str, answer: str, given_a
 
 def test_a_reply_of_nothing_but_marks_costs_no_time() -> None:
     began = time.process_time()
-    assert squeeze_text("](" * 20_000) == ""
+    assert reduce_to_letters_and_digits("](" * 20_000) == ""
     assert gives_answer_away("Thirty days?" + "\n" * 20_000, "thirty days")
     assert time.process_time() - began < 1
 

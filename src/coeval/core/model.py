@@ -21,6 +21,7 @@ from coeval.core.shown_url import HIDDEN, mask_url
 
 # A mebibyte of UTF-8, about 250,000 tokens: above any model's output, small enough to store and show.
 MAX_ANSWER_BYTES = 1 << 20
+DEFAULT_TIMEOUT_S = 600.0
 WINDOW = "window"
 """The finish reason of an answer that ended below its limit, by the window (or a limit) of its server."""
 
@@ -53,7 +54,7 @@ class ModelSpec(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str | None = None
     access_key: str | None = None
     account: str | None = None
-    timeout_s: float = 600.0
+    timeout_s: float = DEFAULT_TIMEOUT_S
     wait_s: float | None = None
     max_concurrency: int | None = None
     start_concurrency: int | None = None

@@ -18,7 +18,7 @@ from coeval.pipeline.phases.blueprint import KINDS, Kind
 from coeval.pipeline.plan.estimate.run_estimate import (
     describe_sources,
     format_calls,
-    format_hours,
+    format_duration,
     summarise_estimate,
 )
 from coeval.pipeline.plan.preview import Forecast, Preview, forecast_calls
@@ -141,7 +141,7 @@ def attributes_table(preview: Preview) -> ReportTable:
 def _attribute_rows(task: TaskConfig, preview: Preview) -> Iterator[tuple[Cell, ...]]:
     kinds: tuple[Kind, ...] = KINDS[:2]
     for kind in kinds:
-        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part(task, kind)
+        declared: Mapping[str, list[str]] | None = preview.blueprint.read_part_if_known(task, kind)
         if declared is None:
             seeds = (task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed) or {}
             yield task.name, f"({PROPOSED})", kind, None
@@ -155,7 +155,7 @@ def rubric_table(preview: Preview) -> ReportTable:
     rows: list[tuple[Cell, ...]] = []
     for setup in preview.plan.setups:
         task = setup.task
-        declared: Mapping[str, str] | None = preview.blueprint.read_part(task, "rubric")
+        declared: Mapping[str, str] | None = preview.blueprint.read_part_if_known(task, "rubric")
         if declared is None:
             rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
             declared = preview.blueprint.merge_inherited_and_proposed_rubrics(task)
@@ -257,7 +257,7 @@ def _list_facts(described: DescribedExperiment) -> Iterator[str]:
     yield pluralize(len(config.models), "model")
     yield pluralize(len(config.tasks), "task")
     yield f"{format_calls(estimate.total.calls)} calls"
-    yield format_hours(estimate.hours)
+    yield format_duration(estimate.hours)
 
 
 def _lead_sentences(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
@@ -351,7 +351,7 @@ def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
     sentences += [
         f"{setup.task.name}: {sentence}"
         for setup in preview.plan.setups
-        for sentence in setup.describe_shortfalls()
+        for sentence in setup.describe_coverage_shortfalls()
     ]
     return ReportSection.with_rows("coverage", "What will the items cover?", sentences, (), (values,))
 

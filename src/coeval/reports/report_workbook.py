@@ -10,7 +10,7 @@ from xlsxwriter.worksheet import Worksheet
 
 from coeval.core.shown_names import ShownNames
 from coeval.reports.content import Report, ReportTable, make_columns
-from coeval.reports.drawn_pictures import LIGHT
+from coeval.reports.themes import LIGHT
 from coeval.reports.writers.sheet import (
     WorkbookFile,
     open_workbook,

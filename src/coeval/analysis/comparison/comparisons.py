@@ -116,7 +116,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
 
     Raises UsageError if there are no two sides, or it is not clear which two; the message lists the students.
     """
-    models = [reader.models() for reader in readers]
+    models = [reader.answering_models() for reader in readers]
     if len(readers) == 1:
         [reader], [students] = readers, models
         if not students:
@@ -347,7 +347,7 @@ def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
         metrics = list(of_task)
         factors = [name for name in metrics if name.measure == "factor"]
         if factors and (whole := pairing.build_scored_pairs(task)) is not None:
-            scored[task] = whole, pairing.differences_by_judge(task)
+            scored[task] = whole, pairing.judge_values_by_task(task)
             rows.append(ComparedRow(task, SCORE, "task", "share", [whole], [scored[task][1]]))
         for name in metrics:
             pairs = pairing.build_scored_pairs(task, name)
@@ -357,7 +357,7 @@ def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
             if name.measure == "label":  # in no score: with a share of the level of its own
                 family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            judged, label = [pairing.differences_by_judge(task, name)], name.measure == "label"
+            judged, label = [pairing.judge_values_by_task(task, name)], name.measure == "label"
             rows.append(ComparedRow(task, name.metric, family, name.unit, [pairs], judged, counted, label))
     if len(scored) > 1:
         parts, by_judge = zip(*scored.values(), strict=True)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
+from coeval.core.model import DEFAULT_TIMEOUT_S
 from coeval.core.options import ProbeMode
 from coeval.core.settings import Setting
 
@@ -55,7 +56,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     api_key: Annotated[str | None, Setting("API key of the server; else as --keys says.", SERVER)] = None
     num_threads: Annotated[Count, Setting("Requests in flight to a server, from the start.", SERVER)] = 64
-    timeout: Annotated[Seconds, Setting("Seconds for one request.", SERVER)] = 600.0
+    timeout: Annotated[Seconds, Setting("Seconds for one request.", SERVER)] = DEFAULT_TIMEOUT_S
     wait_for_server: Annotated[
         Seconds | None,
         Setting(

@@ -197,7 +197,7 @@ class BatchIndex:
     def _read_outcome(self, position: int) -> BatchOutcome:
         path = self._files[position >> OFFSET_BITS]
         try:
-            return decode(jsonl.read_line_at(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
+            return decode(jsonl.read_line_or_block(path, position & ((1 << OFFSET_BITS) - 1)), BatchOutcome)
         except Undecodable as error:
             raise StoreError(f"{path} is damaged ({error}); what it held will be requested again") from error
 

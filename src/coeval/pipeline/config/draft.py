@@ -135,8 +135,7 @@ def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
     return (*own, *(teacher.name for teacher in teachers if teacher.serves(task.name, task.category)))
 
 
-def list_item_writers(config: Config, task: TaskConfig) -> tuple[str, ...]:
-    """Name the models that write items for a task."""
+def list_models_writing_items(config: Config, task: TaskConfig) -> tuple[str, ...]:
     if task.category == BENCHMARK or task.items is not None:
         return ()
     return tuple(model.name for model in config.with_role("teacher") if model.interface != BENCHMARK)

@@ -24,7 +24,7 @@ from coeval.pipeline.config.findings import (
     build_config_error,
     format_value,
 )
-from coeval.pipeline.config.roles import fill_missing_models, find_inherited_code
+from coeval.pipeline.config.roles import find_inherited_code, set_models_to_none_if_answers_exist
 from coeval.pipeline.config.rules import find_broken_rules
 from coeval.pipeline.config.schema import Config
 from coeval.pipeline.config.structure import check_structure
@@ -145,9 +145,9 @@ def read_config(
         document.data["experiment"]["resume_from"] = resume_from
     _expand_home(document)
     document = _take_absent_sections_from_resumed_run(document)
-    _fill_item_defaults(document.data)
-    fill_missing_models(document.data)
-    _fill_output_descriptions(document.data)
+    _fill_omitted_keys_of_tasks_with_items(document.data)
+    set_models_to_none_if_answers_exist(document.data)
+    _fill_output_descriptions_from_label_values(document.data)
     structure = check_structure(document.data)
     draft = Draft(document.data, structure.broken)
     findings = [*structure.findings, *find_broken_rules(draft)]
@@ -162,7 +162,7 @@ def read_config(
     return LoadedConfig(structure.config, document.data, document.lines)
 
 
-def _fill_item_defaults(data: FileData) -> None:
+def _fill_omitted_keys_of_tasks_with_items(data: FileData) -> None:
     """Fill in what tasks with ``items`` or ``documents`` may omit: no attributes, all rows, no rubric."""
     for task in keep_mappings(data.get("tasks")):
         if isinstance(task.get("documents"), dict) and "target_attributes" not in task:
@@ -184,7 +184,7 @@ def _fill_item_defaults(data: FileData) -> None:
             task.setdefault("rubric", {})
 
 
-def _fill_output_descriptions(data: FileData) -> None:
+def _fill_output_descriptions_from_label_values(data: FileData) -> None:
     """Fill in the output description of tasks with labels and nothing else: their declared values. Undeclared
     values are not named: another row could add one, and change the prompt of every answer."""
     for task in keep_mappings(data.get("tasks")):

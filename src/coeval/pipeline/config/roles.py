@@ -29,12 +29,12 @@ class Teachers:
             if draft.get(*model, "interface") == BENCHMARK
         ]
 
-    def list_suppliers(self, index: int, category: str | None = None) -> list[str]:
-        """Name a task's own table and the benchmarks that serve it; ``category`` is its default."""
+    def list_suppliers(self, index: int, default_category: str | None = None) -> list[str]:
+        """Name a task's own table and the benchmarks that serve it."""
         task = ("tasks", index)
         own = [OWN_ITEMS] if self._draft.get_raw(*task, "items") is not None else []
         name = self._draft.get(*task, "name")
-        category = self._draft.get(*task, "category", default=category)
+        category = self._draft.get(*task, "category", default=default_category)
         return own + [teacher.name for teacher in self._benchmarks if teacher.serves(name, category)]
 
 
@@ -49,14 +49,14 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
         return
     roles = {role for model in models for role in model["roles"]}
     yield from _check_named_tasks_exist(draft)
-    yield from _check_teachers(draft)
+    yield from _check_teachers_can_propose_and_write(draft)
     if (
         "student" not in roles
         and not _has_existing_answers(draft)
-        and not _keeps_existing_work(draft, "response_collection")
+        and not _has_work_to_keep(draft, "response_collection")
     ):
         yield _report_missing_role("student", "phase 4 (response_collection)")
-    if "judge" not in roles and not _keeps_existing_work(draft, "evaluation") and _needs_judge(draft):
+    if "judge" not in roles and not _has_work_to_keep(draft, "evaluation") and _needs_judge(draft):
         yield _report_missing_role("judge", "phase 5 (evaluation)")
 
 
@@ -88,10 +88,10 @@ def _check_named_tasks_exist(draft: Draft) -> Iterator[Finding]:
             yield Finding(path, "V-07", f"no task is named '{task}'", Suggestion(str(task), names, "tasks:"))
 
 
-def _check_teachers(draft: Draft) -> Iterator[Finding]:
+def _check_teachers_can_propose_and_write(draft: Draft) -> Iterator[Finding]:
     """Check that teachers can propose what is ``auto``, and write or supply the items of each task."""
     teachers = Teachers(draft)
-    writes = not _keeps_existing_work(draft, "data_generation")
+    writes = not _has_work_to_keep(draft, "data_generation")
     if not teachers.any_teacher:
         unsupplied = not all(teachers.list_suppliers(index) for index in draft.indices("tasks"))
         if (writes and unsupplied) or _needs_proposals(draft):
@@ -131,14 +131,14 @@ def _needs_proposals(draft: Draft) -> bool:
 
     attributes = any_task_has({"auto", "complete"}, "target_attributes", "nuanced_attributes")
     return (
-        (attributes and not _keeps_existing_work(draft, "attribute_mapping"))
-        or (any_task_has({"auto"}, "rubric") and not _keeps_existing_work(draft, "rubric_mapping"))
+        (attributes and not _has_work_to_keep(draft, "attribute_mapping"))
+        or (any_task_has({"auto"}, "rubric") and not _has_work_to_keep(draft, "rubric_mapping"))
         # The source's rubric is where extending starts, not what it ends with.
         or any_task_has({"extend"}, "rubric")
     )
 
 
-def _keeps_existing_work(draft: Draft, phase: str) -> bool:
+def _has_work_to_keep(draft: Draft, phase: str) -> bool:
     """Check whether a phase's mode keeps existing work, and there is some; True if that cannot be read."""
     if not draft.is_sound("experiment", "phases", phase):
         return True
@@ -169,7 +169,7 @@ def _needs_judge(draft: Draft) -> bool:
 # --- What users bring in place of a host: answers that exist (V-01, V-20), functions and programs (V-39)
 
 
-def fill_missing_models(data: FileData) -> None:
+def set_models_to_none_if_answers_exist(data: FileData) -> None:
     """Set ``models`` to none if answers exist and the file names no models."""
     if _has_existing_answers(Draft(data, frozenset())):
         data.setdefault("models", [])
@@ -223,7 +223,7 @@ def describe_user_code(models: Iterable[ModelConfig]) -> Iterator[str]:
 _NEEDED = {"python": "callable", "command": "argv"}
 
 
-def check_user_code(draft: Draft) -> Iterator[Finding]:
+def check_code_parameters(draft: Draft) -> Iterator[Finding]:
     """Check the parameters of functions and programs, and that other models have none of these (V-39)."""
     for index in draft.indices("models"):
         path: KeyPath = ("models", index, "parameters")

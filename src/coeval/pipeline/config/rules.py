@@ -24,7 +24,7 @@ from coeval.pipeline.config.draft import BENCHMARK, OWN_ITEMS, Draft, find_resum
 from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion, describe_value, format_value
 from coeval.pipeline.config.judging_rules import check_pairwise, check_rubric
 from coeval.pipeline.config.names import check_names
-from coeval.pipeline.config.roles import Teachers, check_existing_answers, check_roles, check_user_code
+from coeval.pipeline.config.roles import Teachers, check_code_parameters, check_existing_answers, check_roles
 from coeval.pipeline.config.schema import BATCH_INTERFACES, INTERFACES, OPTIONS
 from coeval.pipeline.config.values import ENDPOINT_KEYS, OUR_KEYS, ParameterMap, columns_by_name
 from coeval.pipeline.prompts import NEEDS, VARIABLES
@@ -100,7 +100,7 @@ def _walk_texts(path: KeyPath, value: Any) -> Iterator[tuple[KeyPath, str]]:
 # --- Items that are supplied (V-32, V-42)
 
 
-def check_items(draft: Draft) -> Iterator[Finding]:
+def check_supplied_items(draft: Draft) -> Iterator[Finding]:
     """Check tasks whose items are supplied: reserved names, conditions, ``all``, documents (V-32, V-42)."""
     tables = [index for index in draft.indices("tasks") if draft.get_raw("tasks", index, "items") is not None]
     for index, name in draft.names("models").items() if tables else ():
@@ -113,13 +113,13 @@ def check_items(draft: Draft) -> Iterator[Finding]:
             message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
             yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
-            yield from _check_item_conditions(draft, index)
+            yield from _check_conditions_parse(draft, index)
         elif draft.get("tasks", index, "sampling", "total") == "all":
             message = "is all, and only a task with `items` has a table whose rows these are; write a number"
             yield Finding(("tasks", index, "sampling", "total"), "V-32", message)
 
 
-def _check_item_conditions(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_conditions_parse(draft: Draft, index: int) -> Iterator[Finding]:
     path: KeyPath = ("tasks", index, "items", "where")
     where = draft.get(*path, default=[])
     for condition in [where] if isinstance(where, str) else where:
@@ -153,9 +153,9 @@ def check_tasks(draft: Draft) -> Iterator[Finding]:
             yield from _check_attribute_counts(draft, index)
         for key, text in draft.get_mapping("tasks", index, "prompt_library").items():
             template = text if isinstance(text, str) else ""
-            misnamed = [*_check_prompt_library_key(index, key, template, models)]
-            yield from misnamed or _check_template_shows_input(draft, index, key, template, teachers)
-        yield from _check_attribute_seeds(draft, index)
+            misnamed = [*_check_prompt_library_entry(index, key, template, models)]
+            yield from misnamed or _check_template_shows_what_varies(draft, index, key, template, teachers)
+        yield from _check_seeded_attributes_are_proposed(draft, index)
         yield from check_rubric(draft, index)
         yield from check_pairwise(draft, index)
 
@@ -175,7 +175,7 @@ def _check_label_attributes(draft: Draft, index: int, teachers: Teachers) -> Ite
     else:
         otherwise = "target attributes:"
         if _has_only_supplied_items(draft, index, teachers):
-            if (own := _read_table_attributes(draft, index)) is None:
+            if (own := _map_known_attributes_to_columns(draft, index)) is None:
                 return
             declared = {**own, **declared}
     for position, label in enumerate(labels):
@@ -185,7 +185,7 @@ def _check_label_attributes(draft: Draft, index: int, teachers: Teachers) -> Ite
             yield Finding(path, "V-17", f"'{label}' is not a target attribute", way)
 
 
-def _read_table_attributes(draft: Draft, index: int) -> dict[str, str] | None:
+def _map_known_attributes_to_columns(draft: Draft, index: int) -> dict[str, str] | None:
     """Return the attributes that a table gives the items; None if benchmarks supply unknown ones."""
     items = draft.get("tasks", index, "items", default={})
     if not items and not draft.get("tasks", index, "target_attributes"):
@@ -219,7 +219,7 @@ def _check_attribute_counts(draft: Draft, index: int) -> Iterator[Finding]:
             yield Finding(("tasks", index, "sampling", sizes), "V-23", message)
 
 
-def _check_prompt_library_key(
+def _check_prompt_library_entry(
     index: int, library_key: str, template: str, model_names: Collection[str] | None
 ) -> Iterator[Finding]:
     """Check that a template and its model exist (V-24); ``model_names``: None if not all are known."""
@@ -241,7 +241,7 @@ def _find_unknown_variables(path: KeyPath, identifier: str, template: str) -> It
             yield Finding(path, "V-22", f"{{{name}}} is not a variable of {identifier}", way)
 
 
-def _check_template_shows_input(
+def _check_template_shows_what_varies(
     draft: Draft, index: int, key: str, template: str, teachers: Teachers
 ) -> Iterator[Finding]:
     """Check that a template shows what changes from request to request (V-35)."""
@@ -271,7 +271,7 @@ def _varies_by_request(draft: Draft, index: int, variables: Collection[str], tea
     return True
 
 
-def _check_attribute_seeds(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_seeded_attributes_are_proposed(draft: Draft, index: int) -> Iterator[Finding]:
     for attributes, words in (("target_attributes", "auto or complete"), ("nuanced_attributes", "auto")):
         seed, declared = f"{attributes}_seed", ("tasks", index, attributes)
         if draft.get_raw("tasks", index, seed) is None or not draft.is_sound(*declared):
@@ -290,17 +290,17 @@ _BATCHABLE = ", ".join(BATCH_INTERFACES)
 def find_broken_rules(draft: Draft) -> Iterator[Finding]:
     """Apply every rule, in no particular order. Reads the disk only for ``resume_from``."""
     yield from check_names(draft)
-    yield from _check_interfaces(draft)
+    yield from _check_interfaces_roles_and_batching(draft)
     yield from check_roles(draft)
-    yield from _check_phase_modes(draft)
-    yield from _check_resume_from(draft)
-    yield from _check_batch(draft)
+    yield from _refuse_model_mode_in_first_phases(draft)
+    yield from _check_resume_from_and_extended_rubrics(draft)
+    yield from _check_batch_settings(draft)
     yield from _check_parameters(draft)
     yield from check_existing_answers(draft)
-    yield from check_user_code(draft)
-    yield from _check_student_variants(draft)
+    yield from check_code_parameters(draft)
+    yield from _check_variants_and_samples(draft)
     yield from check_tasks(draft)
-    yield from check_items(draft)
+    yield from check_supplied_items(draft)
 
 
 # Names that other tools have for hosts, gateways and engines that speak as OpenAI does.
@@ -312,7 +312,7 @@ _AT_BASE_URL = (
 )
 
 
-def _check_interfaces(draft: Draft) -> Iterator[Finding]:
+def _check_interfaces_roles_and_batching(draft: Draft) -> Iterator[Finding]:
     """Check interfaces, and what a benchmark or a host without batches cannot do (V-05, V-06, V-13)."""
     for index in draft.indices("models"):
         interface = draft.get("models", index, "interface")
@@ -338,21 +338,21 @@ def _check_interfaces(draft: Draft) -> Iterator[Finding]:
             )
 
 
-def _check_phase_modes(draft: Draft) -> Iterator[Finding]:
+def _refuse_model_mode_in_first_phases(draft: Draft) -> Iterator[Finding]:
     for phase in ("attribute_mapping", "rubric_mapping"):
         if draft.get("experiment", "phases", phase) == "Model":
             message = "the mode Model is for phases 3, 4 and 5; use New, Keep or Extend here"
             yield Finding(("experiment", "phases", phase), "V-08", message)
 
 
-def _check_resume_from(draft: Draft) -> Iterator[Finding]:
+def _check_resume_from_and_extended_rubrics(draft: Draft) -> Iterator[Finding]:
     """Check that ``resume_from`` names another run, and that ``rubric: extend`` has one (V-09, V-10)."""
     source = draft.get("experiment", "resume_from")
     storage = draft.get("experiment", "storage_folder")
     if source is not None and storage is not None:
         path: KeyPath = ("experiment", "resume_from")
         folder = find_resume_folder(storage, source)
-        RunDir(folder).refuse_unreadable()
+        RunDir(folder).refuse_foreign_or_half_replaced()
         if not folder.is_dir():
             message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
             yield Finding(path, "V-10", message)
@@ -369,7 +369,7 @@ def _check_resume_from(draft: Draft) -> Iterator[Finding]:
             yield Finding(("tasks", index, "rubric"), "V-09", message)
 
 
-def _check_batch(draft: Draft) -> Iterator[Finding]:
+def _check_batch_settings(draft: Draft) -> Iterator[Finding]:
     for interface, phases in draft.get_mapping("experiment", "batch").items():
         path: KeyPath = ("experiment", "batch", interface)
         if interface not in BATCH_INTERFACES:
@@ -405,7 +405,7 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
             # Behind a base_url somebody else may know what no simulated model does.
             if interface == "simulated" and "base_url" not in common:
                 yield from _check_simulated_keys(path, own)
-            yield from _check_answer_limits(draft, index, path, own)
+            yield from _check_answer_limits_bound_costs(draft, index, path, own)
         for path, own in (((*model, "parameters"), common), *varied) if interface == "simulated" else ():
             yield from _check_simulated_ranges(path, own)
         fixed = ENDPOINT_KEYS | OPTIONS.get(interface, frozenset())
@@ -418,7 +418,7 @@ def _check_parameters(draft: Draft) -> Iterator[Finding]:
                         yield Finding((*path, key), "V-26", f"'{key}' cannot differ by {by}; {way}")
 
 
-def _check_student_variants(draft: Draft) -> Iterator[Finding]:
+def _check_variants_and_samples(draft: Draft) -> Iterator[Finding]:
     """Check that only students have variants and samples, and variants' templates (V-05, V-22, V-35)."""
     for index in draft.indices("models"):
         variants, roles = draft.variants_by_name(index), draft.get("models", index, "roles")
@@ -439,20 +439,22 @@ def _check_student_variants(draft: Draft) -> Iterator[Finding]:
                 yield Finding(path, "V-35", message)
 
 
-def _check_answer_limits(draft: Draft, index: int, path: KeyPath, own: ParameterMap) -> Iterator[Finding]:
+def _check_answer_limits_bound_costs(
+    draft: Draft, model_index: int, path: KeyPath, parameters: ParameterMap
+) -> Iterator[Finding]:
     """Check limits on answers: a budget needs a bound on what one answer costs (V-21)."""
-    name = draft.get("models", index, "name", default="")
+    name = draft.get("models", model_index, "name", default="")
     quota = draft.get_mapping("experiment", "quota", name)
     budgets = {
         "experiment.budget_usd": draft.get_raw("experiment", "budget_usd"),
         f"experiment.quota.{name}.max_cost_usd": quota.get("max_cost_usd"),
     }
     budget = next((key for key, usd in budgets.items() if isinstance(usd, int | float)), None)
-    host = HOSTS.get(draft.get("models", index, "interface", default=""))
-    url = draft.get_raw("models", index, "parameters", "base_url")
+    host = HOSTS.get(draft.get("models", model_index, "interface", default=""))
+    url = draft.get_raw("models", model_index, "parameters", "base_url")
     if host is not None and host.local and not (isinstance(url, str) and not is_private_address(url)):
         budget = None  # it costs nothing; one that does all the same is refused when its price is known
-    for keys, limit in find_answer_limits(own):
+    for keys, limit in find_answer_limits(parameters):
         if type(limit) is not int or limit >= 1 or (budget is None and limit in NO_LIMIT):
             continue
         why = f", which bounds no answer, and {budget} needs a bound" if budget is not None else ""

@@ -34,11 +34,11 @@ _BOUND = re.compile(r"Expected `(\w+)` (>=|<=|<|>) ([-\d.]+)")
 _BOUNDS = {">=": "of at least", "<=": "of at most", ">": "above", "<": "below"}
 
 
-def read_settings_file(path: Path, record: type[msgspec.Struct], first: str) -> SettingValues:
+def read_settings_file(path: Path, record: type[msgspec.Struct], first_keys: str) -> SettingValues:
     """Return the settings of ``record`` that a file sets, by name. ``first`` names the keys such a file
     begins with, for the message on an empty one. Raises ConfigError: the file cannot be read, or has
     unknown keys or values of the wrong type."""
-    document = read_document(path, first)
+    document = read_document(path, first_keys)
     values, findings = _parse_values(document.data, record)
     if problems := [*document.problems, *map(document.lines.locate, findings)]:
         raise build_config_error(problems, str(path))
@@ -63,7 +63,7 @@ def _parse_values(data: SettingValues, record: type[msgspec.Struct]) -> tuple[Se
         if field is not None and value is None and "none" in field.words:
             value = "none"  # as YAML says it
         if field is not None:
-            findings += _find_unknown_keys((key,), value, field.kinds)
+            findings += _find_unknown_keys_and_words((key,), value, field.kinds)
         if field is not None and not findings and value is not None:
             try:
                 values[key] = convert(value, field.plain_kind)
@@ -84,7 +84,7 @@ def check_settings(settings: R) -> R:
     return settings
 
 
-def _find_unknown_keys(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[Finding]:
+def _find_unknown_keys_and_words(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Iterator[Finding]:
     """Find unknown keys, and words that are none of a Literal, below a value of these types."""
     types = [*map(strip_range, kinds)]
     words = [word for kind in types if get_origin(kind) is Literal for word in get_args(kind)]
@@ -97,13 +97,13 @@ def _find_unknown_keys(path: KeyPath, value: Any, kinds: Iterable[Any]) -> Itera
             hints = get_type_hints(kind)
             for name, part in value.items():
                 yield from _check_key((*path, name), hints)
-                yield from _find_unknown_keys((*path, name), part, union_members(hints.get(name)))
+                yield from _find_unknown_keys_and_words((*path, name), part, union_members(hints.get(name)))
         elif get_origin(kind) is Sequence and isinstance(value, list):
             for number, part in enumerate(value):
-                yield from _find_unknown_keys((*path, number), part, get_args(kind))
+                yield from _find_unknown_keys_and_words((*path, number), part, get_args(kind))
         elif get_origin(kind) is dict and isinstance(value, dict):
             for name, part in value.items():
-                yield from _find_unknown_keys((*path, name), part, union_members(get_args(kind)[1]))
+                yield from _find_unknown_keys_and_words((*path, name), part, union_members(get_args(kind)[1]))
 
 
 def _check_key(path: KeyPath, known_keys: Collection[str]) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from pydantic import (
 from pydantic_core import CoreSchema, PydanticCustomError
 from typing_extensions import TypedDict
 
+from coeval.core.model import DEFAULT_TIMEOUT_S
 from coeval.core.scale import RubricScale, parse_scale
 from coeval.core.text import join_names
 from coeval.pipeline.config.findings import format_value
@@ -158,7 +159,7 @@ Rubric: TypeAlias = Annotated[
 Weights: TypeAlias = dict[str, Annotated[float, Field(gt=0)]]
 
 
-def _parse_range(value: Any) -> Any:
+def _parse_one_or_two_integers(value: Any) -> Any:
     """Parse ``[lo, hi]``; ``[1]`` means ``[1, 1]``. Anything else is one error."""
     if not isinstance(value, list | tuple) or not 1 <= len(value) <= 2:
         raise _rule_error("V-20", "should be two whole numbers [lo, hi]; write for example [1, 2]")
@@ -179,7 +180,7 @@ def _require_ascending(pair: tuple[int, int]) -> tuple[int, int]:
 
 Pair: TypeAlias = Annotated[
     tuple[int, int],
-    BeforeValidator(_parse_range),
+    BeforeValidator(_parse_one_or_two_integers),
     AfterValidator(_require_ascending),
     WithJsonSchema(
         {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1, "maxItems": 2}
@@ -241,16 +242,16 @@ def is_printable_path(text: str) -> bool:
     return not _NOT_IN_PATHS.search(text)
 
 
-def _require_path(text: str) -> str:
+def _require_printable_path(text: str) -> str:
     if not is_printable_path(text):
         raise _rule_error("V-20", f"is {text!a}, with a control character; write the path without it")
     return text
 
 
-PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_require_path)]
+PathText: TypeAlias = Annotated[str, Field(min_length=1), AfterValidator(_require_printable_path)]
 
 
-def _require_stop_texts(value: Any) -> Any:
+def _require_text_or_texts(value: Any) -> Any:
     texts = value if isinstance(value, list) else [value]
     if value is not None and not all(isinstance(text, str) for text in texts):
         raise _rule_error("V-20", f"is {format_value(value)}, not text or a list of texts; put it in quotes")
@@ -265,7 +266,7 @@ _Text: TypeAlias = Annotated[str | None, _passed_on]
 _Stops: TypeAlias = Annotated[
     Any,
     _passed_on,
-    BeforeValidator(_require_stop_texts),
+    BeforeValidator(_require_text_or_texts),
     WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]}),
 ]
 
@@ -337,7 +338,10 @@ class Parameters(UsualParameters, total=False):
         AfterValidator(_require_address),
     ]
     system_prompt: Annotated[str, Field(description="Sent as the system message of every request.")]
-    timeout_s: Annotated[float, Field(gt=0, description="Seconds until a request times out. Default: 600.")]
+    timeout_s: Annotated[
+        float,
+        Field(gt=0, description=f"Most seconds that a request may take. Default: {DEFAULT_TIMEOUT_S:g}."),
+    ]
     max_concurrency: Annotated[
         int, Field(ge=1, description="Most requests in flight at this endpoint. Default: 256.")
     ]

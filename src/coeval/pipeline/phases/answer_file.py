@@ -84,7 +84,7 @@ def _read_items_by_task(
     task_names: Set[str], item_files: Iterable[Path], instead: Mapping[Path, list[bytes]]
 ) -> dict[str, dict[str, AnsweredItem]]:
     items_by_task: dict[str, dict[str, AnsweredItem]] = {}
-    for _, item in RecordFiles().lines(item_files, AnsweredItem, instead=instead):
+    for _, item in RecordFiles().read_parts(item_files, AnsweredItem, lines_by_path=instead):
         if item.task_id in task_names and is_good(item):
             items_by_task.setdefault(item.task_id, {})[item.id] = item
     return items_by_task
@@ -105,7 +105,7 @@ class AnswerFile:
     flaws: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
-    def set_answers(self, answers: Iterable[tuple[AnsweredItem, str]]) -> None:
+    def set_answers_and_compare_with_file(self, answers: Iterable[tuple[AnsweredItem, str]]) -> None:
         """Make the records, and compare them with those of the file."""
         self.lines = [_encode_record(item, self.student, answer) for item, answer in answers]
         try:
@@ -121,7 +121,7 @@ class AnswerFile:
         if not self.rewritten:
             self.lines.clear()  # the file holds them
 
-    def note_unreadable_table(self, error: UsageError) -> None:
+    def keep_old_answers_or_note_flaw(self, error: UsageError) -> None:
         """Keep the file's answers if the table cannot be read; a flaw if there are none."""
         if self.path.exists():
             self.notes.append(f"the answers of {self.student} that were taken before are used: {error}")
@@ -186,13 +186,13 @@ def _fill_from_answer_table(table: AnswerTable, targets: list[tuple[ItemsOfTask,
         rows = _AnswerTableRows(find_answer_source(table), build_answer_map(table))
     except UsageError as error:
         for _, file in targets:
-            file.note_unreadable_table(error)
+            file.keep_old_answers_or_note_flaw(error)
         return
     for task_items, file in targets:
-        file.set_answers(rows.match_answers(task_items))
+        file.set_answers_and_compare_with_file(rows.match_answers(task_items))
     for task_items, _ in targets:
         rows.ignore_rows_of_left_out_items(task_items.task)
-    targets[0][1].notes += rows.describe_unused_rows()
+    targets[0][1].notes += rows.describe_problems_and_unused_rows()
 
 
 class _TableAnswer(NamedTuple):
@@ -224,7 +224,6 @@ class _AnswerTableRows:
         self._problems = harvest.describe_problems()
 
     def match_answers(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:
-        """Yield the items of a task with their answers."""
         if task_items.task.items is not None and task_items.task.items.id is None:
             self._numbered = task_items.task.name
         for item in task_items.items.values():
@@ -249,7 +248,7 @@ class _AnswerTableRows:
         except UsageError:
             return  # an unreadable table is reported with its items
 
-    def describe_unused_rows(self) -> Iterator[str]:
+    def describe_problems_and_unused_rows(self) -> Iterator[str]:
         """Say which rows are unused, by file and line, once all tasks were matched."""
         yield from self._problems
         unmatched: dict[Path, LineMessages] = {}
@@ -282,10 +281,10 @@ def _fill_from_answer_columns(task_items: ItemsOfTask, files: Mapping[str, Answe
             answers[row.own_id] = row.item.attributes
     except UsageError as error:
         for file in student_files:
-            file.note_unreadable_table(error)
+            file.keep_old_answers_or_note_flaw(error)
         return
     for file in student_files:
-        file.set_answers(
+        file.set_answers_and_compare_with_file(
             (item, answer)
             for item in task_items.items.values()
             if (answer := answers.get(item.own_id, {}).get(file.student)) is not None

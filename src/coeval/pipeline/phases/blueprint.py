@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.errors import StoreError
 from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_good, proposal_id
-from coeval.engine.model_work import Asking, ModelWork, RecordFields, RoleModel, answer_text
+from coeval.engine.model_work import Asking, ModelWork, RecordFields, RoleModel, text_unless_refused
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
 from coeval.pipeline.plan.task_setup import TaskBlueprint, build_role_model
@@ -77,7 +77,7 @@ class ProposalWork(ModelWork[Proposal]):
         return self.role_model.prompt({}, _REQUESTED[self.kind][2])
 
     def parse_fields(self, completion: Completion) -> RecordFields:
-        text = answer_text(completion, "the teacher")
+        text = text_unless_refused(completion, "the teacher")
         if self.kind == "rubric":
             return {"rubric": parse_rubric(text)}
         parsed = parse_attributes(text)
@@ -124,10 +124,7 @@ class Blueprint:
 
     def list_owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
         """List teacher and key of each proposal that is still to be requested."""
-        if (
-            not isinstance(find_declared_part(task, kind), str)
-            or self.artifact_path(task.name, kind).exists()
-        ):
+        if not isinstance(find_declaration(task, kind), str) or self.artifact_path(task.name, kind).exists():
             return []
         return [
             request for request in self.list_possible_proposals(task, kind) if not self._is_recorded(*request)
@@ -168,25 +165,25 @@ class Blueprint:
             values[kind] = value
         return TaskBlueprint(values["target"], values["nuanced"], values["rubric"])
 
-    def read_blueprint(self, task: TaskConfig) -> TaskBlueprint | None:
+    def read_blueprint_if_known(self, task: TaskConfig) -> TaskBlueprint | None:
         """Return the blueprint if file and folder determine it, else None; nothing is written."""
-        target, nuanced, rubric = (self.read_part(task, kind) for kind in KINDS)
+        target, nuanced, rubric = (self.read_part_if_known(task, kind) for kind in KINDS)
         if target is None or nuanced is None or rubric is None:
             return None
         return TaskBlueprint(target, nuanced, rubric)
 
-    def read_part(self, task: TaskConfig, kind: Kind) -> Any:
-        """Return one kind, as `read_blueprint` does."""
-        declared, path = find_declared_part(task, kind), self.artifact_path(task.name, kind)
+    def read_part_if_known(self, task: TaskConfig, kind: Kind) -> Any:
+        """Return one kind, as `read_blueprint_if_known` does."""
+        declared, path = find_declaration(task, kind), self.artifact_path(task.name, kind)
         if path.exists():
-            return self._merge_declared_with_stored(task, kind, _read_mapping(path))[0]
+            return self._merge_declared_with_stored(task, kind, _read_existing_mapping(path))[0]
         return None if isinstance(declared, str) else declared
 
     def _settle_part(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
         """Write one artifact if it is missing or follows the file; return what the plan uses."""
-        path, declared = self.artifact_path(task.name, kind), find_declared_part(task, kind)
+        path, declared = self.artifact_path(task.name, kind), find_declaration(task, kind)
         if path.exists():
-            stored = _read_mapping(path)
+            stored = _read_existing_mapping(path)
             planned, merged = self._merge_declared_with_stored(task, kind, stored)
             if merged != stored:
                 write_json_atomic(path, merged)
@@ -194,12 +191,14 @@ class Blueprint:
         if not isinstance(declared, str):
             write_json_atomic(path, declared)
             return declared
-        value = self.merge_proposals(task, kind, made_now)
+        value = self.merge_seeds_and_proposals(task, kind, made_now)
         if value is not None:
             write_json_atomic(path, value)
         return value
 
-    def merge_proposals(self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]) -> Any:
+    def merge_seeds_and_proposals(
+        self, task: TaskConfig, kind: Kind, made_now: Mapping[str, Proposal]
+    ) -> Any:
         """Merge the teachers' proposals; None if there are none."""
         proposals = [p for p in self._collect_proposals(task, kind, made_now).values() if p]
         if proposals and kind == "rubric":
@@ -212,7 +211,7 @@ class Blueprint:
 
     def _merge_declared_with_stored(self, task: TaskConfig, kind: Kind, stored: Any) -> tuple[Any, Any]:
         """Return what the plan uses, and what the file is to hold, where an artifact exists already."""
-        declared = find_declared_part(task, kind)
+        declared = find_declaration(task, kind)
         if not self._follow_file:
             return stored, stored
         if isinstance(declared, str):
@@ -250,10 +249,10 @@ class Blueprint:
         if task.rubric != "extend" or self._inherited is None:
             return {}
         path = self._inherited.rubric(task.name)
-        return dict(_read_mapping(path)) if path.exists() else {}
+        return dict(_read_existing_mapping(path)) if path.exists() else {}
 
 
-def find_declared_part(task: TaskConfig, kind: Kind) -> Any:
+def find_declaration(task: TaskConfig, kind: Kind) -> Any:
     """Return what the file declares of a kind; a word if that is left to the teachers."""
     if kind == "rubric":
         return task.declared_rubric
@@ -266,7 +265,7 @@ def _find_seed_attributes(task: TaskConfig, kind: Kind) -> Attributes | None:
     return task.target_attributes_seed if kind == "target" else task.nuanced_attributes_seed
 
 
-def _read_mapping(path: Path) -> Any:
+def _read_existing_mapping(path: Path) -> Any:
     value = read_json(path)
     if not isinstance(value, dict):
         raise StoreError(f"{path} holds no mapping; restore it, or remove it to have it made again")

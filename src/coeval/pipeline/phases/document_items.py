@@ -55,31 +55,30 @@ _NUMBER = re.compile(r"\d+")
 _CHOICE = re.compile(r"^[^\S\n]*\(?[A-Ha-h1-8][.):]\s", re.MULTILINE)
 
 
-def squeeze_text(text: str) -> str:
+def reduce_to_letters_and_digits(text: str) -> str:
     """Reduce a text to what quotes are compared by: letters, digits and what changes a number."""
     plain = unicodedata.normalize("NFKC", _LINK.sub("]", text)).casefold().translate(_DASHES)
     return "".join(_COUNTS.findall(plain))
 
 
-def is_quoted_from(quote: str, passage: str) -> bool:
-    """Check whether a `squeeze_text` ``passage`` contains a ``quote``, or its parts around an ellipsis in
+def is_quoted_from(quote: str, squeezed_passage: str) -> bool:
+    """Check whether the passage contains a ``quote``, squeezed likewise, or its parts around an ellipsis in
     order. Nothing is compared by similarity: a changed word or digit is what an invented quote looks like."""
     at = 0
-    pieces = [piece for piece in map(squeeze_text, _OMISSION.split(quote)) if piece]
+    pieces = [piece for piece in map(reduce_to_letters_and_digits, _OMISSION.split(quote)) if piece]
     for piece in pieces:
-        position = passage.find(piece, at)
+        position = squeezed_passage.find(piece, at)
         if position < 0 or len(piece) < _SHORTEST_QUOTE:
             return False
         at = position + len(piece)
     return bool(pieces)
 
 
-def is_supported(evidence: Sequence[str], passages: Sequence[str]) -> bool:
+def quotes_and_passages_match(quotes: Sequence[str], passages: Sequence[str]) -> bool:
     """Check that every quote is in a passage, and every passage is quoted."""
-    passage_texts = [squeeze_text(passage) for passage in passages]
+    passage_texts = [reduce_to_letters_and_digits(passage) for passage in passages]
     quoting_passages = [
-        {at for at, passage in enumerate(passage_texts) if is_quoted_from(quote, passage)}
-        for quote in evidence
+        {at for at, passage in enumerate(passage_texts) if is_quoted_from(quote, passage)} for quote in quotes
     ]
     return (
         bool(quoting_passages)
@@ -90,11 +89,11 @@ def is_supported(evidence: Sequence[str], passages: Sequence[str]) -> bool:
 
 def copies_passage(question: str, passages: Sequence[str]) -> bool:
     """Check whether a question copies at least `_COPIED` characters of a passage."""
-    question_text = squeeze_text(question)
+    question_text = reduce_to_letters_and_digits(question)
     runs = {question_text[at : at + _COPIED] for at in range(len(question_text) - _COPIED + 1)}
     return any(
         passage_text[at : at + _COPIED] in runs
-        for passage_text in (map(squeeze_text, passages) if runs else ())
+        for passage_text in (map(reduce_to_letters_and_digits, passages) if runs else ())
         for at in range(len(passage_text) - _COPIED + 1)
     )
 
@@ -103,7 +102,7 @@ def gives_answer_away(question: str, answer: str) -> bool:
     """Check whether a question contains the answer as whole words, unless it lists choices."""
     words, question_words = (" ".join(re.findall(r"\w+", text.casefold())) for text in (answer, question))
     return (
-        len(squeeze_text(answer)) >= _SHORTEST_ANSWER
+        len(reduce_to_letters_and_digits(answer)) >= _SHORTEST_ANSWER
         and f" {words} " in f" {question_words} "
         and len(_CHOICE.findall(question)) < 2
     )
@@ -146,9 +145,9 @@ class AcceptedItems:
     def accept_new(self, key: str, question: str, answer: str, evidence: Iterable[str], about: str) -> bool:
         """Keep an item, and return True, unless it repeats another. ``about``: its `join_passage_keys`."""
         shingles = word_shingles(question)
-        quotes = frozenset(map(squeeze_text, evidence))
+        quotes = frozenset(map(reduce_to_letters_and_digits, evidence))
         accepted = _AcceptedItem(
-            question.casefold(), squeeze_text(question), shingles, answer.casefold(), quotes
+            question.casefold(), reduce_to_letters_and_digits(question), shingles, answer.casefold(), quotes
         )
         # Of two sets as similar as `SIMILAR`, neither lacks so many of the other; the rarest lead to few.
         rarest = sorted(shingles, key=lambda feature: (len(self._ids_by_feature[feature]), feature))
@@ -190,7 +189,7 @@ class DocumentItemWork(ItemWork):
             question, answer, evidence = fields["prompt"], fields["reference_response"], fields["evidence"]
             flaw = self.accept_or_find_flaw(question, answer, evidence)
             if flaw is None:
-                return self.make_record(fields | self._prepend_passages(question))
+                return self.make_record(fields | self._prepend_passages_if_shown(question))
             self.filtered[flaw] += 1
             self.hint = f"\n\nAn earlier reply was not used: {_HINTS[flaw]}. That reply asked:\n{question}"
         counts = ", ".join(f"{name} {count}" for name, count in self.filtered.items())
@@ -210,7 +209,7 @@ class DocumentItemWork(ItemWork):
     def accept_or_find_flaw(self, question: str, answer: str, evidence: Sequence[str]) -> Filter | None:
         """Return the first filter that rejects an item; None accepts it."""
         passages = [passage.text for passage in self.sample.passages]
-        if not is_supported(evidence, passages):
+        if not quotes_and_passages_match(evidence, passages):
             return "invented quote"
         if copies_passage(question, passages):
             return "copied passage"
@@ -219,7 +218,7 @@ class DocumentItemWork(ItemWork):
         about = join_passage_keys(self.sample.passages)
         return None if self.accepted.accept_new(self.key, question, answer, evidence, about) else "duplicate"
 
-    def _prepend_passages(self, question: str) -> RecordFields:
+    def _prepend_passages_if_shown(self, question: str) -> RecordFields:
         """Return the prompt with its passages, and their length, if students see them."""
         documents = self.setup.task.documents
         if documents is None or not documents.show:

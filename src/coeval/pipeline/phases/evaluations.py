@@ -11,7 +11,7 @@ from coeval.core import records
 from coeval.core.errors import CheckFailed, Gap, Pending, Unparsable
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import ModelWork, RecordFields, answer_text, make_failure
+from coeval.engine.model_work import ModelWork, RecordFields, make_failure, text_unless_refused
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import build_checked_answer
@@ -217,13 +217,13 @@ class EvaluationWork(ModelWork[records.Evaluation]):
     def _record_reply_text(self, completion: records.Completion, factor: str = "") -> str:
         reply_text = completion.text if completion.refusal is None else completion.refusal
         self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
-        return answer_text(completion, "the judge")
+        return text_unless_refused(completion, "the judge")
 
     def _has_score(self) -> bool:
         """Check whether the record has a score, kept from an earlier record or new."""
-        return bool(self.levels or any(self._list_kept_fields(self.judged.earlier)))
+        return bool(self.levels or any(self._list_kept_scores_and_reasons(self.judged.earlier)))
 
-    def _list_kept_fields(self, earlier: records.Evaluation | None) -> Iterator[RecordFields]:
+    def _list_kept_scores_and_reasons(self, earlier: records.Evaluation | None) -> Iterator[RecordFields]:
         """Yield scores, values and reasons of an earlier record for factors that were not asked for again."""
         field_groups = (
             (earlier.scores, earlier.values, earlier.reasons) if earlier is not None else [None] * 3
@@ -237,7 +237,7 @@ class EvaluationWork(ModelWork[records.Evaluation]):
         now_requested, levels = setup.criteria, self.levels
         fields: dict[str, dict[str, Any]] = {"scores": {}, "values": {}, "reasons": {}}
         made: tuple[RecordFields, ...] = (*setup.form.split_by_scale(levels), self.reasons)
-        for name, kept, new in zip(fields, self._list_kept_fields(earlier), made, strict=True):
+        for name, kept, new in zip(fields, self._list_kept_scores_and_reasons(earlier), made, strict=True):
             both = {**kept, **new}
             fields[name] = {f: both[f] for f in (*now_requested, *both) if f in both}
         scored = {**fields["scores"], **fields["values"]}
@@ -317,7 +317,7 @@ class ItemWork(ModelWork[records.Datapoint]):
 
     def parse_fields(self, completion: records.Completion) -> RecordFields:
         """Parse the item; one that was cut off is not repaired into half an item."""
-        text = answer_text(completion, "the teacher")
+        text = text_unless_refused(completion, "the teacher")
         item = parse_item(text)
         if item.repaired and completion.truncated:
             raise Unparsable("it holds half an item", raw=text)
@@ -361,7 +361,7 @@ class PairWork(ModelWork[records.Preference]):
         return self.role_model.prompt(variables, self.design.schema)
 
     def parse_fields(self, completion: records.Completion) -> RecordFields:
-        preferred = parse_preference(answer_text(completion, "the judge"))
+        preferred = parse_preference(text_unless_refused(completion, "the judge"))
         return {
             "winner": preferred.value,
             "reason": preferred.reason[:MOST_REASON] or None,
@@ -417,7 +417,7 @@ class CheckWork:
             values[factor] = value
             if why:
                 reasons[factor] = why
-        return self._build_record(values, reasons)
+        return self._build_merged_record(values, reasons)
 
     def make_failed_record(self, error: Exception) -> records.Evaluation:
         identity = self.judged.identity_fields(records.CHECK, CHECK_RECIPE)
@@ -425,7 +425,7 @@ class CheckWork:
             **identity, status="failed", error=make_failure(error), missing=self.factors
         )
 
-    def _build_record(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
+    def _build_merged_record(self, values: dict[str, float], reasons: dict[str, str]) -> records.Evaluation:
         """Build the record, with an earlier one's values unless all are computed again."""
         hashes, earlier = self.judged.setup.check_hashes, self.judged.earlier
         criteria, made_from = {factor: hashes[factor] for factor in values}, None

@@ -128,7 +128,7 @@ def _parse_handwritten_line(text: bytes, task: str, teacher: str) -> SuppliedIte
     full = own if own.startswith(start) and own != start else start + own
     if _decode_field(fields, "id") != full:
         filled["id"] = full
-    return _build_supplied_item(text, fields, filled | _stringify_fields(fields))
+    return _build_supplied_item(text, fields, filled | _correct_fields_that_are_not_text(fields))
 
 
 def _build_supplied_item(
@@ -168,7 +168,7 @@ def _find_field_problem(fields: Mapping[str, msgspec.Raw]) -> str | None:
     return None
 
 
-def _stringify_fields(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
+def _correct_fields_that_are_not_text(fields: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
     """Return fields with numbers or booleans as text, and empty attributes if there are none."""
     filled: dict[str, Any] = {}
     reference = _decode_field(fields, "reference_response")
@@ -229,13 +229,12 @@ class ItemFile:
         """Return how many items are missing from the task's total."""
         return max(0, (self.source.task.sampling.max_items or 0) - len(self.ids))
 
-    def add_record(self, line: bytes, item: Datapoint, number: int) -> int:
-        """Add a record; return the line where its id occurred first."""
+    def add_record_and_find_first_line(self, line: bytes, item: Datapoint, line_number: int) -> int:
         self.lines.append(line)
         for label in self.source.task.label_attributes:
             if (value := item.sampled_target_attributes.get(label)) is not None:
                 self.label_values.setdefault(label, {})[value] = None
-        return self.ids.setdefault(item.id, number)
+        return self.ids.setdefault(item.id, line_number)
 
     def read(self) -> ItemFile:
         try:
@@ -262,7 +261,7 @@ class ItemFile:
             self.problems.note(supplied, number)
             return
         self.rewritten |= supplied.changed
-        first = self.add_record(supplied.line, supplied.item, number)
+        first = self.add_record_and_find_first_line(supplied.line, supplied.item, number)
         if first != number:
             self.remarks.note(
                 f"the id {supplied.item.id} stood on line {first} already; the last one counts", number

@@ -82,7 +82,7 @@ def parse_item(text: str) -> ParsedItem:
     Unparsable: no JSON, or nothing in it is a prompt.
     """
     value, repaired = extract_json(text)
-    for candidate in _list_objects(value):
+    for candidate in _list_outer_and_inner_objects(value):
         folded = {normalize_name(name): part for name, part in reversed(candidate.items())}
         prompt_key = next((key for key in _PROMPT_KEYS if isinstance(folded.get(key, 0), _PROMPTS)), None)
         if prompt_key is None:
@@ -98,7 +98,7 @@ def parse_item(text: str) -> ParsedItem:
 
 def parse_evidence(text: str) -> tuple[str, ...]:
     """Parse the quotes beside an item; none if there are none."""
-    for candidate in _list_objects(extract_json(text).value):
+    for candidate in _list_outer_and_inner_objects(extract_json(text).value):
         folded = {normalize_name(name): part for name, part in reversed(candidate.items())}
         for quoted in filter(None, map(folded.get, _EVIDENCE_KEYS)):
             return tuple(map(_to_text, quoted if isinstance(quoted, list) else [quoted]))
@@ -169,7 +169,7 @@ def merge_rubrics(kept: Mapping[str, str], *proposals: Mapping[str, str]) -> dic
     return merged
 
 
-def _list_objects(value: Any) -> Iterator[dict[str, Any]]:
+def _list_outer_and_inner_objects(value: Any) -> Iterator[dict[str, Any]]:
     """Yield ``value`` if it is an object, then the objects directly inside it."""
     if isinstance(value, dict):
         yield value
@@ -197,7 +197,7 @@ def _list_named_entries(value: Any, content_keys: Sequence[str]) -> Iterator[tup
         if name is not None and content is not None:
             yield name, content
         else:
-            yield from ((name, _find_content(part, content_keys)) for name, part in entry.items())
+            yield from ((name, _take_content_of_object(part, content_keys)) for name, part in entry.items())
 
 
 def _unwrap_proposal(value: Any, content_keys: Sequence[str]) -> Any:
@@ -212,7 +212,7 @@ def _unwrap_proposal(value: Any, content_keys: Sequence[str]) -> Any:
     return value
 
 
-def _find_content(part: Any, content_keys: Sequence[str]) -> Any:
+def _take_content_of_object(part: Any, content_keys: Sequence[str]) -> Any:
     """Return ``part``, or what an object holds under one of ``content_keys``."""
     if isinstance(part, dict):
         return next((part[key] for key in content_keys if key in part), None)

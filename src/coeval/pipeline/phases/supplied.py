@@ -15,7 +15,7 @@ from coeval.core.errors import ConfigError, UsageError
 from coeval.core.records import item_prefix
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import join_names, pluralize
-from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_item_writers, locate_item_files
+from coeval.pipeline.config.draft import OWN_ITEMS, ItemSource, list_models_writing_items, locate_item_files
 from coeval.pipeline.config.items_section import Items
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.phases.answer_file import AnswerFile
@@ -33,7 +33,7 @@ from coeval.tables.table_source import TableSource
 # --- Items from a table: ``tasks[].items``
 
 
-def read_table_items(file: ItemFile, folder: RunDir) -> ItemFile:
+def read_items_of_run_or_changed_table(file: ItemFile, folder: RunDir) -> ItemFile:
     """Read the items of a task: the run's own file while it matches the table, else as many rows as are used,
     which are then to be written there (``file.rewritten``). If the table is gone, existing items stay."""
     items = file.source.task.items
@@ -63,11 +63,11 @@ def read_table_items(file: ItemFile, folder: RunDir) -> ItemFile:
     return file
 
 
-def _choose_rows(items: Items, most: int | None) -> Selection:
+def _choose_rows(items: Items, max_items: int | None) -> Selection:
     """Choose the rows to read: no more than are used, but all to draw a sample."""
-    if items.sample is not None or most is None:
+    if items.sample is not None or max_items is None:
         return Selection(items.limit, items.sample, items.seed)
-    return Selection(min(most, items.limit or most))
+    return Selection(min(max_items, items.limit or max_items))
 
 
 def _read_rows(
@@ -78,7 +78,7 @@ def _read_rows(
     prefix, harvest = item_prefix(task, teacher), Harvest(source.open_tables(), needed)
     for row in draw_sample(harvest.read_items(chosen.read_limit), chosen):
         made = build_item(row, prefix, task, teacher)
-        file.add_record(made.line, made.item, row.line)
+        file.add_record_and_find_first_line(made.line, made.item, row.line)
     file.rewritten = True
     (file.notes if skip_bad else file.flaws).extend(harvest.describe_problems())
     if skip_bad and harvest.flawed:
@@ -119,7 +119,7 @@ class Supply:
         for file in self.files:
             yield from file.notes
             yield from file.remarks.format_lines(file.path)
-            yield from _describe_unmentioned_labels(file)
+            yield from _describe_labels_with_unseen_values(file)
             if file.missing:
                 total = f"the {file.source.task.sampling.total:,} items that sampling.total asks for"
                 yield f"{file.path} holds {len(file.ids):,} of {total}"
@@ -128,7 +128,7 @@ class Supply:
         for documents in self.documents.values():
             yield from documents.omissions
 
-    def refuse_flawed(self) -> None:
+    def refuse_flawed_lines(self) -> None:
         """Raise ConfigError if lines cannot be used as items or answers; it names them."""
         problems = {file.path: [*file.problems.format_lines(file.path)] for file in self.files}
         flaws = [sentence for file in self.files for sentence in (*file.flaws, *problems[file.path])]
@@ -137,7 +137,7 @@ class Supply:
         if flaws := flaws or [flaw for file in self.answers for flaw in file.flaws]:
             raise ConfigError(flaws)
 
-    def refuse_missing_items(self) -> None:
+    def refuse_teachers_without_items(self) -> None:
         """Raise UsageError if a teacher supplies nothing; it names the file to be written."""
         empty = self.absent | {file.path: file.source for file in self.files if not file.ids}
         if empty:
@@ -148,7 +148,7 @@ class Supply:
                 f"{ITEM_FORM}."
             )
 
-    def describe_changed_tables(self) -> dict[str, str]:
+    def describe_changed_tables_by_task(self) -> dict[str, str]:
         """Describe by task the tables that have changed since items or answers were read from them."""
         changed = {
             file.task: f"answers of {file.student} in {file.table}, which have changed"
@@ -161,7 +161,7 @@ class Supply:
             if file.changed_since and (items := file.source.task.items) is not None
         }
 
-    def write_items(self, folder: RunDir) -> None:
+    def write_items_and_answers(self, folder: RunDir) -> None:
         """Write changed items and answers into the run's folder; what they replace moves to ``replaced/``."""
         for answers in self.answers:
             if answers.rewritten:
@@ -190,7 +190,7 @@ class Supply:
             answers.lines.clear()
 
 
-def _describe_unmentioned_labels(file: ItemFile) -> Iterator[str]:
+def _describe_labels_with_unseen_values(file: ItemFile) -> Iterator[str]:
     """Name labels whose values no prompt of students names."""
     task, declared = file.source.task, file.source.task.target_attributes
     if task.output_description.strip() or any(key.split(".")[0] == "test" for key in task.prompt_library):
@@ -255,7 +255,7 @@ def declare_item_labels(config: Config, supply: Supply) -> Config:
 
 def _declare_labels(config: Config, task: TaskConfig, values_by_label: Mapping[str, set[str]]) -> TaskConfig:
     declared = task.target_attributes
-    if not isinstance(declared, dict) or list_item_writers(config, task):
+    if not isinstance(declared, dict) or list_models_writing_items(config, task):
         return task
     undeclared = {label: sorted(values) for label, values in values_by_label.items() if label not in declared}
     return task.model_copy(update={"target_attributes": {**declared, **undeclared}}) if undeclared else task
@@ -307,7 +307,7 @@ def read_supply(config: Config, folder: RunDir, source_run: RunDir | None = None
     supply = Supply([], {}, documents=dict(_read_documents(config, folder)))
     for path, source in locate_item_files(config, folder).items():
         if source.teacher == OWN_ITEMS:
-            supply.files.append(read_table_items(ItemFile(path, source), folder))
+            supply.files.append(read_items_of_run_or_changed_table(ItemFile(path, source), folder))
             continue
         theirs = source_run.datapoints(source.task.name, source.teacher) if source_run is not None else path
         existing = next((path_ for path_ in (path, theirs) if path_.exists()), None)
@@ -323,7 +323,7 @@ def _read_documents(config: Config, folder: RunDir) -> Iterator[tuple[str, CutDo
     for task in config.tasks:
         if (section := task.documents) is None:
             continue
-        writers = list_item_writers(config, task)
+        writers = list_models_writing_items(config, task)
         try:
             cut = read_documents(Path(section.path), section.chunk)
         except UsageError as error:

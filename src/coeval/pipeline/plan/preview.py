@@ -56,7 +56,7 @@ class Preview:
     def refuse_start(self, options: RunOptions) -> None:
         """Refuse a start. Raises UsageError: good records are outdated whatever teachers propose, documents
         are missing, or records would be moved away for a run that could do nothing."""
-        changed = self.supply.describe_changed_tables()
+        changed = self.supply.describe_changed_tables_by_task()
         refuse_changed_records(
             self.least, self.plan.setups, self.records_folder, options.change_policy, changed
         )
@@ -115,7 +115,7 @@ def read_start_supply(config: Config, options: RunOptions) -> Supply:
     ]
     items_in += [path for path in supply.unwritten_lines if path not in items_in]
     supply.answers.extend(read_answer_files(config, folder, items_in, supply.unwritten_lines))
-    supply.refuse_flawed()
+    supply.refuse_flawed_lines()
     return supply
 
 
@@ -129,7 +129,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     ``replaced/`` was interrupted.
     """
     folder = run_folder(config)
-    folder.refuse_unreadable()
+    folder.refuse_foreign_or_half_replaced()
     source = None if options.continue_run else find_source_run(config)
     supply = read_start_supply(config, options) if supply is None else supply
     config = declare_item_labels(config, supply)
@@ -138,7 +138,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     unsettled: set[str] = set()
     least, most = [], []
     for task in config.tasks:
-        drawn = blueprint.read_blueprint(task)
+        drawn = blueprint.read_blueprint_if_known(task)
         if drawn is None:
             unsettled.add(task.name)
             small, large = _build_setup_bounds(
@@ -159,12 +159,12 @@ def _build_setup_bounds(
     config: Config, task: TaskConfig, blueprint: Blueprint, recorded: RunIndex, documents: CutDocuments | None
 ) -> tuple[TaskSetup, TaskSetup]:
     """Build an unsettled task's setups with the smallest and the largest rubric that may be proposed."""
-    target, nuanced = (blueprint.read_part(task, kind) or {} for kind in KINDS[:2])
+    target, nuanced = (blueprint.read_part_if_known(task, kind) or {} for kind in KINDS[:2])
 
     def setup(rubric: dict[str, str]) -> TaskSetup:
         return build_setup(config, task, TaskBlueprint(target, nuanced, rubric), documents)
 
-    if (known_rubric := blueprint.read_part(task, "rubric")) is not None:
+    if (known_rubric := blueprint.read_part_if_known(task, "rubric")) is not None:
         settled = setup(known_rubric)
         return settled, settled
     rubric_so_far = blueprint.merge_inherited_and_proposed_rubrics(task)
@@ -302,7 +302,9 @@ def forecast_calls(config: Config, preview: Preview) -> Forecast:
             planned[key] = many.planned
             calls[key] = Calls(few.calls - few.spared_calls, many.calls)
             owed[key] = Calls(few.owed - few.spared, many.owed)
-    warnings = [sentence for setup in preview.plan.setups for sentence in setup.describe_clipped_ranges()]
+    warnings = [
+        sentence for setup in preview.plan.setups for sentence in setup.describe_unfollowed_settings()
+    ]
     warnings += preview.supply.list_remarks()
     for short in find_short_answers(preview.plan_count.unanswered, config):
         answers = pluralize(short.missing, "answer")

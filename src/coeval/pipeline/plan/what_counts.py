@@ -9,7 +9,7 @@ from coeval.analysis.planned_names import NameKind, Names, Planned, PlannedTask
 from coeval.core.errors import ConfigError
 from coeval.core.records import CHECK, EXACT_MATCH
 from coeval.pipeline.config.document import read_document
-from coeval.pipeline.config.draft import list_item_suppliers, list_item_writers
+from coeval.pipeline.config.draft import list_item_suppliers, list_models_writing_items
 from coeval.pipeline.config.findings import MOST_SHOWN
 from coeval.pipeline.config.schema import Config, TaskConfig
 from coeval.pipeline.config.structure import check_structure
@@ -74,7 +74,7 @@ def _find_planned_names_of_task(
     judged = None if factors is None else factors - task.checks.keys()
     playing = frozenset(model.name for model in config.with_role("judge")) or None
     judges = frozenset() if judged is not None and not judged else playing
-    supplying = frozenset((*list_item_suppliers(config, task), *list_item_writers(config, task)))
+    supplying = frozenset((*list_item_suppliers(config, task), *list_models_writing_items(config, task)))
     teachers = _add_names(supplying or None, _select_names(mine, "teacher"))
     stays = config.experiment.mode("data_generation") in ("Keep", "Model")
     return PlannedTask(

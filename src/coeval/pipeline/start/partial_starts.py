@@ -12,14 +12,14 @@ from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
 from coeval.core.text import dollars, join_names
 from coeval.engine.model_work import RoleModel
-from coeval.engine.probing import ProbeResult, Probing, probe_and_record, probe_models
+from coeval.engine.probing import ProbeResult, Probing, probe_and_write_results, probe_models
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.open import check_askable, find_model_obstacle
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
-from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, Proposal, find_declared_part
-from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
+from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, Proposal, find_declaration
+from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_models_with_calls
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
@@ -62,7 +62,7 @@ async def probe_config(config: Config, probing: Probing, context: SessionContext
     async with lock_and_open_session(config, prices, context) as session:
         resumes = probing.mode == "resume" and options.continue_run
         work_left = find_models_with_work(preview_run(config, options)) if resumes else None
-        return ProbedConfig(config, await probe_and_record(session, probing, work_left))
+        return ProbedConfig(config, await probe_and_write_results(session, probing, work_left))
 
 
 async def sample_for_estimate(
@@ -77,7 +77,7 @@ async def sample_for_estimate(
     be written; Draining: interrupted.
     """
     folder = run_folder(config)
-    needed = list_sampled_models(preview)
+    needed = list_models_with_calls(preview)
     askable = []
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:
@@ -147,7 +147,7 @@ class _ProposalBlueprint(Blueprint):
 
     def list_open_kinds(self, task: TaskConfig) -> list[Kind]:
         """List the kinds that neither the file nor the run, nor the one it resumes, has settled."""
-        return [kind for kind in KINDS if self._known.read_part(task, kind) is None]
+        return [kind for kind in KINDS if self._known.read_part_if_known(task, kind) is None]
 
     def list_owed_proposals(self, task: TaskConfig, kind: Kind) -> list[tuple[RoleModel, str]]:
         return super().list_owed_proposals(task, kind) if kind in self.list_open_kinds(task) else []
@@ -162,8 +162,8 @@ class _ProposalBlueprint(Blueprint):
     ) -> ProposedPart | None:
         """Merge the proposals of one kind, or take the run's own; None if there are none."""
         if kind not in self.list_open_kinds(task):
-            return ProposedPart(task.name, kind, dict(self._known.read_part(task, kind)), ())
-        value = self.merge_proposals(task, kind, proposals_by_key)
+            return ProposedPart(task.name, kind, dict(self._known.read_part_if_known(task, kind)), ())
+        value = self.merge_seeds_and_proposals(task, kind, proposals_by_key)
         if value is None:
             return None
         return ProposedPart(task.name, kind, value, tuple(self.list_proposers(task, kind, proposals_by_key)))
@@ -222,7 +222,7 @@ def _collect_parts(
     result = Proposals(summary=summary)
     for task in config.tasks:
         for kind in KINDS:
-            if not isinstance(find_declared_part(task, kind), str):
+            if not isinstance(find_declaration(task, kind), str):
                 continue
             part = proposals.build_part(task, kind, proposals_by_key)
             if part is None:

@@ -29,9 +29,9 @@ from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.plain import escape_line
 from coeval.reports.chart_spec import resolve_short_names
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, format_cell, format_rows
-from coeval.reports.drawn_pictures import DARK, LIGHT, theme_config
 from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.items.item_selection import ItemSelection
+from coeval.reports.themes import DARK, LIGHT, page_colours_css, theme_config
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
 
@@ -150,7 +150,7 @@ class PageFrame:
         served_at: str = "",
     ) -> None:
         """Render the page, with a policy that allows its own scripts and styles."""
-        script, style = _join_package_files(_SCRIPTS), _join_package_files(_STYLES)
+        script, style = _join_package_files(_SCRIPTS), page_colours_css() + _join_package_files(_STYLES)
         vega, vega_text = load_vega_script()
         policy = "; ".join(
             (

@@ -27,6 +27,7 @@ from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, parse_item_choice
 from coeval.reports.site.page import encode_choice, load_template
+from coeval.reports.themes import page_colours_css
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
 
@@ -432,4 +433,5 @@ def asset_response(name: str) -> web.Response:
     if name not in _ASSETS:
         raise web.HTTPNotFound
     text = (files(_ASSETS[name]) / name).read_text(encoding="utf-8")
+    text = page_colours_css() + text if name == "page.css" else text
     return web.Response(text=text, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")

@@ -19,7 +19,7 @@ from coeval.core.figures import IN_POINTS, FigureKind
 from coeval.core.plain import escape_lines, looks_like_formula
 from coeval.core.text import dollar_decimals
 from coeval.reports.content import Cell, ReportColumn, ReportTable
-from coeval.reports.drawn_pictures import LIGHT
+from coeval.reports.themes import LIGHT
 from coeval.store.jsonl import replace_file
 
 # --- Foreign text in cells
