@@ -350,7 +350,7 @@ class HostedModel(Model):
         try:
             return await self._http.post(self._endpoint, self._path, body, call)
         finally:
-            reservation.close()
+            reservation.release_or_book_uncertain()
 
     def _drop_refused(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """Drop what the host refused and the user did not set; return the dropped parameters, too."""

@@ -26,7 +26,7 @@ from coeval.analysis.people.label_questions import (
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.pipeline.plan.run_reading import open_run_reader
-from coeval.store.human_labels import HumanLabel, add_labels, person_judge_id, read_labels
+from coeval.store.human_labels import HumanLabel, add_labels, judge_id_of_valid_name, read_labels
 from coeval.store.rundir import RunDir
 
 USUAL_N = 200
@@ -63,7 +63,7 @@ class LabelSession:
         """Draw what the request adds, record it, and read the person's questions and levels."""
         self.path: Path = folder.path
         self.by = request.by
-        judge = person_judge_id(request.by)
+        judge = judge_id_of_valid_name(request.by)
         with open_run_reader(folder) as (reader, _):
             grid = read_score_grid(reader)
             _refuse_pairwise_only(reader, grid)
@@ -143,8 +143,8 @@ def _refuse_pairwise_only(reader: RunReader, grid: ScoreGrid) -> None:
 
 
 def recorded_levels(folder: RunDir, by: str) -> dict[str, str]:
-    """Read a person's levels, by question; raises as `read_labels`, and UsageError as `person_judge_id`."""
-    labels = labels_of_person(read_labels(folder.path), person_judge_id(by))
+    """Read a person's levels, by question; raises as `read_labels` and `judge_id_of_valid_name` do."""
+    labels = labels_of_person(read_labels(folder.path), judge_id_of_valid_name(by))
     return {
         question_id(label.response_id, label.factor, label.judge_model_id): label.level
         for label in labels

@@ -116,7 +116,7 @@ def match_sides(readers: Sequence[Reader], names: Sequence[str] = ()) -> list[li
 
     Raises UsageError if there are no two sides, or it is not clear which two; the message lists the students.
     """
-    models = [reader.models() for reader in readers]
+    models = [reader.answering_models() for reader in readers]
     if len(readers) == 1:
         [reader], [students] = readers, models
         if not students:

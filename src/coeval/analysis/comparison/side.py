@@ -161,7 +161,7 @@ def read_sides(reader: Reader, labels: Mapping[str, str], costs: Mapping[str, An
             cost=costs.get(model),
             served={
                 str(served.task): served
-                for served in reader.stand_in_models(by_task=True)
+                for served in reader.stand_ins_and_mixtures(by_task=True)
                 if served.role == "student" and served.others and (not parameters or served.model == model)
             },
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
-from coeval.analysis.measures.ranking import Ranking, compare_two_students, leading_pair
+from coeval.analysis.measures.ranking import Ranking, compare_two_students, leader_and_rival
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
@@ -167,7 +167,7 @@ def leader_judges_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[st
     """State which judges are of the leader's family, as `coeval compare` does."""
     if len(ranks.order) < 2:
         return
-    first, second = leading_pair(ranks)
+    first, second = leader_and_rival(ranks)
     related = find_related_judges(model_of(first), model_of(second), grid.judges, families)
     if related is None or ranks.difference(first, second) is None:
         return
@@ -181,7 +181,7 @@ def leader_teachers_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[
     they ask may be what it knows."""
     if len(ranks.order) < 2:
         return
-    first, second = leading_pair(ranks)
+    first, second = leader_and_rival(ranks)
     wrote: dict[str, list[str]] = {}
     for teacher in grid.teachers:
         if (student := related_model(teacher, first, second, families)) is not None:

@@ -204,7 +204,7 @@ class CoevalRun(Benchmark):
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
         self._run = RunDir(str(settings.options[TASK_OPTION]).removeprefix(PREFIX))
-        self._run.refuse_unreadable()
+        self._run.refuse_foreign_or_half_replaced()
         if not self._run.config.is_file():
             raise UsageError(
                 f"coeval:{self._run.path}: there is no {self._run.config}; name the folder of a run"
@@ -276,7 +276,7 @@ class CoevalRun(Benchmark):
                 config = task.config
                 described = bool(config.output_description.strip())
                 template = find_template(
-                    config.prompt_library, "test", self.settings.model, described=described
+                    config.prompt_library, "test", self.settings.model, has_output_description=described
                 )
                 values = PreparedItem(datapoint, nuances[config.name].find_nuance(datapoint)).values
                 text = fill_template(template, {**build_task_variables(config), **values})

@@ -28,7 +28,7 @@ from coeval.models.batch.batches import cancel_jobs_and_count_left
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts
 from coeval.pipeline.start.session_start import sum_own_usage
-from coeval.pipeline.upkeep.batch_jobs import fetch_batches
+from coeval.pipeline.upkeep.batch_jobs import fetch_or_cancel_batches
 from coeval.store.output_folder import list_output_tasks, require_results
 from coeval.store.record_index import sum_recorded_usage
 from coeval.store.rundir import RunDir
@@ -209,7 +209,7 @@ def _fetch_jobs_and_count_unchecked(folder: RunDir, keys: Path | None, *, cancel
         return 0
     summary = show_progress_while(
         load_keys(keys),
-        lambda context: fetch_batches(
+        lambda context: fetch_or_cancel_batches(
             folder, context.keys, context.watcher, context.interrupt, cancel=cancel
         ),
     )

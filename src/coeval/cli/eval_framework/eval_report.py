@@ -15,8 +15,8 @@ from coeval.analysis.doubtful_answers import (
     EmptyAnswers,
     Incomparable,
     cut_off_sentence,
-    cut_off_warning,
     empty_answers_sentence,
+    too_many_cut_off_warning,
 )
 from coeval.api import load_keys
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
@@ -29,7 +29,7 @@ from coeval.benchmarks.run.task_summary import (
     Outcome,
     TaskOutcome,
     conclude,
-    open_output_folder,
+    lock_affordable_output_folder,
 )
 from coeval.cli import streams
 from coeval.cli.commands.datasets import draw_fetch_progress
@@ -196,7 +196,7 @@ def _print_cut_off_and_empty_answers(outcome: Outcome, results: Console) -> None
         empty.append(EmptyAnswers(label, counts.n, counts.truncated, counts.answers, given=given))
     if (sentence := cut_off_sentence(cut, "to")) is not None:
         say(results, sentence, "yellow")
-    for warning in (cut_off_warning(cut), empty_answers_sentence(empty, "to")):
+    for warning in (too_many_cut_off_warning(cut), empty_answers_sentence(empty, "to")):
         if warning is not None:
             warn(results, warning)
 
@@ -234,7 +234,7 @@ def evaluate_and_print(settings: EvalSettings, output: EvalOutput) -> int:
         if output.estimate_only:
             return _write_and_print_estimate(prepared, messages, as_json=output.as_json)
         ask = partial(ask_alone, prepared, keys, terminal, throttle=throttle)
-        with open_output_folder(prepared, output.log_level):
+        with lock_affordable_output_folder(prepared, output.log_level):
             outcome = conclude(prepared, run_async(run_interruptible(ask, terminal.note)))
     if output.as_json:
         write_json(_outcome_to_json(outcome))

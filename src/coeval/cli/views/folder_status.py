@@ -33,7 +33,7 @@ from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.gaps import build_continue_command
-from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
+from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_if_doubtful, load_run_config
 from coeval.reports.content import make_columns
 from coeval.store.jsonl import read_decodable_lines
 from coeval.store.record_index import PhaseIndex
@@ -182,13 +182,13 @@ def read_folder_status(path: Path) -> FolderStatus:
     folder, pid = RunDir(path), find_writer_pid(path)
     if not folder.is_run():
         with OutputReader(path) as reader:
-            phases, status = _count_output_phases(reader), reader.status()
+            phases, status = _count_output_phases(reader), reader.status_when_idle()
         return _read_rest(folder, phases, None, StateShown(status if pid is None else "running", pid))
     if sentence := folder.describe_half_replaced():  # whatever has moved, the account stays
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
         return _read_rest(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(sentence,))
-    look = inspect_quickly(folder, config := load_run_config(folder))
+    look = inspect_if_doubtful(folder, config := load_run_config(folder))
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
     mixed = (look.report.gaps.mixed,) if look.report is not None and look.report.gaps.mixed else ()
@@ -258,7 +258,7 @@ def _seconds_since(at: float) -> int:
 def _count_output_phases(reader: OutputReader) -> dict[str, PhaseStatus]:
     return {
         name: PhaseStatus(*counts, None if counts.planned is None else counts.planned - counts.good)
-        for name, counts in reader.record_counts().items()
+        for name, counts in reader.count_answers_and_judgments().items()
     }
 
 
@@ -313,7 +313,7 @@ def show_status(path: Path, console: Console) -> None:
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, sentence)
     else:
-        _show_run(folder, inspect_quickly(folder, config), limits, console)
+        _show_run(folder, inspect_if_doubtful(folder, config), limits, console)
     try:
         costs = read_model_costs(folder.usage, at_work=at_work)
         names = ShownNames.of(cost.model for cost in costs)

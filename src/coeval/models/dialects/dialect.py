@@ -214,7 +214,6 @@ def finish_completion(completion: Completion, redactor: Redactor, notes: tuple[s
 
 
 def redact_completion(completion: Completion, redactor: Redactor) -> Completion:
-    """Redact every text of an answer."""
     if not redactor.knows_any:
         return completion
     changed: dict[str, Any] = {}

@@ -72,7 +72,6 @@ class JudgeForm:
         return requested
 
     def build_factor_question(self, factor: str) -> FactorQuestion:
-        """Return the question about a single factor."""
         scale = self.scales[factor]
         values = {
             "factor": factor,
@@ -194,7 +193,6 @@ class PairDesign:
 
     @property
     def answer_format(self) -> str:
-        """Describe the format of the reply."""
         verdict = '"verdict", one of "A", "B" or "tie"'
         if not self.rationale:
             return f"Answer with one JSON object and nothing else; its one key is {verdict}."

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from coeval.core.records import Role, model_of
 from coeval.core.text import digest, placeholders
-from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, find_recorded_recipe, make_recipe
+from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, find_absent_code_recipe, make_recipe
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
@@ -26,7 +26,7 @@ def build_role_model(
 ) -> RoleModel:
     """Build a model in a role at a task, with its template and recipe."""
     described = bool(task.output_description.strip())
-    template = find_template(task.prompt_library, template_id, model.name, described=described)
+    template = find_template(task.prompt_library, template_id, model.name, has_output_description=described)
     spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
     fields = build_task_variables(task)
     template_hashes = hash_template_parts(task.name, template_id, template, fields, role)
@@ -89,7 +89,7 @@ class TaskSetup:
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
             return tuple(
-                replace(player, recipe=find_recorded_recipe(player.recipe, recipes_by_hash))
+                replace(player, recipe=find_absent_code_recipe(player.recipe, recipes_by_hash))
                 for player in players
             )
 
@@ -107,7 +107,7 @@ class TaskSetup:
         """Check whether a student or a judge is shown an item's nuance."""
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
-    def describe_clipped_ranges(self) -> Iterator[str]:
+    def describe_unfollowed_settings(self) -> Iterator[str]:
         """Say which ranges exceed the proposed attributes, and that limits leave no room for reasons."""
         factors_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem
@@ -123,7 +123,7 @@ class TaskSetup:
             if isinstance(declared, str) and requested is not None and names and requested[1] > len(names):
                 yield f"tasks.{task.name}.sampling.{kind} {describe_clipped_range(requested, names)}"
 
-    def describe_shortfalls(self) -> Iterator[str]:
+    def describe_coverage_shortfalls(self) -> Iterator[str]:
         """Say which target attributes the items of one teacher cannot cover."""
         total = self.task.sampling.max_items
         if self.teachers and total is not None and self.space.target:

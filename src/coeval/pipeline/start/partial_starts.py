@@ -12,14 +12,14 @@ from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
 from coeval.core.text import dollars, join_names
 from coeval.engine.model_work import RoleModel
-from coeval.engine.probing import ProbeResult, Probing, probe_and_record, probe_models
+from coeval.engine.probing import ProbeResult, Probing, probe_and_write_results, probe_models
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.open import check_askable, find_model_obstacle
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, Proposal, find_declaration
-from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
+from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_models_with_calls
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
@@ -62,7 +62,7 @@ async def probe_config(config: Config, probing: Probing, context: SessionContext
     async with lock_and_open_session(config, prices, context) as session:
         resumes = probing.mode == "resume" and options.continue_run
         work_left = find_models_with_work(preview_run(config, options)) if resumes else None
-        return ProbedConfig(config, await probe_and_record(session, probing, work_left))
+        return ProbedConfig(config, await probe_and_write_results(session, probing, work_left))
 
 
 async def sample_for_estimate(
@@ -77,7 +77,7 @@ async def sample_for_estimate(
     be written; Draining: interrupted.
     """
     folder = run_folder(config)
-    needed = list_sampled_models(preview)
+    needed = list_models_with_calls(preview)
     askable = []
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:

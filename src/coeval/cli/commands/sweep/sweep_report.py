@@ -22,7 +22,7 @@ from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.plain import escape_line
 from coeval.core.text import dollars, join_names, pluralize
-from coeval.engine.progress import abbreviate, format_duration
+from coeval.engine.progress import abbreviate, format_as_clock
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
@@ -39,9 +39,9 @@ from coeval.sweeps.sweep_start import (
     SweepEstimate,
     describe_changes,
     estimate_sweep,
-    find_sweep_checkpoints,
-    has_results,
+    find_checkpoints_at_start,
     open_sweep,
+    should_draw_results,
 )
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
@@ -114,7 +114,7 @@ class SweepView(Progress):
         line = "; ".join(parts)
         if line != self._last_line:
             self._last_line = line
-            say(self._console, f"{format_duration(time.monotonic() - self._board.began)}  {line}")
+            say(self._console, f"{format_as_clock(time.monotonic() - self._board.began)}  {line}")
 
     def _table(self) -> Table:
         return make_slot_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
@@ -146,7 +146,7 @@ def make_slot_table(board: SweepBoard, width: int, height: int) -> Table:
         table.add_row("judge", Text(step), Text(escape_line(task)), Text(_format_done(progress)))
     table.add_row()
     more = f", {len(slots) - room:,} more slots" if len(slots) > room else ""
-    elapsed = format_duration(time.monotonic() - board.began)
+    elapsed = format_as_clock(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
     outer.add_row(Text(f"{elapsed}  {board.describe_counts()}{more}", overflow="ellipsis", no_wrap=True))
@@ -170,7 +170,7 @@ def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
     if progress is None:
         return _SlotCells(slot, worker, "begins")
     pace = "" if progress.output_tokens_per_s is None else abbreviate(round(progress.output_tokens_per_s))
-    left = "" if progress.remaining_s is None else format_duration(progress.remaining_s)
+    left = "" if progress.remaining_s is None else format_as_clock(progress.remaining_s)
     return _SlotCells(slot, worker, _task_or_activity(progress), _format_done(progress), pace, left)
 
 
@@ -307,7 +307,7 @@ def print_sweep_plan(settings: SweepSettings) -> None:
     request = make_sweep_request(settings, load_keys(settings.keys))
     sweep, console, messages = request.sweep, streams.results(), streams.messages()
     with Terminal(messages) as terminal:
-        checkpoints = find_sweep_checkpoints(request, terminal.warn)
+        checkpoints = find_checkpoints_at_start(request, terminal.warn)
         table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
         for sentence in describe_changes(table, checkpoints):
             terminal.warn(sentence)
@@ -362,7 +362,7 @@ def sweep_and_print(settings: SweepSettings) -> int:
     request = make_sweep_request(settings, load_keys(settings.keys))
     log_to = parse_destinations(settings.log_to)
     view = SweepView(messages)
-    checkpoints = find_sweep_checkpoints(request, view.warn)
+    checkpoints = find_checkpoints_at_start(request, view.warn)
     with open_sweep(request, checkpoints, view) as sweeping:
         try:
             with view:
@@ -370,7 +370,7 @@ def sweep_and_print(settings: SweepSettings) -> int:
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = print_sweep_outcome(sweeping.board, request.sweep, results, messages)
-        if has_results(request, sweeping.board):
+        if should_draw_results(request, sweeping.board):
             if settings.plot:
                 gaps_code = aggregate_draw_and_print(request.sweep)
                 if settings.inference and settings.judge:
