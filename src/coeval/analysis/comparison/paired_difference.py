@@ -232,7 +232,7 @@ class AdjustedP(NamedTuple):
     tests: int
 
 
-def adjust_bounds(
+def widen_bounds_to_adjusted_p(
     difference: float, tested: Difference | OverJudges, adjusted: AdjustedP | None, looks: Looks | None = None
 ) -> Bounds | None:
     """Widen the interval of ``difference`` to confidence 1 − 0.05/k, where the adjustment multiplied p by k,
@@ -306,7 +306,7 @@ def sign_flip_p_value(differences: Floats) -> float:
     if total >= float(sizes.sum()) * (1 - _EQUAL):
         return 2.0 ** (1 - len(sizes))
     reached, most = max(total - _largest_common_step(sizes), 0.0), float(sizes.max())
-    return min(1.0, 2 * _flipped_sum_tail_probability(sizes / most, reached / most))
+    return min(1.0, 2 * _flipped_sum_upper_tail(sizes / most, reached / most))
 
 
 def _largest_common_step(sizes: Floats) -> float:
@@ -317,7 +317,7 @@ def _largest_common_step(sizes: Floats) -> float:
     return float(np.gcd.reduce(counts.astype(np.int64))) / _FINEST
 
 
-def _flipped_sum_tail_probability(sizes: Floats, total: float) -> float:
+def _flipped_sum_upper_tail(sizes: Floats, total: float) -> float:
     """Approximate the probability that the sum of ``±size_i`` reaches ``total`` ≥ 0, by its saddlepoint."""
     z = total / float(np.sqrt(sizes @ sizes))
     if z < _NO_TAIL:  # the two terms below cancel there
@@ -454,7 +454,7 @@ def pool_judge_scatter(
     }
 
 
-def difference_over_judges(
+def difference_over_judges_if_judged(
     paired: Difference, tasks: Sequence[JudgeValues], scatter: JudgeScatter | None
 ) -> OverJudges | None:
     """Return a difference's interval with judges as a sample, never narrower than over items alone, and its

@@ -214,8 +214,8 @@ def _score_one_judge_and_category(
         if judgment.baseline_first is None or judgment.model_first is None:
             failed += 1
             continue
-        baseline_wins, baseline_counts = _look_up_verdict(judgment.baseline_first, judgment)
-        model_wins, model_counts = _look_up_verdict(judgment.model_first, judgment)
+        baseline_wins, baseline_counts = _win_of_a_and_count(judgment.baseline_first, judgment)
+        model_wins, model_counts = _win_of_a_and_count(judgment.model_first, judgment)
         won[judgment.prompt] += (1 - baseline_wins) * baseline_counts + model_wins * model_counts
         counted[judgment.prompt] += baseline_counts + model_counts
     prompts = sorted(counted)
@@ -242,7 +242,7 @@ def _score_one_judge_and_category(
     )
 
 
-def _look_up_verdict(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
+def _win_of_a_and_count(label: str, judgment: ArenaJudgment) -> tuple[float, int]:
     if label not in VERDICTS:
         raise ValueError(
             f"{label!r} (judge {judgment.judge}, prompt {judgment.prompt}) is no verdict; "
