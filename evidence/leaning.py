@@ -22,7 +22,7 @@ from coeval.analysis.measures.score_grid import GridItems, ScoreGrid, TaskDesign
 from coeval.analysis.panel.bias_ledger import (
     FamilyBias,
     LengthContrast,
-    adjust_biases_over_judges,
+    adjust_biases_by_judge,
     estimate_length_contrasts,
     judge_length_contrast_sentences,
 )
@@ -178,7 +178,7 @@ def favours(world: World, seed: int) -> dict[str, FamilyBias]:
     """By judge, in one run of a world."""
     families = model_families((*world.students, *world.judges), {})
     grid, _ = simulate(world.judges, world.items, seed, world.students, world.scatter)
-    found = adjust_biases_over_judges(estimate_biases_by_judge(grid, families))
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, families))
     return {judge: one.own if world.bias == "self" else one.family for judge, one in found.items()}
 
 
@@ -280,9 +280,7 @@ def places_named(planted: float, items: int, repeats: int, *, both: bool) -> flo
             bias = position_bias_between_items(
                 expit(STEEP * first[is_first]), expit(STEEP * second[~is_first])
             )
-        found.append(
-            adjust_biases_over_judges({"judge": {"position": bias}})["judge"].position.is_significant
-        )
+        found.append(adjust_biases_by_judge({"judge": {"position": bias}})["judge"].position.is_significant)
     return float(np.mean(found))
 
 

@@ -29,14 +29,14 @@ from coeval.analysis.panel.bias_ledger import (
     AdjustedBias,
     Bias,
     FamilyBias,
-    adjust_biases_over_judges,
+    adjust_biases_by_judge,
     estimate_length_contrasts,
     judge_length_contrast_sentences,
 )
 from coeval.analysis.panel.panel_reading import (
     estimate_biases_by_judge,
-    estimate_family_biases_by_judge,
     estimate_judge_residuals,
+    family_biases_by_judge,
     model_families,
     model_family,
 )
@@ -415,7 +415,7 @@ def test_a_favour_is_tested_as_a_regression_of_the_cells_does_it() -> None:
         frame[f"kin{place}"] = (kin.ravel() & (judge == place)).astype(int)
     terms = " + ".join(f"kin{place}" for place in range(len(grid.judges)))
     fit = formula.ols(f"view ~ C(student) + C(judge) + {terms}", pandas.DataFrame(frame)).fit()
-    favours = estimate_family_biases_by_judge(grid, families)
+    favours = family_biases_by_judge(grid, families)
     for place, name in enumerate(grid.judges):
         found = favours[name]["family"]
         assert found.p == pytest.approx(fit.pvalues[f"kin{place}"], rel=1e-6)
@@ -428,9 +428,9 @@ def test_of_two_families_there_is_a_figure_and_no_verdict() -> None:
     students = {"kin-1": 0.6, "kin-2": 0.5, "two-1": 0.6, "two-2": 0.5}
     judges = {"kin-judge": Planted(family=0.2), "two-judge": Planted(), "four-judge": Planted()}
     grid, _ = simulate(judges, 60, 1, students)
-    found = adjust_biases_over_judges(
-        estimate_biases_by_judge(grid, model_families((*students, *judges), {}))
-    )["kin-judge"].family
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, model_families((*students, *judges), {})))[
+        "kin-judge"
+    ].family
     assert found.value is not None
     assert found.value > 0.05
     assert (found.ci95, found.p_adjusted) == (None, None)
@@ -478,7 +478,7 @@ def test_p_values_are_adjusted_for_the_judges_of_whom_a_bias_can_be_told() -> No
             ("c", Bias(None, None, None, None)),
         )
     }
-    found = adjust_biases_over_judges(ledger)
+    found = adjust_biases_by_judge(ledger)
     assert found["a"].family == FamilyBias(0.1, (0.01, 0.19), 0.06, None)
     assert found["b"].family.p_adjusted == 0.8
     assert found["c"].family == FamilyBias(None, None, None, None)
@@ -546,7 +546,7 @@ def test_families_are_told_by_names(name: str, family: str) -> None:
 @pytest.mark.parametrize(("items", "known"), [(2, False), (5, False), (6, True)])
 def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None:
     grid, _ = simulate({"a": Planted(0.3), "b": Planted(), "c": Planted()}, items, 1)
-    found = adjust_biases_over_judges(estimate_biases_by_judge(grid, {}))["a"].severity
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, {}))["a"].severity
     assert (found.value is not None) == (found.ci95 is not None) == known
     assert (found.p_adjusted is not None) == known
 
@@ -554,5 +554,5 @@ def test_of_too_few_datapoints_nobody_is_strict(items: int, known: bool) -> None
 def test_judges_apart_by_the_same_everywhere_leave_no_spread_to_be_sure_by() -> None:
     grid, _ = simulate({"a": Planted(), "b": Planted()}, 12, 1)
     grid.levels[:] = [0, 1]
-    found = adjust_biases_over_judges(estimate_biases_by_judge(grid, {}))["a"].severity
+    found = adjust_biases_by_judge(estimate_biases_by_judge(grid, {}))["a"].severity
     assert found == AdjustedBias(None, None, None)

@@ -121,18 +121,16 @@ def adjust_biases(biases: Mapping[_Name, Bias]) -> dict[_Name, AdjustedBias]:
     }
 
 
-def adjust_biases_over_judges(biases_by_judge: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBiases]:
+def adjust_biases_by_judge(ledger: Mapping[str, Mapping[str, Bias]]) -> dict[str, JudgeBiases]:
     """Adjust a ledger (by judge, then name of a bias) over the judges; a bias that it lacks is unknown."""
     adjusted_by_name = {
-        name: adjust_biases({judge: biases.get(name, UNKNOWN) for judge, biases in biases_by_judge.items()})
+        name: adjust_biases({judge: biases.get(name, UNKNOWN) for judge, biases in ledger.items()})
         for name in BIASES
     }
 
     def family_bias(name: str, judge: str) -> FamilyBias:
         bias = adjusted_by_name[name][judge]
-        return FamilyBias(
-            bias.value, bias.ci95, bias.p_adjusted, biases_by_judge[judge].get(name, UNKNOWN).usual
-        )
+        return FamilyBias(bias.value, bias.ci95, bias.p_adjusted, ledger[judge].get(name, UNKNOWN).usual)
 
     return {
         judge: JudgeBiases(
@@ -141,7 +139,7 @@ def adjust_biases_over_judges(biases_by_judge: Mapping[str, Mapping[str, Bias]])
             family_bias("self", judge),
             adjusted_by_name["position"][judge],
         )
-        for judge in biases_by_judge
+        for judge in ledger
     }
 
 
@@ -213,13 +211,13 @@ class LengthContrast(Entity, frozen=True):
 
 
 def estimate_length_contrasts(
-    grid: ScoreGrid, answer_lengths_by_row: Floats
+    grid: ScoreGrid, answer_lengths: Floats
 ) -> dict[tuple[str, str], LengthContrast]:
-    """Estimate the contrast of each pair of judges with enough items; ``lengths`` (C,): characters of
+    """Estimate the contrast of each pair of judges with enough items; ``answer_lengths`` (C,): characters of
     each row's answer, NaN if unknown."""
     biases, items = {}, {}
     for first, second in combinations(range(len(grid.judges)), 2):
-        bias, count = _estimate_length_contrast(grid, answer_lengths_by_row, first, second)
+        bias, count = _estimate_length_contrast(grid, answer_lengths, first, second)
         if bias.value is not None:
             pair = grid.judges[first], grid.judges[second]
             biases[pair], items[pair] = bias, count

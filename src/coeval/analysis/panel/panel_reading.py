@@ -28,7 +28,7 @@ from coeval.analysis.panel.bias_ledger import (
     Bias,
     JudgeBiases,
     LengthContrast,
-    adjust_biases_over_judges,
+    adjust_biases_by_judge,
     bias_from_error,
     estimate_length_contrasts,
     estimate_severities,
@@ -77,9 +77,7 @@ class JudgeResiduals(NamedTuple):
     slopes: Floats
 
 
-def estimate_family_biases_by_judge(
-    grid: ScoreGrid, families: Mapping[str, str]
-) -> dict[str, dict[str, Bias]]:
+def family_biases_by_judge(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate by judge the biases ``family`` and ``self``; ``families``: of students and judges."""
     biases: dict[str, dict[str, Bias]] = {judge: {} for judge in grid.judges}
     shape = len(grid.students), len(grid.judges)
@@ -364,12 +362,12 @@ def related_model(name: str, first: str, second: str, families: Mapping[str, str
 
 def read_judge_biases(reader: RunReader, grid: ScoreGrid) -> dict[str, JudgeBiases]:
     """Estimate the biases of each judge of a run, with adjusted p-values."""
-    return adjust_biases_over_judges(estimate_biases_by_judge(grid, read_model_families(reader, grid)))
+    return adjust_biases_by_judge(estimate_biases_by_judge(grid, read_model_families(reader, grid)))
 
 
 def estimate_biases_by_judge(grid: ScoreGrid, families: Mapping[str, str]) -> dict[str, dict[str, Bias]]:
     """Estimate the biases of each judge, by name; ``families``: of students and judges."""
-    by_family = estimate_family_biases_by_judge(grid, families)
+    by_family = family_biases_by_judge(grid, families)
     return {
         judge: {"severity": bias, **by_family[judge]} for judge, bias in estimate_severities(grid).items()
     }
