@@ -16,7 +16,7 @@ import msgspec
 from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
-    leader_or_summary_sentences,
+    leaders_or_summary,
     significant_count_sentence,
     sort_by_total_lead,
     with_base_as_a,
@@ -132,7 +132,7 @@ def _lead_sentences(
     comparisons: Sequence[Comparison], n_groups: int, pair_places: Sequence[str]
 ) -> Iterator[Sentence]:
     """Yield who leads. ``pair_places``: the places in the table of pairs, which shows the first one."""
-    for sentence in leader_or_summary_sentences(comparisons, n_groups):
+    for sentence in leaders_or_summary(comparisons, n_groups):
         anchor = _DIFFERENCES if sentence.place else ""
         if sentence.place in pair_places:
             is_first = sentence.place == pair_places[0]

@@ -332,9 +332,7 @@ class LeadingSentence(NamedTuple):
     place: str = ""
 
 
-def leader_or_summary_sentences(
-    comparisons: Sequence[Comparison], group_count: int
-) -> Iterator[LeadingSentence]:
+def leaders_or_summary(comparisons: Sequence[Comparison], group_count: int) -> Iterator[LeadingSentence]:
     """State the leader and the next in the first family of comparisons, in each of a few tasks or over many.
     ``groups``: within each of which pairs are compared."""
     first = [pair for pair in comparisons if pair.family == comparisons[0].family]

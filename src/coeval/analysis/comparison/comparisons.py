@@ -296,7 +296,7 @@ def compare_pairs(groups: Sequence[Sequence[Side]]) -> list[ComparedPair]:
         _build_family_member(a, b, row, max(tested[row.branch], 1), scatter)
         for (a, b, row), scatter in zip(paired, _pool_row_scatters(groups, paired), strict=True)
     ]
-    comparisons = iter(_adjust_and_put_in_words(paired, members))
+    comparisons = iter(_adjust_and_describe(paired, members))
     return [pair._replace(comparisons=[next(comparisons) for _ in pair.rows]) for pair in pairs]
 
 
@@ -447,9 +447,7 @@ def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
             yield replace(pairing, a=a, b=b)
 
 
-def _adjust_and_put_in_words(
-    paired: Sequence[PairedRow], members: Sequence[FamilyMember]
-) -> list[Comparison]:
+def _adjust_and_describe(paired: Sequence[PairedRow], members: Sequence[FamilyMember]) -> list[Comparison]:
     """Adjust the comparisons as one family, and put each in a sentence."""
     parents = _find_parent_indices(paired)
     family = adjust_family(

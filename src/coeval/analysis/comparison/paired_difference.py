@@ -441,13 +441,13 @@ def single_judge_estimate(paired: Difference) -> OverJudges:
 
 
 def pool_judge_scatter(
-    judge_differences_by_pair: Mapping[_Pair, Sequence[JudgeValues]], opponents: int
+    judge_differences_by_pair: Mapping[_Pair, Sequence[JudgeValues]], opponent_count: int
 ) -> dict[_Pair, JudgeScatter | None]:
     """Estimate what judges add to the error of each pair's difference: a variance that all pairs share.
     ``judge_differences_by_pair``: by pair, for each task each judge's score of the second less that of the
-    first; ``opponents``: how many students each student is compared with."""
+    first; ``opponent_count``: how many students each student is compared with."""
     scatters = {pair: estimate_judge_scatter(tasks) for pair, tasks in judge_differences_by_pair.items()}
-    pooled = average_scatters(list(scatters.values()), opponents)
+    pooled = average_scatters(list(scatters.values()), opponent_count)
     return {
         pair: None if own is None or pooled is None else pooled._replace(judges=own.judges)
         for pair, own in scatters.items()

@@ -89,7 +89,7 @@ def style_differences(pairs: Sequence[StyledPair]) -> Floats:
     return np.array(rows, dtype=np.float64).reshape(-1, len(FEATURES))
 
 
-def style_control(
+def control_style_if_enough(
     pairs: Sequence[StyledPair], shares: Floats, weights: Floats, drawn: Floats
 ) -> StyleControl | None:
     """Fit the strength of the model against the baseline (Bradley–Terry) with coefficients for style.
@@ -236,7 +236,7 @@ def _score_one_judge_and_category(
         n=len(prompts),
         n_judgments=len(judgments) - failed,
         n_failed=failed,
-        style=style_control([styles[prompt] for prompt in prompts], wins / weights, weights, drawn)
+        style=control_style_if_enough([styles[prompt] for prompt in prompts], wins / weights, weights, drawn)
         if styles is not None
         else None,
     )

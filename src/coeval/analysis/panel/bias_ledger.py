@@ -210,9 +210,7 @@ class LengthContrast(Entity, frozen=True):
         return f"{score_text(abs(self.more.value or 0.0), low, high)} points"
 
 
-def estimate_length_contrasts(
-    grid: ScoreGrid, answer_lengths: Floats
-) -> dict[tuple[str, str], LengthContrast]:
+def judge_length_contrasts(grid: ScoreGrid, answer_lengths: Floats) -> dict[tuple[str, str], LengthContrast]:
     """Estimate the contrast of each pair of judges with enough items; ``answer_lengths`` (C,): characters of
     each row's answer, NaN if unknown."""
     biases, items = {}, {}

@@ -12,7 +12,7 @@ from coeval.analysis.comparison.comparison_report import (
     comparison_cells,
     group_by_pair,
     interval_over_judges_or_unknown,
-    leader_or_summary_sentences,
+    leaders_or_summary,
     significant_count_sentence,
     sort_by_total_lead,
     with_base_as_a,
@@ -87,7 +87,7 @@ def print_comparisons(report: ComparisonReport, console: Console) -> None:
     many = len(report.bases) == 1 and len(report.sides) > 2
     sentences = _first_sentences(report)
     if many:
-        leading = [sentence.text for sentence in leader_or_summary_sentences(report.comparisons, 1)]
+        leading = [sentence.text for sentence in leaders_or_summary(report.comparisons, 1)]
         sentences = [*leading, significant_count_sentence(report.comparisons)]
     for sentence in sentences:
         say(console, sentence)
