@@ -347,7 +347,7 @@ def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
         metrics = list(of_task)
         factors = [name for name in metrics if name.measure == "factor"]
         if factors and (whole := pairing.build_scored_pairs(task)) is not None:
-            scored[task] = whole, pairing.judge_values_by_task(task)
+            scored[task] = whole, pairing.differences_by_judge(task)
             rows.append(ComparedRow(task, SCORE, "task", "share", [whole], [scored[task][1]]))
         for name in metrics:
             pairs = pairing.build_scored_pairs(task, name)
@@ -357,7 +357,7 @@ def _list_compared_rows(pairing: Pairing) -> Iterator[ComparedRow]:
             if name.measure == "label":  # in no score: with a share of the level of its own
                 family = "label" if factors else "task"
             counted: Literal["item", "prompt"] = "prompt" if name.measure == "metric" else "item"
-            judged, label = [pairing.judge_values_by_task(task, name)], name.measure == "label"
+            judged, label = [pairing.differences_by_judge(task, name)], name.measure == "label"
             rows.append(ComparedRow(task, name.metric, family, name.unit, [pairs], judged, counted, label))
     if len(scored) > 1:
         parts, by_judge = zip(*scored.values(), strict=True)
@@ -438,7 +438,9 @@ def _pair_students_not_compared(group: Sequence[Side]) -> Iterator[Pairing]:
         return
     compared = {side.model for side in group}
     pairing = pair_sides(first, second)
-    scored = {name for grid in first.grids.values() for name in grid.grid.students if grid.scored_tasks[name]}
+    scored = {
+        name for grid in first.grids.values() for name, own in grid.scored_tasks_by_student.items() if own
+    }
     for a, b in combinations(sorted(scored | compared), 2):
         if not {a, b} <= compared:
             yield replace(pairing, a=a, b=b)
