@@ -25,9 +25,9 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import (
+    compared_student_rows,
     label_rows,
-    pair_rows,
-    people_rows,
+    people_scale_student_rows,
     record_from_row,
     sample_rows,
     student_rows,
@@ -518,8 +518,8 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         students=student_rows(measures, reader.planned),
         labels=label_rows(measures, reader.planned),
         sampled=tuple(sample_rows(measures.samples)),
-        pairs=pair_rows(pairs),
-        people=people_rows(measures.people),
+        pairs=compared_student_rows(pairs),
+        people=people_scale_student_rows(measures.people),
         gaps=ranks.leader_differences,
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,

@@ -14,8 +14,8 @@ from coeval.analysis.training.aggregate import TaskAggregate
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
     checkpoint_label,
-    list_peers,
     run_difference_sentence,
+    tied_steps_text,
 )
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun
 from coeval.core.figures import share_of_scale
@@ -90,7 +90,7 @@ def best_checkpoints_table(
         if choice.task is not None and any(task == choice.task for task, _ in with_items):
             links[len(rows)] = urlencode({"task": choice.task})
         best = escape_line(checkpoint_label(choice.best, several=several))
-        tied = escape_line(list_peers(choice, several=several)) if choice.peers else "none"
+        tied = escape_line(tied_steps_text(choice, several=several)) if choice.peers else "none"
         score = share_of_scale(choice.mean, choice.unit)
         rows.append((_task_name(choice.task), best, score, tied, choice.n_items, choice.of))
     columns = (

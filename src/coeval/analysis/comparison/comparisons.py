@@ -402,7 +402,7 @@ def _build_comparison(paired: PairedRow, member: FamilyMember, tested: PairDiffe
         test=single.test,
         scale=scale.width,
         counted=row.counted,
-        look=member.looks.name if member.looks is not None else "",
+        look=member.looks.in_words if member.looks is not None else "",
         identical=single.identical,
     )
 

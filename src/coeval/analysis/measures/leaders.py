@@ -26,7 +26,7 @@ from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentScores
 from coeval.analysis.readers.run_reader import RunReader
-from coeval.analysis.run_results import BoundedScore, missing_label_sentences
+from coeval.analysis.run_results import BoundedScore, missing_labels_may_reorder_sentences
 from coeval.core.figures import NOT_KNOWN, format_points
 from coeval.core.text import join_names, pluralize
 from coeval.store.rundir import PAIRS
@@ -252,7 +252,7 @@ def label_leader_and_missing_sentences(labels: Labels) -> Iterator[str]:
     for name_in_task, measures in labelled:
         bounds = {student: measures.students[student].bounds for student in measures.ranking.order}
         bounded = (BoundedScore(student, *ends) for student, ends in bounds.items() if ends is not None)
-        yield from missing_label_sentences(name_in_task, bounded)
+        yield from missing_labels_may_reorder_sentences(name_in_task, bounded)
     if (more := len(labelled) - _MOST_LABELS) > 0:
         yield f"{pluralize(more, 'more label')}: see coeval analyze labels."
 

@@ -384,7 +384,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
         yield Alert(escape_line(warning_to_sentence(note)))
     if (looks := evidence.measured.grid.looks) is not None and looks.is_repeated:
         yield Alert(
-            f"{looks.name.capitalize()} at unfinished results: the tests allow for looking at any time."
+            f"{looks.in_words.capitalize()} at unfinished results: the tests allow for looking at any time."
         )
 
 

@@ -71,7 +71,7 @@ class ItemBrowser:
         """Add the beginnings of prompts to a page, unless the files can no longer be read."""
         try:
             with self._lock:
-                prompts = [self._items.prompt(row.item, row.task) or "" for row in page.rows]
+                prompts = [self._items.read_prompt(row.item, row.task) or "" for row in page.rows]
         except StoreError as error:
             log.debug("items are listed without their prompts: %s", error)
             return page
