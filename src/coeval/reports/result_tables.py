@@ -48,7 +48,7 @@ from coeval.core.html_table import Columns, MeasureRow, html_lines, record_colum
 from coeval.core.records import CHECK
 from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
-from coeval.reports.difference_table import leader_table
+from coeval.reports.difference_table import leader_differences_table
 from coeval.reports.measure_table import MeasureTable, benchmark_metrics_table, metric_as_share
 from coeval.reports.writers.markup import as_html
 
@@ -163,7 +163,7 @@ class Results(msgspec.Struct, frozen=True):
         if self.scored:
             yield score_table(self)
         if self.gaps:
-            yield leader_table(self.gaps)
+            yield leader_differences_table(self.gaps)
         if self.people:
             yield PEOPLE_TABLE.fill(
                 {(row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people}

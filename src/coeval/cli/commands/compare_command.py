@@ -19,7 +19,7 @@ from coeval.core.errors import GAPS, WORSE, UsageError
 from coeval.core.options import STUDENTS
 from coeval.reports.compared_sides import open_side_groups_and_notes
 from coeval.reports.content import Report
-from coeval.reports.files import ReportFiles, describe_written_files, write_report_files
+from coeval.reports.files import ReportFiles, describe_written_files, write_workbook_and_figures
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import is_sweep
 
@@ -151,7 +151,7 @@ def _compare_sweeps(folders: Sequence[Path], html: Path | None, files: ReportFil
 
 def _write_files_and_print_paths(report: Report, written_page: Path | None, files: ReportFiles) -> None:
     """Write the workbook and the pictures, and print where they and the page are."""
-    written = [*filter(None, [written_page]), *write_report_files(report, files)]
+    written = [*filter(None, [written_page]), *write_workbook_and_figures(report, files)]
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 
@@ -171,7 +171,7 @@ def _check_output_paths(html: Path | None, files: ReportFiles) -> None:
             raise UsageError(f"{flag} {path} is a folder; name a file")
         if path is not None and not path.parent.is_dir():
             raise UsageError(f"{flag} {path}: there is no folder {path.parent}; make it, or name another")
-    files.check_paths()
+    files.refuse_file_folder_mixups()
 
 
 def _parse_share(text: str) -> float:

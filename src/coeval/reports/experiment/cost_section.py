@@ -58,7 +58,7 @@ def value_section(evidence: RunEvidence, front: ReportTable) -> ReportSection | 
             pictures.append(Picture(f"value-{amount}", caption, table.name, plot))
     if not known_values:
         return None
-    texts = (*_best_value_sentences(evidence, values, title), *_not_drawn_sentences(values))
+    texts = (*_cheaper_alternative_sentence(evidence, values, title), *_not_drawn_sentences(values))
     question = "What does quality cost?"
     return ReportSection.with_rows("value", question, map(escape_line, texts), pictures, [table], table.name)
 
@@ -101,7 +101,7 @@ def _plot_value(amount: str, values: Sequence[_StudentValue], evidence: RunEvide
     return score_by_amount_plot("quality-cost", amount, title, evidence.models, log_scale=log)
 
 
-def _best_value_sentences(
+def _cheaper_alternative_sentence(
     evidence: RunEvidence, values: Sequence[_StudentValue], title: str
 ) -> Iterator[str]:
     """Name the cheapest student that is tied with the leader, or else the best cheaper one."""
@@ -225,7 +225,7 @@ def cost_section(evidence: RunEvidence) -> ReportSection:
     columns = (ReportColumn("file", "File"), ReportColumn("missing", "Missing", "count"))
     missing = ReportTable("missing", "Missing", columns, () if gaps is None else tuple(gaps.missing_by_file))
     costs = cost_table(evidence.results.costs)
-    tables = (spending, costs, missing, failures, variance_table(measures.g_study))
+    tables = (spending, costs, missing, failures, variance_components_table(measures.g_study))
     question = "What did it cost, and what is missing?"
     return ReportSection.with_rows("cost", question, texts, (), tables, spending.name)
 
@@ -244,7 +244,7 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     yield from perhaps
 
 
-def variance_table(study: GStudy | None) -> ReportTable:
+def variance_components_table(study: GStudy | None) -> ReportTable:
     """Make a table of the variance components of a G study."""
     declared = MeasureTable("variance", "Sources of score variation, in points", ("Part",), Component)
     table = declared.fill({} if study is None else label_components(study.components))
