@@ -17,9 +17,9 @@ from coeval.analysis.comparison.comparison_report import (
     Comparison,
     ComparisonReport,
     leading_sentences,
-    orient_to_base,
     significant_count_sentence,
     sort_best_first,
+    with_base_as_a,
 )
 from coeval.analysis.doubtful_answers import Incomparable
 from coeval.analysis.run_results import SIMULATED
@@ -183,7 +183,7 @@ def _differences_from_each_side_table(report: ComparisonReport, layout: _PageLay
     rank = {label: at for at, label in enumerate(layout.names)}
     tasks = list(dict.fromkeys(comparison.task for comparison in report.comparisons))
     from_base = [
-        (orient_to_base(comparison, base), base)
+        (with_base_as_a(comparison, base), base)
         for comparison in report.comparisons
         for base in (comparison.a, comparison.b)
     ]
@@ -232,7 +232,7 @@ def _ranked_pairs_table(report: ComparisonReport, layout: _PageLayout) -> Report
     """Make a row for each pair overall and by task, the better-ranked side first."""
     rank = {label: at for at, label in enumerate(layout.names)}
     comparisons = [
-        orient_to_base(comparison, max(comparison.a, comparison.b, key=rank.__getitem__))
+        with_base_as_a(comparison, max(comparison.a, comparison.b, key=rank.__getitem__))
         for comparison in report.comparisons
         if comparison.family in ("overall", "task")
     ]

@@ -157,13 +157,13 @@ def rubric_table(preview: Preview) -> ReportTable:
         task = setup.task
         declared: Mapping[str, str] | None = preview.blueprint.read_part_if_known(task, "rubric")
         if declared is None:
-            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").describe_levels(), None))
+            rows.append((task.name, f"({PROPOSED})", None, task.scale_of("").levels_naming_best(), None))
             declared = preview.blueprint.merge_inherited_and_proposed_rubrics(task)
         for factor, criterion in declared.items():
             compared = factor in task.label_attributes
             meaning = "equal to the item's value, without a judge" if compared else criterion
             judged = not compared and factor not in task.checks
-            levels = task.scale_of(factor).describe_levels() if judged else None
+            levels = task.scale_of(factor).levels_naming_best() if judged else None
             weight = None if compared else task.weights.get(factor)
             rows.append((task.name, factor, " ".join(meaning.split()), levels, weight))
     columns = (

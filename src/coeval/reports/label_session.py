@@ -19,7 +19,7 @@ from coeval.analysis.people.label_questions import (
     judged_factors_by_task,
     labels_of_person,
     make_empty_labels,
-    make_questions,
+    make_questions_on_unchanged_texts,
     pick_answers,
     question_id,
 )
@@ -83,7 +83,7 @@ class LabelSession:
                 if request.n is not None and request.draws:
                     first = {key.answer for key, _ in part}
                     asked_for = [label for label in asked_for if label.response_id in first]
-            self.questions = tuple(make_questions(grid, texts, asked_for))
+            self.questions = tuple(make_questions_on_unchanged_texts(grid, texts, asked_for))
         if not self.questions:
             raise UsageError(f"{self.path}: no answer to label; judge some first")
         self._by_id = {question.id: question for question in self.questions}
@@ -110,7 +110,7 @@ class LabelSession:
         known_level = question.scale.level(level) if question is not None else None
         if question is None or known_level is None:
             raise UsageError("there is no such question, or its scale has no such level")
-        self.append_labels([question.make_label(known_level)])
+        self.append_labels([question.label_with_level(known_level)])
 
     def append_labels(self, labels: Iterable[HumanLabel]) -> None:
         """Append labels of the session's questions, such as those of a sheet."""
@@ -127,7 +127,7 @@ class LabelSession:
         if not self._levels:
             return None
         question = self._by_id[next(reversed(self._levels))]
-        self.append_labels([question.make_label(None)])
+        self.append_labels([question.label_with_level(None)])
         return question
 
 

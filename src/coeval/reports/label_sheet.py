@@ -127,7 +127,7 @@ def read_label_sheet_and_problems(
             problem = f"row {number}: {escape_line(level)[:40]!r} is no level of {question.factor}"
             problems.append(f"{problem}; write one of {join_names(question.scale.levels)}")
         else:
-            labels[name] = question.make_label(new_level)
+            labels[name] = question.label_with_level(new_level)
     return LabelSheet(list(labels.values()), problems, empty, kept)
 
 

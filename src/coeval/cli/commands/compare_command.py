@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from coeval.analysis.comparison.comparisons import compare_sides
-from coeval.analysis.comparison.noninferiority import GatePolicy, gate_sides, loss_messages
+from coeval.analysis.comparison.noninferiority import GatePolicy, gate_messages, gate_sides
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, ComparedStudents, split_names
 from coeval.cli.views.comparison_view import comparison_markdown, print_comparisons, print_sweeps
@@ -94,7 +94,7 @@ def compare(
         if threshold is not None:
             policy = GatePolicy(max_drop=100 * threshold)
             gate_report = gate_sides(groups, policy, significant_only=significant_only)
-            gate += loss_messages(gate_report, threshold, significant_only=significant_only)
+            gate += gate_messages(gate_report, threshold, significant_only=significant_only)
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page
@@ -112,7 +112,7 @@ def compare(
         print_comparisons(compared, streams.results())
     for line in gate:
         (streams.warn if line.startswith("gate failed") else streams.say)(streams.messages(), line)
-    if gate_report is not None and (gate_report.verdict == "NO-GO" or gate_report.unscored):
+    if gate_report is not None and (gate_report.verdict == "NO-GO" or gate_report.unscored_deciding_tasks):
         raise typer.Exit(WORSE if gate_report.verdict == "NO-GO" else GAPS)
 
 

@@ -11,7 +11,7 @@ from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.panel.g_study import Component, GStudy, label_components
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_notes
-from coeval.analysis.run_results import sum_costs, uncertain_cost_sentences
+from coeval.analysis.run_results import perhaps_billed_cost_sentences, sum_costs
 from coeval.core.figures import format_points
 from coeval.core.plain import escape_line
 from coeval.core.text import dollars, join_names, pluralize, warning_to_sentence
@@ -238,7 +238,7 @@ def _spending_sentences(evidence: RunEvidence) -> Iterator[str]:
     requests = sum(cost.requests for cost in costs)
     requested = f"{pluralize(requests, 'request')} took {pluralize(tokens, 'token')}"
     reported = sum_costs(costs)
-    perhaps = list(uncertain_cost_sentences(costs))
+    perhaps = list(perhaps_billed_cost_sentences(costs))
     free = "at no known cost" if perhaps else "at no cost"
     yield f"{requested}, and cost {reported}." if reported else f"{requested}, {free}."
     yield from perhaps
