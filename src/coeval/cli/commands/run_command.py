@@ -159,9 +159,9 @@ def run(
     if dry_run:
         print_dry_run(settled.config, options, keys)
     elif estimate_only:
-        from coeval.cli.commands.estimate_report import estimate_and_print
+        from coeval.cli.commands.estimate_report import estimate_write_and_print
 
-        estimate_and_print(settled.config, options, keys)
+        estimate_write_and_print(settled.config, options, keys)
     else:
         raise typer.Exit(run_and_print(settled.config, options, keys, config, trackers))
 
@@ -196,14 +196,14 @@ def plan(
     \b
     Exit codes: 0 estimated, 1 wrong request, 130 interrupted.
     """
-    from coeval.cli.commands.estimate_report import estimate_and_print
+    from coeval.cli.commands.estimate_report import estimate_write_and_print
 
     policy = choose_change_policy(redo_changed, keep_changed)
     options = RunOptions(continue_run, overwrite, split_names(only_models), policy, phase_barriers)
     settled = read_experiment_file(config, options, resume).with_experiment_settings(
         estimate_samples=estimate_samples
     )
-    estimate_and_print(settled.config, options, keys, as_json=as_json)
+    estimate_write_and_print(settled.config, options, keys, as_json=as_json)
 
 
 PAGE_ONLY = ("values",)

@@ -36,7 +36,7 @@ def print_conclusions(
     aggregated: Sequence[CheckpointAggregate] = (),
 ) -> None:
     """Print which checkpoint to ship, as ``coeval compare`` says it, and conclusions by task; skips the notes
-    that `print_aggregates_and_gaps` prints for ``aggregated``."""
+    that `print_aggregates_and_check_gaps` prints for ``aggregated``."""
     reported = {
         f"step {row.checkpoint.step}: {note}"
         for row in aggregated
@@ -55,7 +55,7 @@ def print_conclusions(
                     say(console, f"{label}{task}: {note}", "dim")
 
 
-def print_aggregates_and_gaps(
+def print_aggregates_and_check_gaps(
     aggregated: Sequence[CheckpointAggregate],
     out: Path,
     tasks: Sequence[str] | None,
@@ -100,7 +100,7 @@ def aggregate_draw_and_print(sweep: Sweep) -> int:
     made = aggregate_and_write_sweep(sweep.out, samples)
     if made.run is not None and made.comparison is not None:
         print_conclusions([made.run], made.comparison, streams.results(), made.aggregates)
-    gaps = print_aggregates_and_gaps(made.aggregates, sweep.out, [*samples])
+    gaps = print_aggregates_and_check_gaps(made.aggregates, sweep.out, [*samples])
     if made.paths:
         say(streams.messages(), f"written: {made.paths[-1]} and {len(made.paths) - 1} pictures")
     return GAPS if gaps else 0
