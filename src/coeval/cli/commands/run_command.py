@@ -25,7 +25,7 @@ from coeval.cli.command_names import (
     split_names,
 )
 from coeval.cli.streams import say, warn
-from coeval.cli.views.gaps_view import describe_check_failures, print_gaps, print_remedy
+from coeval.cli.views.gaps_view import describe_failure_if_only_checks_owed, print_gaps, print_remedy
 from coeval.cli.views.progress_view import print_open_batches, show_progress_while
 from coeval.cli.views.results_view import print_results
 from coeval.cli.views.table_view import show_tables
@@ -315,7 +315,6 @@ def run_and_print(
 
 
 def run_with_progress(config: Config, options: RunOptions, key_file: Path | None) -> Run:
-    """Run a configuration with progress on the terminal."""
 
     async def work(context: SessionContext) -> Run:
         loading = asyncio.create_task(_preload_result_tables())
@@ -370,7 +369,7 @@ def _print_scores_and_gaps(run: Run, labels: Mapping[str, str], messages: Consol
         used_up = any(outcome.gaps["quota"] for outcome in summary.phases.values())
         first = "Raise what is used up first: the warnings above name it." if used_up else ""
         others = summary.missing - sum(supply.missing for supply in summary.short)
-        first = first or describe_check_failures(RunDir(run.path), others)
+        first = first or describe_failure_if_only_checks_owed(RunDir(run.path), others)
         print_remedy(messages, summary.short, next_command, owed=summary.missing, first=first)
         if any(outcome.failed or outcome.incomplete for outcome in summary.phases.values()):
             say(messages, f"What failed, and why: coeval status --run {quote(str(run.path))}")

@@ -264,7 +264,6 @@ def _write_and_print_estimate(prepared: Prepared, messages: Console, *, as_json:
 
 
 def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
     return {
         "exit_code": outcome.exit_code,
         "interrupted": outcome.interrupted,

@@ -206,7 +206,6 @@ _TAG = 8
 
 
 def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Report the jobs that continue at their providers."""
     show_batch_jobs(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
     if submitted:
@@ -216,7 +215,6 @@ def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 
 def show_batch_jobs(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Print a row for each job."""
     columns = (
         *make_columns("batch", "model", "phase"),
         *make_columns("requests", "done", "age", "checked", kind="count"),

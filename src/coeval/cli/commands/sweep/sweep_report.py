@@ -93,7 +93,6 @@ class SweepView(Progress):
                 due = time.monotonic() + wait
 
     def _print_new_problems(self) -> None:
-        """Print new retries and server restarts."""
         problems = self._board.problems[self._problems_printed :]
         self._problems_printed += len(problems)
         for problem in problems:
@@ -175,7 +174,6 @@ def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
 
 
 def _task_or_activity(progress: WorkerProgress) -> str:
-    """Return the task in progress, else what the worker does."""
     if progress.state == "asking":
         return next(
             (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
@@ -357,7 +355,7 @@ def read_sweep_settings(flags: dict[str, Any], file: Path | None) -> SweepSettin
 
 
 def sweep_and_print(settings: SweepSettings) -> int:
-    """Run the sweep; return the exit code."""
+    """Run the sweep, print its outcome, draw and log its results; return the exit code."""
     results, messages = streams.results(), streams.messages()
     request = make_sweep_request(settings, load_keys(settings.keys))
     log_to = parse_destinations(settings.log_to)

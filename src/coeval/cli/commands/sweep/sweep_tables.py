@@ -10,7 +10,7 @@ from rich.console import Console
 
 from coeval.cli import streams
 from coeval.cli.streams import say, warn
-from coeval.cli.views.table_view import pair_columns, pair_headings, show_tables
+from coeval.cli.views.table_view import make_pair_and_difference_columns, pair_headings, show_tables
 from coeval.core.errors import GAPS
 from coeval.core.text import join_names, pluralize
 from coeval.reports.content import ReportTable, make_columns
@@ -137,7 +137,7 @@ def _print_task_judges(task: TaskJudges, console: Console) -> None:
         )
         for step in task.steps
     )
-    pair = pair_columns(*pair_headings(task.a, task.b))
+    pair = make_pair_and_difference_columns(*pair_headings(task.a, task.b))
     figures = (*make_columns("p", kind="probability"), *make_columns("items", kind="count"))
     show_tables(console, [ReportTable("", title, (*make_columns("step"), *pair, *figures), rows)])
     for step in task.steps:
