@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
@@ -279,7 +279,7 @@ def join_or_start_ray(per_slot: int, count: int | None, environment: Mapping[str
     try:
         import ray
     except ImportError as error:
-        raise UsageError(f"--engine ray needs Ray: {install_command('ray')}") from error
+        raise UsageError(f"--engine ray needs Ray: {extra_pip_command('ray')}") from error
     logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its defaults
     ours = not ray.is_initialized()
     if ours:
@@ -398,7 +398,7 @@ def open_slurm(
     try:
         import submitit
     except ImportError as error:
-        raise UsageError(f"--engine slurm needs submitit: {install_command('slurm')}") from error
+        raise UsageError(f"--engine slurm needs submitit: {extra_pip_command('slurm')}") from error
     wished = {**USUAL, **settings}
     cluster = wished.pop("cluster", "slurm")
     gpus = {} if cluster == "local" else {"gpus_per_node": per_slot}
