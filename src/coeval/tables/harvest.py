@@ -134,7 +134,7 @@ class Harvest:
             name = f" of {Path(self.files[file].path).name}" if file < len(self.files) else ""
             raise Misfit(f"the id {item_id} is on line {first_line}{name} already")
 
-    def describe_gaps(self, selection: Selection) -> Iterator[str]:
+    def describe_small_sample_and_missing_values(self, selection: Selection) -> Iterator[str]:
         """Say if the items are fewer than the sample, or how many lack a reference or an attribute."""
         if (size := selection.sample_size) is not None and self.made < size:
             yield f"a sample of {size:,} exceeds {pluralize(self.made, 'item')}: all are taken"
