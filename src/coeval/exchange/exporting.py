@@ -239,7 +239,6 @@ def list_export_folders(folder: Path) -> dict[str, Path]:
 def _factor_and_judge_figures(
     reader: RunReader, judges: Mapping[tuple[str, str], tuple[str, ...]]
 ) -> Iterator[ExportedFigure]:
-    """Yield each student's means by factor and by judge."""
     kinds: tuple[By, By] = ("factor", "judge")
     for part in (part for kind in kinds for part in break_down_scores(reader, kind).scores):
         names = (part.part,) if part.by == "judge" else judges.get((part.task or "", part.student), ())

@@ -38,9 +38,7 @@ class _TrackingFile(msgspec.Struct, frozen=True):
     judged_by: dict[str, str] = {}
     name: str = ""
 
-    def explain_if_copied_or_judged_otherwise(
-        self, location: tuple[str, ...], judged_by: Mapping[str, str]
-    ) -> str:
+    def explain_if_copied_or_rejudged(self, location: tuple[str, ...], judged_by: Mapping[str, str]) -> str:
         """Say why the folder must start a new run; "" if it is the same one, moved or grown."""
         if self.place and not any(map(eq, self.place, location)):
             return "the folder is a copy of one that was already logged"
@@ -64,7 +62,7 @@ class TrackedFolder:
         self.parameters = {_clean_name(name): value for name, value in parameters.items()}
         location = digest(str(self._folder)), digest(str(self._folder.stat().st_ino))
         before = read_json(self._folder / _FILE, _TrackingFile, missing=_TrackingFile(token_hex(8)))
-        reason = before.explain_if_copied_or_judged_otherwise(location, judged_by)
+        reason = before.explain_if_copied_or_rejudged(location, judged_by)
         self.notice = f"{self._folder.name} starts a new run: {reason}" if reason else ""
         key, sent = (token_hex(8), {}) if reason else (before.key, before.sent)
         self.name = ("" if reason else before.name) or _clean_name(self._folder.name)

@@ -55,7 +55,7 @@ class ForeignResult(NamedTuple):
     remarks: tuple[str, ...] = ()
 
 
-def to_float_or_infinity(value: Any) -> float:
+def to_float(value: Any) -> float:
     """Convert a number of another tool; beyond a float it is infinite, which counts as missing."""
     try:
         return float(value)

@@ -17,12 +17,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import canonical_json
-from coeval.exchange.imported import (
-    ForeignAnswer,
-    ForeignResult,
-    make_usage_if_plausible,
-    to_float_or_infinity,
-)
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, make_usage_if_plausible, to_float
 
 # --- Files
 
@@ -144,9 +139,7 @@ def read_inspect(path: Path) -> ForeignResult:
         raise UsageError(f"{path} holds no samples: Inspect was run without logging them")
     remarks = () if log.status == "success" else (f"the log's status is {log.status or 'unknown'}",)
     reported = {
-        score.name if score.name == score.scorer else f"{score.scorer}/{score.name}": to_float_or_infinity(
-            metric.value
-        )
+        score.name if score.name == score.scorer else f"{score.scorer}/{score.name}": to_float(metric.value)
         for score in (log.results.scores if log.results is not None else [])
         for name, metric in score.metrics.items()
         if name.rpartition("/")[2] in ("accuracy", "mean") and isinstance(metric.value, int | float)
@@ -207,7 +200,7 @@ def _convert_score(value: Any) -> float | None:
             return float(value)
         except ValueError:
             return None
-    return to_float_or_infinity(value) if isinstance(value, int | float) else None
+    return to_float(value) if isinstance(value, int | float) else None
 
 
 def _read_last_message(messages: Any) -> str:

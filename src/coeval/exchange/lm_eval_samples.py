@@ -12,7 +12,7 @@ from coeval.core.errors import Undecodable, UsageError
 from coeval.core.foreign import decode_python
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import canonical_json, join_names
-from coeval.exchange.imported import ForeignAnswer, ForeignResult, to_float_or_infinity
+from coeval.exchange.imported import ForeignAnswer, ForeignResult, to_float
 
 TOOL = "lm-eval"
 
@@ -64,7 +64,7 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         for name in sample.metrics:
             value = values.get(name)
             if isinstance(value, int | float) and name not in lower:
-                scores[f"{name},{sample.filter}"] = to_float_or_infinity(value)
+                scores[f"{name},{sample.filter}"] = to_float(value)
             else:
                 unscored.add(name)
         document = str(sample.doc_id)
@@ -83,7 +83,7 @@ def read_lm_eval(path: Path, model: str | None = None) -> ForeignResult:
         answers=list(documents.values()),
         settings=canonical_json(results.configs.get(task, {})),
         reported={
-            name: to_float_or_infinity(value)
+            name: to_float(value)
             for name, value in results.results.get(task, {}).items()
             if isinstance(value, int | float) and "_stderr," not in name and "," in name
         },

@@ -152,7 +152,7 @@ def read_promptfoo(path: Path) -> list[ForeignResult]:
     results = []
     prompts, tests = {row.prompt_text for row in rows}, {canonical_json(row.variables) for row in rows}
     for column, model in _model_names_by_column(by_column).items():
-        answers = _convert_rows(by_column[column], match_by_test=len(prompts) > len(tests))
+        answers = _convert_rows(by_column[column], by_test=len(prompts) > len(tests))
         unnumbered = column.number is None and any(answer.sample for answer in answers)
         notes = (*remarks, _UNNUMBERED) if unnumbered else remarks
         results.append(ForeignResult(TOOL, task, model, answers, canonical_json(column[:3]), remarks=notes))
@@ -210,7 +210,7 @@ def _model_names_by_column(columns: Iterable[_Column]) -> dict[_Column, str]:
     return names
 
 
-def _convert_rows(rows: Iterable[_FooRow], *, match_by_test: bool) -> list[ForeignAnswer]:
+def _convert_rows(rows: Iterable[_FooRow], *, by_test: bool) -> list[ForeignAnswer]:
     """Convert a column's rows; repetitions (``--repeat``), which promptfoo numbers as further tests, become
     samples. ``by_test``: the file has several prompts, so answers are paired by test, not by equal
     prompts."""
@@ -226,9 +226,7 @@ def _convert_rows(rows: Iterable[_FooRow], *, match_by_test: bool) -> list[Forei
             item = digest(row.prompt_text)[:8]
         item = item if number is None else f"{number}-{item}"
         answer = _convert_row(row, item, samples[item])
-        answers.append(
-            answer._replace(matched_by=variables) if match_by_test and variables != "{}" else answer
-        )
+        answers.append(answer._replace(matched_by=variables) if by_test and variables != "{}" else answer)
         samples[item] += 1
     return answers
 

@@ -85,7 +85,6 @@ def _arbitrary_quality(text: str) -> float:
 
 
 def _hash_to_share(text: str) -> float:
-    """Hash a text to a number from 0 to 1."""
     digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
@@ -173,8 +172,7 @@ _ASTRAY = ("The", " m", "Model", "**", " M", "I", "Based", "Both", "\n", "Best")
 _POINTS = re.compile(r"\[(-?\d+(?:\.\d+)?)\]")
 
 
-def grade_criterion_from_1_to_10(ask: SimulatedAsk) -> Reply:
-    """Grade a criterion from 1 to 10."""
+def grade_1_to_10(ask: SimulatedAsk) -> Reply:
     answer = _cut_between_or_to_end(ask.text, "** Response **", "Provide your evaluation", last_end=True)
     worth = _perceive_quality(
         ask, answer, "answer", _middling_arbitrary_quality
@@ -388,9 +386,7 @@ _TWO_OUTPUTS = tuple(f'"model_identifier": "{name}"' for name in "mM")
 PARTS: tuple[FormPart, ...] = (
     # WritingBench, HealthBench, Arena-Hard, AlpacaEval, and a run's comparison of two answers.
     FormPart(
-        "criterion_grade",
-        _make_containment_test('"score"', '"reason"', "** Response **"),
-        grade_criterion_from_1_to_10,
+        "criterion_grade", _make_containment_test('"score"', '"reason"', "** Response **"), grade_1_to_10
     ),
     FormPart(
         "rubric_item_grade",
@@ -422,7 +418,6 @@ _BY_SCHEMA: dict[str, Player] = {part.schema: part.play for part in PARTS}
 
 
 def choose_player(ask: SimulatedAsk) -> Player:
-    """Choose the player of a request."""
     if ask.labels:
         return answer_labels
     if ask.schema is not None:

@@ -172,7 +172,6 @@ _DEMANDS: tuple[_Demand, ...] = (
 
 
 def _apply_demands(draft: _AnswerDraft, prompt: str, quality: float) -> None:
-    """Apply each demand of the prompt to the draft."""
     lowered = prompt.lower()
     for demand in _DEMANDS:
         cued = any(cue in lowered for cue in demand.cues.split("|"))
