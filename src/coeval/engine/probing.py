@@ -21,7 +21,7 @@ from coeval.core.errors import (
     UsageError,
     WindowExceeded,
 )
-from coeval.core.model import Model, ModelSpec, is_private_address, min_answer_limit
+from coeval.core.model import Model, ModelSpec, is_private_address, lowest_answer_limit
 from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
 from coeval.core.plain import escape_line
 from coeval.core.records import Failure, Message, Request, SamplingParameters
@@ -172,7 +172,7 @@ async def _find_too_long_answers(
     limited = [
         (spec, most, judge)
         for spec, sampling, judge in requested
-        if spec.name in models and (most := min_answer_limit(sampling, spec)) is not None
+        if spec.name in models and (most := lowest_answer_limit(sampling, spec)) is not None
     ]
     names = list(dict.fromkeys(spec.name for spec, _, _ in limited))
     windows = dict(

@@ -17,10 +17,10 @@ import duckdb
 from coeval import __version__
 from coeval.analysis.breakdown import By, break_down_scores
 from coeval.analysis.measures.pair_measures import (
-    PlannedPair,
+    CountedPair,
     compute_pair_measures,
+    read_counted_pairs,
     read_pair_comparisons,
-    read_planned_pairs,
 )
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
@@ -259,12 +259,12 @@ def _label_and_pair_scores(reader: RunReader) -> Iterator[tuple[_AnswerKey, Expo
     ):
         value = None if match is None else float(match)
         yield (task, item, sample, model), ExportedScore(None, f"label {attribute}", value)
-    for pair in read_planned_pairs(reader):
+    for pair in read_counted_pairs(reader):
         part = pair.part
         students = part.first_model_id, part.second_model_id
         for student, other, order in zip(students, students[::-1], ("first", "second"), strict=True):
             score = ExportedScore(
-                part.judge_model_id, f"against {other}, shown {order}", pair.win_share(student)
+                part.judge_model_id, f"against {other}, shown {order}", pair.win_share_unless_failed(student)
             )
             yield (part.task_id, part.datapoint_id, 0, student), score
 
@@ -277,8 +277,8 @@ def _strength_figures(reader: RunReader) -> Iterator[ExportedFigure]:
     """Yield each student's strength by comparisons, in each task and overall (task "")."""
     if (measured := compute_pair_measures(read_pair_comparisons(reader))) is None:
         return
-    pairs_of: defaultdict[tuple[str, str], list[PlannedPair]] = defaultdict(list)
-    for pair in read_planned_pairs(reader):
+    pairs_of: defaultdict[tuple[str, str], list[CountedPair]] = defaultdict(list)
+    for pair in read_counted_pairs(reader):
         for student in (pair.part.first_model_id, pair.part.second_model_id):
             pairs_of[pair.part.task_id, student].append(pair)
             pairs_of["", student].append(pair)

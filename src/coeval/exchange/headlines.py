@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from coeval.analysis.training.aggregate import CheckpointAggregate, aggregate_checkpoint, find_evaluated_steps
-from coeval.analysis.training.sweep_comparison import compare_runs
+from coeval.analysis.training.sweep_comparison import compare_checkpoints
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.core.text import digest, join_names
 from coeval.exchange.exporting import open_export
@@ -87,7 +87,7 @@ class TrackedFolder:
             write_report(self._folder, out)
             return sorted(out.iterdir())
         runs = read_training_curves({self._folder.name: self._folder})
-        write_sweep_page(runs, compare_runs(runs), out / PAGE)
+        write_sweep_page(runs, compare_checkpoints(runs), out / PAGE)
         content = msgspec.json.encode([task for step in self._steps for task in step.tasks.values()])
         write_bytes_atomic(out / "figures.json", content)
         return sorted(out.iterdir())

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from coeval import __version__
 from coeval.benchmarks.run.eval_settings import split_names
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import CoevalError, UsageError
 from coeval.core.foreign import decode
 from coeval.core.redaction import Redactor
@@ -85,7 +85,7 @@ def parse_destinations(texts: Iterable[str] | str) -> list[Destination]:
                 f"{text}: unknown tracker; there are {', '.join(TRACKERS)}, for example wandb:my-project"
             )
         if find_spec(tracker) is None:
-            raise UsageError(f"logging to {tracker} needs its package: {install_command(tracker)}")
+            raise UsageError(f"logging to {tracker} needs its package: {extra_pip_command(tracker)}")
         usual = os.environ.get(_PROJECT_OF.get(tracker, ""), "") or _PROJECT
         destinations.append(Destination(tracker, project or usual))
     return destinations

@@ -271,7 +271,7 @@ class OutputReader(Reader):
         for task in self._tasks:
             refuse_foreign(task, ())
         self._unread_notes: list[str] = []
-        self._summaries = {task: self._read_summary(task) for task in self._tasks}
+        self._summaries = {task: self._read_summary_or_note(task) for task in self._tasks}
         super().__init__(path)
         with self._close_on_failure():
             self._load_files(
@@ -306,8 +306,8 @@ class OutputReader(Reader):
             for name, figure in summary.metrics.items()
         )
 
-    def models(self) -> tuple[str, ...]:
-        return tuple(filter(None, super().models())) or ("",)
+    def answering_models(self) -> tuple[str, ...]:
+        return tuple(filter(None, super().answering_models())) or ("",)
 
     def model_condition_sql(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
         return "true", []  # all of the folder is one model's
@@ -327,13 +327,12 @@ class OutputReader(Reader):
         for folder in self.task_folders():
             self._insert_item_texts(SEARCHED, folder.answers, folder.task)
 
-    def record_counts(self) -> dict[str, TaskCounts]:
+    def count_answers_and_judgments(self) -> dict[str, TaskCounts]:
         """Count each task's answers, and its judgments if any. What is planned is known once the task has
         been summed up: of answers where prompts are counted, of judgments where nothing is missing."""
         good_and_failed = {
             view: {
-                (task, sample): record_counts
-                for task, sample, *record_counts in self.rows(_COUNT.format(view))
+                (task, sample): good_failed for task, sample, *good_failed in self.rows(_COUNT.format(view))
             }
             for view in ("answers", "judgments")
         }
@@ -350,7 +349,7 @@ class OutputReader(Reader):
                 counts[f"{label} judging"] = TaskCounts(good if summary.complete else None, good, failed)
         return counts
 
-    def status(self) -> str:
+    def status_when_idle(self) -> str:
         """Return the status of a folder that no process is writing to: "completed" where nothing is missing,
         "incomplete" where the run has ended and records are missing, else "stopped"."""
         summaries = self._summaries.values()
@@ -379,7 +378,7 @@ class OutputReader(Reader):
                 notes.append(Incomparable(label, summary.compared_with, reasons).sentence)
         return tuple(notes)
 
-    def _read_summary(self, task: Path) -> _Summary:
+    def _read_summary_or_note(self, task: Path) -> _Summary:
         try:
             return read_task_summary(task, _Summary)
         except StoreError as error:

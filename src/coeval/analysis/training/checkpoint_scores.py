@@ -228,7 +228,7 @@ def _describe_difference(facts: RunFacts, first: RunFacts) -> str:
         return _other_task_reason(facts)
     if facts.model != first.model:
         return f"answered by {facts.model}, the others by {first.model}"
-    if names := describe_sampling_change(facts, first):
+    if names := name_changed_sampling_settings(facts, first):
         return f"made with other sampling ({names})"
     return describe_judging_change(facts, first, ", the others by ")
 
@@ -247,7 +247,7 @@ def describe_judging_change(a: RunFacts, b: RunFacts, joined: str = " and by ") 
     return f"judged by {judge_a} with other settings ({join_names(_changed_settings(a.judge, b.judge))})"
 
 
-def describe_sampling_change(a: RunFacts, b: RunFacts) -> str:
+def name_changed_sampling_settings(a: RunFacts, b: RunFacts) -> str:
     """List the settings in which the sampling of b's answers differs from a's; empty if none does."""
     if a.answering_hash == b.answering_hash:
         return ""

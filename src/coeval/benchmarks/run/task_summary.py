@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from coeval import __version__
-from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, sum_served_models
+from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, find_stand_ins_and_mixtures
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
 from coeval.benchmarks.benchmark import Metric, Scored
@@ -94,7 +94,7 @@ def _record_reasons(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
         for name, count in sorted(count_dropped(records).items()):
             if name != "seed":  # no benchmark prescribes one
                 yield f"the host refused {name}: {count:,} of {good:,} {kind} were made without it"
-    yield from (served.clause for served in _find_served_models(task_run) if served.others)
+    yield from (served.came_from_clause for served in _find_served_models(task_run) if served.others)
     if missing := task_run.count_missing_by_reason():
         counts = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         yield f"records without a value: {counts}"
@@ -110,7 +110,7 @@ def _find_served_models(task_run: TaskRun) -> Iterator[ServedModel]:
         if is_good(record)
     ]
     requested = {role.name: (role.name, role.model) for role in (task_run.tested, task_run.judge) if role}
-    return sum_served_models(rows, requested)
+    return find_stand_ins_and_mixtures(rows, requested)
 
 
 class Requested(msgspec.Struct, frozen=True):

@@ -44,7 +44,7 @@ from coeval.pipeline.run_options import ChangePolicy, RunOptions
 from coeval.pipeline.start.checks import describe_check_code
 from coeval.pipeline.start.session_start import resolve_hosts
 from coeval.pricing.price_book import PriceBook
-from coeval.reports.description_report import models_table, phases_table, tasks_table
+from coeval.reports.description_report import models_and_roles_table, phases_table, tasks_table
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.rundir import RunDir
 
@@ -283,7 +283,9 @@ def print_dry_run(config: Config, options: RunOptions, keys: Path | None) -> Non
     forecast = forecast_start(config, options)
     for sentence in forecast.warnings:
         warn(messages, sentence)
-    show_tables(results, [models_table(config, options.models_to_open(config))], has_text_above=False)
+    show_tables(
+        results, [models_and_roles_table(config, options.models_to_open(config))], has_text_above=False
+    )
     for sentence in (*choices, *describe_user_code(options.models_to_open(config))):
         say(results, sentence)
     show_tables(results, [phases_table(config, forecast, options), tasks_table(forecast)])

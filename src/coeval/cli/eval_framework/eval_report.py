@@ -15,8 +15,8 @@ from coeval.analysis.doubtful_answers import (
     EmptyAnswers,
     Incomparable,
     cut_off_sentence,
-    cut_off_warning,
     empty_answers_sentence,
+    too_many_cut_off_warning,
 )
 from coeval.api import load_keys
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
@@ -196,7 +196,7 @@ def _print_cut_off_and_empty_answers(outcome: Outcome, results: Console) -> None
         empty.append(EmptyAnswers(label, counts.n, counts.truncated, counts.answers, given=given))
     if (sentence := cut_off_sentence(cut, "to")) is not None:
         say(results, sentence, "yellow")
-    for warning in (cut_off_warning(cut), empty_answers_sentence(empty, "to")):
+    for warning in (too_many_cut_off_warning(cut), empty_answers_sentence(empty, "to")):
         if warning is not None:
             warn(results, warning)
 

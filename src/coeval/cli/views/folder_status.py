@@ -182,7 +182,7 @@ def read_folder_status(path: Path) -> FolderStatus:
     folder, pid = RunDir(path), find_writer_pid(path)
     if not folder.is_run():
         with OutputReader(path) as reader:
-            phases, status = _count_output_phases(reader), reader.status()
+            phases, status = _count_output_phases(reader), reader.status_when_idle()
         return _read_rest(folder, phases, None, StateShown(status if pid is None else "running", pid))
     if sentence := folder.describe_half_replaced():  # whatever has moved, the account stays
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
@@ -258,7 +258,7 @@ def _seconds_since(at: float) -> int:
 def _count_output_phases(reader: OutputReader) -> dict[str, PhaseStatus]:
     return {
         name: PhaseStatus(*counts, None if counts.planned is None else counts.planned - counts.good)
-        for name, counts in reader.record_counts().items()
+        for name, counts in reader.count_answers_and_judgments().items()
     }
 
 

@@ -9,7 +9,7 @@ from operator import attrgetter
 from rich.console import Console
 
 from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
-from coeval.analysis.run_results import Bill, ModelCost, sum_costs, uncertain_cost_sentences
+from coeval.analysis.run_results import Bill, ModelCost, perhaps_billed_cost_sentences, sum_costs
 from coeval.cli.streams import say
 from coeval.core.figures import MISSING
 from coeval.core.plain import escape_line
@@ -94,7 +94,7 @@ def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """Print cost by model, the total, and whose prices these are."""
     from coeval.reports.result_tables import cost_table  # it loads numpy and scipy
 
-    total, perhaps = sum_costs(costs), [*uncertain_cost_sentences(costs)]
+    total, perhaps = sum_costs(costs), [*perhaps_billed_cost_sentences(costs)]
     if total or perhaps:
         show_tables(console, [cost_table(costs)])
         for sentence in (*perhaps, *_cost_notes(total)):

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from coeval.analysis.load import find_writer_pid, is_readable, list_record_files
+from coeval.analysis.load import find_writer_pid, is_readable, list_possible_source_files
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.aggregate import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
@@ -376,7 +376,7 @@ class ViewedFolder:
         change."""
         run = RunDir(self.path)
         status_files = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
-        files = (*list_record_files(self.path), self.path / LABELS_FILE, *status_files)
+        files = (*list_possible_source_files(self.path), self.path / LABELS_FILE, *status_files)
         stamp = tuple(_file_stamp(file) for file in files)
         if latest := max(at for _, _, at in stamp):
             self._changed = datetime.fromtimestamp(latest / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

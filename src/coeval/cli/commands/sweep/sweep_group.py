@@ -173,7 +173,7 @@ def aggregate(
         find_evaluated_steps,
         write_aggregates,
     )
-    from coeval.analysis.training.sweep_comparison import compare_runs
+    from coeval.analysis.training.sweep_comparison import compare_checkpoints
     from coeval.analysis.training.training_curves import build_training_run
     from coeval.cli import streams
     from coeval.cli.commands.sweep.sweep_tables import print_aggregates_and_gaps, print_conclusions
@@ -182,7 +182,7 @@ def aggregate(
     aggregated = [aggregate_checkpoint(checkpoint, task_names, expected) for checkpoint in checkpoints]
     if sum(len(write_aggregates(checkpoint)) for checkpoint in aggregated):
         runs = [build_training_run(out.name, out, aggregated, task_names, base)]
-        print_conclusions(runs, compare_runs(runs), streams.results(), aggregated)
+        print_conclusions(runs, compare_checkpoints(runs), streams.results(), aggregated)
     if print_aggregates_and_gaps(aggregated, out, task_names, step_numbers, name_pattern):
         raise typer.Exit(GAPS)
 
@@ -282,7 +282,7 @@ def plot(
     patterns = _parse_patterns(name_pattern or [], folders)
     step_numbers, task_names = sweep_settings.parse_steps(steps), sweep_settings.parse_names(tasks)
     # Here, because they load duckdb and vl-convert.
-    from coeval.analysis.training.sweep_comparison import compare_runs
+    from coeval.analysis.training.sweep_comparison import compare_checkpoints
     from coeval.analysis.training.training_curves import read_training_curves
     from coeval.cli.commands.sweep.sweep_tables import print_conclusions
     from coeval.reports.training_files import write_curves
@@ -292,7 +292,7 @@ def plot(
     for run in curves:
         for note in run.notes:
             streams.warn(messages, note if len(curves) == 1 else f"{run.label}: {note}")
-    compared = compare_runs(curves)
+    compared = compare_checkpoints(curves)
     print_conclusions(curves, compared, streams.results())
     written = list(write_curves(curves, compared, plot_dir, show_errorbar))
     streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures")

@@ -39,9 +39,9 @@ from coeval.sweeps.sweep_start import (
     SweepEstimate,
     describe_changes,
     estimate_sweep,
-    find_sweep_checkpoints,
-    has_results,
+    find_checkpoints_at_start,
     open_sweep,
+    should_draw_results,
 )
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
@@ -307,7 +307,7 @@ def print_sweep_plan(settings: SweepSettings) -> None:
     request = make_sweep_request(settings, load_keys(settings.keys))
     sweep, console, messages = request.sweep, streams.results(), streams.messages()
     with Terminal(messages) as terminal:
-        checkpoints = find_sweep_checkpoints(request, terminal.warn)
+        checkpoints = find_checkpoints_at_start(request, terminal.warn)
         table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
         for sentence in describe_changes(table, checkpoints):
             terminal.warn(sentence)
@@ -362,7 +362,7 @@ def sweep_and_print(settings: SweepSettings) -> int:
     request = make_sweep_request(settings, load_keys(settings.keys))
     log_to = parse_destinations(settings.log_to)
     view = SweepView(messages)
-    checkpoints = find_sweep_checkpoints(request, view.warn)
+    checkpoints = find_checkpoints_at_start(request, view.warn)
     with open_sweep(request, checkpoints, view) as sweeping:
         try:
             with view:
@@ -370,7 +370,7 @@ def sweep_and_print(settings: SweepSettings) -> int:
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = print_sweep_outcome(sweeping.board, request.sweep, results, messages)
-        if has_results(request, sweeping.board):
+        if should_draw_results(request, sweeping.board):
             if settings.plot:
                 gaps_code = aggregate_draw_and_print(request.sweep)
                 if settings.inference and settings.judge:
