@@ -162,7 +162,6 @@ def _print_message(error: BaseException, code: int, prefix: str = "") -> int:
 
 
 def _print_system_error(error: OSError) -> int:
-    """Print what the system refused, and for which file if it says so."""
     named = ""
     if isinstance(error.filename, str):
         named = f" {cut_middle(escape_line(redact_key_like_words(error.filename)), _LONGEST_NAME)}"

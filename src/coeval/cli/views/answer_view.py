@@ -174,7 +174,6 @@ def _format_score_disagreement_and_cut_off(judged: JudgedAnswer, answer: Respons
 
 
 def _has_only_scores(judgment: Evaluation) -> bool:
-    """Check whether a judge's reply holds its scores and nothing else."""
     try:
         reply = decode(judgment.raw or "")
     except Undecodable:

@@ -77,7 +77,6 @@ def _select_shown(measures: Measures, analysis: Analysis) -> _ShownAnalysis:
 
 
 def _has_more_than_counts(table: ReportTable) -> bool:
-    """Check whether a table has more than counts."""
     if table.name == "confusion":
         return bool(table.rows)
     figures = [at for at, column in enumerate(table.columns) if at >= table.names and column.kind != "count"]
