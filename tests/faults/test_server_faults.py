@@ -139,7 +139,7 @@ async def test_one_prompt_that_is_always_400_fails_alone(tmp_path: Path) -> None
         assert {line.id for line in errors(folder)} == {record["id"] for record in failed}
         assert summary.phases["response_collection"].failed == {"bad_request": 2}
         assert len(records(folder, "evaluation")) == RECORDS["evaluation"] - 6
-        assert summary.phases["evaluation"].waiting == 6
+        assert summary.phases["evaluation"].blocked == 6
         requested_before = len(host.requested)
         host.fault = None
         assert_whole(await run(file, continue_run=True), file)

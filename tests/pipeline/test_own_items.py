@@ -206,7 +206,7 @@ def test_fewer_items_than_the_total_are_a_gap_until_the_rest_is_there(
     assert run.exit_code == 3
     assert run.summary is not None
     outcome = run.summary.phases["data_generation"]
-    assert (outcome.planned, outcome.missing, outcome.unsupplied, outcome.waiting) == (5, 2, 2, 0)
+    assert (outcome.planned, outcome.missing, outcome.unsupplied, outcome.blocked) == (5, 2, 2, 0)
     assert run.summary.missing == 2
     assert "data_generation" not in lab.meta()["phases_completed"]
     assert requested.phases() == (0, 0, 0, 6, 12)

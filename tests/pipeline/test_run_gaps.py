@@ -150,7 +150,7 @@ def test_what_was_not_answered_keeps_its_seed(tmp_path: Path, monkeypatch: pytes
         assert "prompt" not in line
     summary = ended(run)
     assert summary.phases["data_generation"].failed == {"server": 3}
-    assert [summary.phases[phase].waiting for phase in PHASES] == [0, 3, 3]
+    assert [summary.phases[phase].blocked for phase in PHASES] == [0, 3, 3]
     assert summary.missing == 9
     assert [line["id"] for line in errors(lab)] == [f"story__tea__{n:05}" for n in (1, 2, 3)]
     assert run.results().students == (), "nothing to score is no reason to fail"
@@ -208,7 +208,7 @@ async def test_a_task_without_a_blueprint_does_not_hold_up_another(tmp_path: Pat
         assert run.exit_code == 3
         assert lab.counts() == (3, 3, 3)
         assert summary.phases["rubric_mapping"].failed == {"unparsable": 1}
-        assert [summary.phases[phase].waiting for phase in PHASES] == [3, 3, 3]
+        assert [summary.phases[phase].blocked for phase in PHASES] == [3, 3, 3]
         assert any("vague" in note for note in summary.notes)
         assert lab.meta()["phases_completed"] == ["attribute_mapping"]
         lab.tasks[1]["rubric"] = {"plot": "There is one."}

@@ -100,7 +100,7 @@ async def run_phases(
                 start.meta.status = "interrupted"
                 start.run.folder.write_meta(start.meta)
                 raise
-            _summarise_run(start, plan, counts)
+            _summarise_run_and_write_meta(start, plan, counts)
             return start.run.summary
     except Draining as stopped:  # before there was anything to wait for
         return RunSummary(interrupted=True, begun=False, notes=[str(stopped)])
@@ -109,9 +109,9 @@ async def run_phases(
 async def _settle_and_run(start: StartedRun, watcher: Watcher) -> tuple[Plan, PlanCount]:
     """Settle the blueprints, then run phases 3–5; return the plan and its counts."""
     run = start.run
-    setups = await _settle_blueprints(start)
+    setups = await _settle_blueprints_or_block_tasks(start)
     for setup in setups:
-        for sentence in setup.describe_clipped_ranges():
+        for sentence in setup.describe_unfollowed_settings():
             watcher.warn(sentence)
     if start.matches_preview:
         plan, counts = start.preview.plan, start.preview.plan_count
@@ -142,7 +142,7 @@ async def _run_with_barriers(run: RunSession, setups: list[TaskSetup]) -> None:
             await _run_flow(run, plan, count_plan(plan), (phase,), regenerated_ids)
 
 
-async def _settle_blueprints(start: StartedRun) -> list[TaskSetup]:
+async def _settle_blueprints_or_block_tasks(start: StartedRun) -> list[TaskSetup]:
     """Run phases 1–2; return the setups of the tasks that can continue."""
     run, blueprint = start.run, start.blueprint
     works = list(blueprint.make_works(run.asking))
@@ -226,13 +226,13 @@ async def _run_round(
             continue
         if done.record is None or not done.good:
             missed_keys.add(done.work.key)
-            for phase, records in flow.count_cut_off(done.work).items():
+            for phase, records in flow.count_cut_off_and_note_lost(done.work).items():
                 run.board.count_cut_off(phase, records)
             continue
         if not flow.builds_on_records or (regenerated_ids is None and done.work.at_once):
             continue  # nothing was to follow from it
         work, record = done.work, done.record
-        replaces = regenerated_ids is not None and flow.is_replacement(work, record, regenerated_ids)
+        replaces = regenerated_ids is not None and flow.is_remade_or_outdates(work, record, regenerated_ids)
         if not (replaces and run.options.phase_barriers):  # behind a barrier, it is counted again
             for spared in flow.list_spared_records(done.work, done.record):
                 run.board.count_as_recorded(spared.phase, spared.records, spared.calls)
@@ -240,7 +240,7 @@ async def _run_round(
             regenerated_ids.add(done.record.id)
 
 
-def _summarise_run(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
+def _summarise_run_and_write_meta(start: StartedRun, plan: Plan, counts: PlanCount) -> None:
     """Count every planned record in the summary, and write ``meta.json``."""
     run, summary = start.run, start.run.summary
     summary.interrupted, summary.stopped = run.session.interrupted, run.session.stopped

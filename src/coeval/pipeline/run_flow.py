@@ -169,7 +169,7 @@ class RunFlow:
         source = _SourceRecords(self._recorded, _SourceChange.UNCHANGED, setup, standing)
         nodes: Iterable[Node] = self._walks[setup.task.name].walk_slot(slot)
         if setup.pairs is not None:
-            nodes = self._note_awaited_answers(nodes, slot.id)
+            nodes = self._list_nodes_noting_awaited_answers(nodes, slot.id)
         for node in nodes:
             if node.phase == "data_generation" and node.owed:
                 left = node.phase in self._phases and node.key not in self.missed_keys
@@ -211,9 +211,9 @@ class RunFlow:
             return ()
         below = self._list_followers(work, source.is_outdated, waiting=False)
         if source.setup.pairs is not None and isinstance(work, ItemWork):
-            below = self._note_awaited_answers(below, work.key)
+            below = self._list_nodes_noting_awaited_answers(below, work.key)
         elif source.setup.pairs is not None and isinstance(work, ResponseWork):
-            pairs = self._list_ready_pairs(work, source.load_judged(work.key))
+            pairs = self._note_answer_and_list_pairs(work, source.load_judged(work.key))
             begun = [*self._make_ready_works(chain(below, pairs), source)]
             self._forget_answers_of_complete_item(work.prepared.item.id)
             return begun
@@ -224,15 +224,15 @@ class RunFlow:
         if item in self._meetings and not self._meetings[item].awaited:
             del self._meetings[item]
 
-    def count_cut_off(self, work: Work) -> Counter[Phase]:
+    def count_cut_off_and_note_lost(self, work: Work) -> Counter[Phase]:
         """Count by phase the owed records that cannot be made since that of ``work`` was not."""
         nodes = self._list_followers(work, assume_outdated)
         if isinstance(work, ResponseWork) and work.setup.pairs is not None:
-            nodes = [*nodes, *self._list_ready_pairs(work, None)]
+            nodes = [*nodes, *self._note_answer_and_list_pairs(work, None)]
             self._forget_answers_of_complete_item(work.prepared.item.id)
         return Counter(node.phase for node in nodes if node.owed)
 
-    def _note_awaited_answers(self, nodes: Iterable[Node], item: str) -> list[Node]:
+    def _list_nodes_noting_awaited_answers(self, nodes: Iterable[Node], item: str) -> list[Node]:
         """Note which answers to an item will be requested, before any of them can arrive."""
         nodes = list(nodes)
         if "evaluation" in self._phases:
@@ -243,7 +243,7 @@ class RunFlow:
             self._meetings[item].awaited |= answers - self.missed_keys
         return nodes
 
-    def _list_ready_pairs(self, work: ResponseWork, judged: JudgeInput | None) -> list[Node]:
+    def _note_answer_and_list_pairs(self, work: ResponseWork, judged: JudgeInput | None) -> list[Node]:
         """List the comparisons with an answer that has just arrived; those that still wait are marked. If it
         will not come (``judged`` None), list the comparisons that are lost with it."""
         item, names = work.prepared.item, work.prepared.item.teacher_model_id
@@ -251,7 +251,7 @@ class RunFlow:
         if meeting is None or work.role_model.sample or work.key not in meeting.awaited:
             return []
         meeting.awaited.discard(work.key)
-        states = zip(walk.list_answer_ids(item.id), walk.find_answer_states(item.id), strict=True)
+        states = zip(walk.list_answer_ids(item.id), walk.find_recorded_answer_states(item.id), strict=True)
         ready = [
             True
             if key in meeting.arrived
@@ -289,7 +289,7 @@ class RunFlow:
                 self._list_followers(work, assume_outdated), self._list_followers(work, source.is_outdated)
             )
 
-    def is_replacement(self, work: Work, record: records.Kept, regenerated_ids: Set[str]) -> bool:
+    def is_remade_or_outdates(self, work: Work, record: records.Kept, regenerated_ids: Set[str]) -> bool:
         """Check whether a new record outdates recorded followers, or was made from a regenerated one."""
         source, recorded = self._find_source_records(work, record), self._recorded
         match work:
@@ -337,10 +337,10 @@ class RunFlow:
         return _SourceChange.REPLACED if entry is not None and entry.good else _SourceChange.RECOVERED
 
     def _list_followers(self, work: Work, is_outdated: IsOutdated, *, waiting: bool = True) -> Iterable[Node]:
-        """List the records that follow from that of ``work``; see `PlanWalk.walk_answers`."""
+        """List the records that follow from that of ``work``; see `PlanWalk.walk_answers_and_followers`."""
         match work:
             case ItemWork():
-                return self._walks[work.setup.task.name].walk_answers(
+                return self._walks[work.setup.task.name].walk_answers_and_followers(
                     work.key, work.model, is_outdated, waiting=waiting
                 )
             case ResponseWork():

@@ -50,7 +50,7 @@ class PhaseOutcome:
         return self.planned - self.recorded - self.made + self.incomplete
 
     @property
-    def waiting(self) -> int:
+    def blocked(self) -> int:
         """Return how many records are missing because the records they are made from are missing."""
         explained = self.failed.total() + self.gaps.total() + self.incomplete + self.unsupplied + self.pending
         return max(0, self.missing - explained)

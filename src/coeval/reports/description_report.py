@@ -18,7 +18,7 @@ from coeval.pipeline.phases.blueprint import KINDS, Kind
 from coeval.pipeline.plan.estimate.run_estimate import (
     describe_sources,
     format_calls,
-    format_hours,
+    format_duration,
     summarise_estimate,
 )
 from coeval.pipeline.plan.preview import Forecast, Preview, forecast_calls
@@ -257,7 +257,7 @@ def _list_facts(described: DescribedExperiment) -> Iterator[str]:
     yield pluralize(len(config.models), "model")
     yield pluralize(len(config.tasks), "task")
     yield f"{format_calls(estimate.total.calls)} calls"
-    yield format_hours(estimate.hours)
+    yield format_duration(estimate.hours)
 
 
 def _lead_sentences(described: DescribedExperiment, values: ReportTable) -> Iterator[Sentence]:
@@ -351,7 +351,7 @@ def _coverage_section(values: ReportTable, preview: Preview) -> ReportSection:
     sentences += [
         f"{setup.task.name}: {sentence}"
         for setup in preview.plan.setups
-        for sentence in setup.describe_shortfalls()
+        for sentence in setup.describe_coverage_shortfalls()
     ]
     return ReportSection.with_rows("coverage", "What will the items cover?", sentences, (), (values,))
 

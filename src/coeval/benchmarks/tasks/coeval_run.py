@@ -276,7 +276,7 @@ class CoevalRun(Benchmark):
                 config = task.config
                 described = bool(config.output_description.strip())
                 template = find_template(
-                    config.prompt_library, "test", self.settings.model, described=described
+                    config.prompt_library, "test", self.settings.model, has_output_description=described
                 )
                 values = PreparedItem(datapoint, nuances[config.name].find_nuance(datapoint)).values
                 text = fill_template(template, {**build_task_variables(config), **values})

@@ -105,7 +105,7 @@ def _describe_uncovered_values_and_reasons(start: PreviewedStart) -> Iterator[st
     for setup in start.preview.plan.setups:
         if setup.judges and setup.reasons.are_given and setup.reasons.limits:
             yield f"{setup.task.name}: judges give reasons (`rationale`); their max_tokens is sent unchanged"
-        yield from (f"{setup.task.name}: {sentence}" for sentence in setup.describe_shortfalls())
+        yield from (f"{setup.task.name}: {sentence}" for sentence in setup.describe_coverage_shortfalls())
 
 
 def _describe_requests_in_jobs(config: Config) -> str:

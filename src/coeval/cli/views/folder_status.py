@@ -34,7 +34,7 @@ from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase
 from coeval.pipeline.upkeep.gaps import build_continue_command
-from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_quickly, load_run_config
+from coeval.pipeline.upkeep.repair import QuickInspection, RepairReport, inspect_if_doubtful, load_run_config
 from coeval.reports.content import make_columns
 from coeval.store.jsonl import read_decodable_lines
 from coeval.store.record_index import PhaseIndex
@@ -189,7 +189,7 @@ def read_folder_status(path: Path) -> FolderStatus:
         unknown = PhaseStatus(planned=None, good=0, failed=0, owed=None)
         state = StateShown("replacing", pid)
         return _read_rest(folder, dict.fromkeys(PHASES, unknown), path.name, state, notes=(sentence,))
-    look = inspect_quickly(folder, config := load_run_config(folder))
+    look = inspect_if_doubtful(folder, config := load_run_config(folder))
     meta = folder.read_meta() if folder.meta.exists() else None
     status = "running" if pid is not None else "not started" if meta is None else folder.status(meta)
     mixed = (look.report.gaps.mixed,) if look.report is not None and look.report.gaps.mixed else ()
@@ -314,7 +314,7 @@ def show_status(path: Path, console: Console) -> None:
         say(console, f"{path.name}: being replaced", "bold")
         warn(console, sentence)
     else:
-        _show_run(folder, inspect_quickly(folder, config), limits, console)
+        _show_run(folder, inspect_if_doubtful(folder, config), limits, console)
     try:
         costs = read_model_costs(folder.usage, at_work=at_work)
         names = ShownNames.of(cost.model for cost in costs)

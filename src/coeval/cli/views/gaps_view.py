@@ -112,6 +112,6 @@ def _describe_reasons(outcome: PhaseOutcome, *, interrupted: bool) -> str:
         (outcome.unsupplied, "not supplied"),
         (outcome.incomplete, "lack factors"),
         (outcome.pending, "wait for batch jobs"),
-        (outcome.waiting, "not begun when the run was stopped" if interrupted else "wait for what they need"),
+        (outcome.blocked, "not begun when the run was stopped" if interrupted else "wait for what they need"),
     )
     return "; ".join([*reasons, *(f"{count:,} {why}" for count, why in others if count)])

@@ -74,7 +74,6 @@ def _find_cramped_reasons(config: Config) -> Iterator[str]:
 
 
 def _find_identical_samples(config: Config) -> Iterator[str]:
-    """Find students whose samples cannot differ."""
     for student in config.with_role("student"):
         if student.samples > 1 and student.sampling("student").temperature == 0:
             yield (
@@ -84,7 +83,6 @@ def _find_identical_samples(config: Config) -> Iterator[str]:
 
 
 def _find_unused_quotas(config: Config) -> Iterator[str]:
-    """Find quotas of models that the file does not have."""
     names = dict.fromkeys(model.name for model in config.models)
     for name in config.experiment.quota:
         if name not in names:

@@ -38,7 +38,7 @@ class PlanCount(WorkCounts):
     unsupplied: int = 0
     unanswered: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add_node(self, setup: TaskSetup, node: Node) -> None:
+    def count_node(self, setup: TaskSetup, node: Node) -> None:
         count = self.count_for(node.phase, setup.task.name, node.name)
         count.planned += node.records
         if node.owed:
@@ -48,7 +48,7 @@ class PlanCount(WorkCounts):
             self.changed[change] += 1
             self.examples.setdefault(change, node.key)
 
-    def add_spared(self, setup: TaskSetup, spared: SparedRecords) -> None:
+    def count_spared_records(self, setup: TaskSetup, spared: SparedRecords) -> None:
         count = self.count_for(spared.phase, setup.task.name, spared.name)
         count.spared += spared.records
         count.spared_calls += spared.calls
@@ -62,13 +62,13 @@ def count_plan(plan: Plan, counts: PlanCount | None = None) -> PlanCount:
         for slot in plan.list_slots(setup):
             is_open = False
             for node in walk.walk_slot(slot):
-                counts.add_node(setup, node)
+                counts.count_node(setup, node)
                 is_open = is_open or node.owed
             counts.open_slots.append(is_open)
         for node in walk.list_nodes_of_alike_records():
-            counts.add_node(setup, node)
+            counts.count_node(setup, node)
         for spared in walk.spared:
-            counts.add_spared(setup, spared)
+            counts.count_spared_records(setup, spared)
         counts.unanswered.update({(task, student): n for student, n in walk.unanswered.items() if n})
         counts.unsupplied += sum(plan.count_unsupplied_items(setup).values())
     return counts
@@ -95,18 +95,17 @@ def refuse_changed_records(
     setups: Sequence[TaskSetup],
     folder: RunDir,
     change_policy: ChangePolicy,
-    tables: Mapping[str, str] | None = None,
+    table_changes: Mapping[str, str] | None = None,
 ) -> None:
-    """Refuse records of another configuration under `ChangePolicy.REFUSE`. ``tables`` says, by task, how a
-    table of items has changed. Raises RecordsChanged: good records in ``folder`` would be made otherwise
-    now. It counts them by difference."""
+    """Refuse records of another configuration under `ChangePolicy.REFUSE`. Raises RecordsChanged: good
+    records in ``folder`` would be made otherwise now; it counts them by difference, tables' by task."""
     if not plan_count.changed or change_policy is not ChangePolicy.REFUSE:
         return
     old, new = read_recipes(folder), _collect_recipes(setups)
     scales = _describe_changed_scales(setups, folder)
     reasons: dict[str, tuple[int, str]] = {}
     for changed, count in plan_count.changed.items():
-        for reason in _explain_change(changed, old, new, tables or {}, scales):
+        for reason in _explain_change(changed, old, new, table_changes or {}, scales):
             before, example = reasons.get(reason, (0, plan_count.examples[changed]))
             reasons[reason] = (before + count, example)
     total = sum(plan_count.changed.values())
@@ -124,15 +123,15 @@ def _explain_change(
     changed: ChangedRecords,
     old_recipes: Mapping[str, Mapping[str, str]],
     new_recipes: Mapping[str, Mapping[str, str]],
-    tables: Mapping[str, str],
-    scales: Mapping[tuple[str, str], str],
+    table_changes: Mapping[str, str],
+    scale_changes: Mapping[tuple[str, str], str],
 ) -> Iterator[str]:
     """Name the settings or content by which records of another configuration differ."""
     noun = NOUN[changed.phase]
     if changed.factor:
-        scale = scales.get((changed.task, changed.factor), "")
+        scale = scale_changes.get((changed.task, changed.factor), "")
         yield f"tasks.{changed.task}.rubric.{changed.factor}{scale} ({noun})"
-    elif changed.change == "input" and (table := tables.get(changed.task)) is not None:
+    elif changed.change == "input" and (table := table_changes.get(changed.task)) is not None:
         yield f"{table} (task {changed.task}, {noun})"
     elif changed.change == "input" and changed.phase == "data_generation":
         yield f"tasks.{changed.task}.documents: the passages they were made from have changed ({noun})"

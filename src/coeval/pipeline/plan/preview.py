@@ -302,7 +302,9 @@ def forecast_calls(config: Config, preview: Preview) -> Forecast:
             planned[key] = many.planned
             calls[key] = Calls(few.calls - few.spared_calls, many.calls)
             owed[key] = Calls(few.owed - few.spared, many.owed)
-    warnings = [sentence for setup in preview.plan.setups for sentence in setup.describe_clipped_ranges()]
+    warnings = [
+        sentence for setup in preview.plan.setups for sentence in setup.describe_unfollowed_settings()
+    ]
     warnings += preview.supply.list_remarks()
     for short in find_short_answers(preview.plan_count.unanswered, config):
         answers = pluralize(short.missing, "answer")

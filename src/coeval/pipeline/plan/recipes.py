@@ -74,7 +74,6 @@ CHECK_RECIPE = "checks-1"
 
 
 def hash_answer_input(prompt: str) -> str:
-    """Return the ``input_hash`` of a response, from the prompt."""
     return digest(prompt)
 
 

@@ -142,7 +142,6 @@ class RecordIndexer:
         self._evaluation_entries: dict[tuple[object, ...], EvaluationEntry] = {}
 
     def index_items(self, lines: Iterable[tuple[int, ItemPart]]) -> None:
-        """Index lines of items."""
         indexes, contents = self._indexes, self._contents
         column, rows, by_teacher = indexes.items.columns[""], indexes.rows, indexes.items_by_teacher
         for position, part in lines:

@@ -270,7 +270,7 @@ class Plan:
     def list_slots(self, setup: TaskSetup) -> Iterator[Slot]:
         """Yield the items of a task; teachers take turns, so that all are busy."""
         name, most = setup.task.name, setup.task.sampling.max_items
-        status = self._list_kept_teachers(setup)
+        status = self._list_teachers_whose_items_stay(setup)
         for source in (*setup.sources, *status):
             ids = list(self.recorded.items_by_teacher.get((name, source), ()))
             for n, key in enumerate(ids[:most] if source in setup.sources else ids, 1):
@@ -286,7 +286,7 @@ class Plan:
         supplied = {s: len(self.recorded.items_by_teacher.get((name, s), ())) for s in setup.sources}
         return {s: max(0, most - count) for s, count in supplied.items() if self.includes_any(s)}
 
-    def _list_kept_teachers(self, setup: TaskSetup) -> list[str]:
+    def _list_teachers_whose_items_stay(self, setup: TaskSetup) -> list[str]:
         """List teachers whose items are used as they are: the mode keeps them, or the file names none."""
         recorded = [t for task, t in self.recorded.items_by_teacher if task == setup.task.name]
         grain = self._grain["data_generation"]

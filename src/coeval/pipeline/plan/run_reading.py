@@ -60,7 +60,7 @@ def open_run_reader(folder: RunDir, *, is_look: bool = False) -> Iterator[Readin
         reader.looks = looks.current_look
         if sentence := looks.describe_repeated_look(reader.looks):
             notes.append(sentence)
-        if is_look and (unwritten := looks.record_look()):
+        if is_look and (unwritten := looks.record_look_if_new_and_unfinished()):
             notes.append(unwritten)
         yield Reading(reader, tuple(notes))
 
@@ -72,7 +72,7 @@ def record_look_before_extension(source: RunDir, target: RunDir, planned: int) -
         if source.path != target.path and source.looks.exists():
             copy_if_absent(source.looks, target.looks)
         with open_run_reader(source) as (reader, _):
-            return RecordedLooks(source, reader).record_before_extension(planned, target)
+            return RecordedLooks(source, reader).record_finished_look_if_extended(planned, target)
     except CoevalError as error:
         return f"that the results of {source.path.name} were shown is not recorded as a look: {error}"
 
@@ -153,15 +153,15 @@ class RecordedLooks:
         name = f"{looks.name[0].upper()}{looks.name[1:]}"
         return f"{name} at a run as it grows{f' (after {after} items)' if after else ''}: {only}"
 
-    def record_look(self) -> str:
+    def record_look_if_new_and_unfinished(self) -> str:
         """Record that results of an unfinished run were shown, unless they were before. Return why that
         failed, or "": somebody without write access may look too."""
         if self._status in ("", _FINISHED) or self._needs_no_recording:
             return ""
         return _append_look(self._folder, self._new_look)
 
-    def record_before_extension(self, planned: int, target: RunDir) -> str:
-        """Record in ``target`` a look at a finished run of under ``planned`` items; see `record_look`."""
+    def record_finished_look_if_extended(self, planned: int, target: RunDir) -> str:
+        """Record in ``target`` a look at a finished run of under ``planned`` items. Return as above."""
         if self._status != _FINISHED or self._needs_no_recording:
             return ""
         [(items,)] = self._reader.rows("SELECT count(*) FROM items")

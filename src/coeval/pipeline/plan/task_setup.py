@@ -26,7 +26,7 @@ def build_role_model(
 ) -> RoleModel:
     """Build a model in a role at a task, with its template and recipe."""
     described = bool(task.output_description.strip())
-    template = find_template(task.prompt_library, template_id, model.name, described=described)
+    template = find_template(task.prompt_library, template_id, model.name, has_output_description=described)
     spec, sampling, system = model.spec(), model.sampling(role), model.system_prompt(role)
     fields = build_task_variables(task)
     template_hashes = hash_template_parts(task.name, template_id, template, fields, role)
@@ -107,7 +107,7 @@ class TaskSetup:
         """Check whether a student or a judge is shown an item's nuance."""
         return any("nuanced_attributes" in placeholders(p.template) for p in (*self.students, *self.judges))
 
-    def describe_clipped_ranges(self) -> Iterator[str]:
+    def describe_unfollowed_settings(self) -> Iterator[str]:
         """Say which ranges exceed the proposed attributes, and that limits leave no room for reasons."""
         factors_known = not any(factor.startswith(PROPOSED_PREFIX) for factor in self.criteria)
         problem = self.reasons.limit_problem
@@ -123,7 +123,7 @@ class TaskSetup:
             if isinstance(declared, str) and requested is not None and names and requested[1] > len(names):
                 yield f"tasks.{task.name}.sampling.{kind} {describe_clipped_range(requested, names)}"
 
-    def describe_shortfalls(self) -> Iterator[str]:
+    def describe_coverage_shortfalls(self) -> Iterator[str]:
         """Say which target attributes the items of one teacher cannot cover."""
         total = self.task.sampling.max_items
         if self.teachers and total is not None and self.space.target:

@@ -188,7 +188,7 @@ class PlanWalk:
         else:
             group.items += 1
         if not owed:
-            yield from self.walk_answers(slot.id, teacher, assume_current, group=group)
+            yield from self.walk_answers_and_followers(slot.id, teacher, assume_current, group=group)
             return
         if not good and self._any_follows:
             for student in self._called_students:
@@ -196,7 +196,7 @@ class PlanWalk:
         if self._gathers:
             group.fresh_items += 1
         else:
-            yield from self.walk_answers(slot.id, teacher, assume_outdated, waits=True)
+            yield from self.walk_answers_and_followers(slot.id, teacher, assume_outdated, waits=True)
 
     def _has_current_passages(self, row: int) -> bool:
         """Check whether the passages that an item was made from, if any, still exist."""
@@ -219,7 +219,7 @@ class PlanWalk:
 
     # --- responses and evaluations -----------------------------------------------------------
 
-    def walk_answers(
+    def walk_answers_and_followers(
         self,
         item: str,
         teacher: str,
@@ -270,7 +270,7 @@ class PlanWalk:
                 item, teacher, ready, outdated=is_outdated is not assume_current, group=group
             )
 
-    def find_answer_states(self, item: str) -> AnswerStates:
+    def find_recorded_answer_states(self, item: str) -> AnswerStates:
         """Return for each answer to an item whether it is on record: True or None."""
         row = self._recorded.rows.get(item, NO_ROW)
         entries = (get(row) for get in self._answers)

@@ -64,15 +64,15 @@ _HEADING = "What the answer should look like: {output_description}\n\n"
 
 
 def find_template(
-    library: Mapping[str, str], template_id: str, model_name: str, *, described: bool = True
+    library: Mapping[str, str], template_id: str, model_name: str, *, has_output_description: bool = True
 ) -> str:
     """Return the template for a model: the task's own for this variant, for this model, for all, else the
-    built-in one, whose heading of an output description goes unless ``described``."""
+    built-in one, whose heading of an output description goes if the task has none."""
     for key in (f"{template_id}.{model_name}", f"{template_id}.{model_of(model_name)}", template_id):
         if key in library:
             return library[key]
     template = read_builtin_template(template_id)
-    return template if described else template.replace(_HEADING, "")
+    return template if has_output_description else template.replace(_HEADING, "")
 
 
 def render_rubric(rubric: Mapping[str, str]) -> str:

@@ -169,7 +169,7 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     elif start.continue_run:
         yield from _check_continuable(run, identifier, draft)
     elif start.overwrite:
-        yield from _check_kept_phases(run, modes)
+        yield from _find_kept_followers_of_overwritten_phases(run, modes)
     elif not run.replacing.exists():  # what is being moved away is in no way
         yield from _check_new_phases_are_empty(run, draft)
     yield from check_item_tables(draft, run)
@@ -178,7 +178,7 @@ def find_start_problems(draft: Draft, start: RunOptions) -> Iterator[Finding]:
     yield from _check_callables(draft)
 
 
-def _check_kept_phases(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
+def _find_kept_followers_of_overwritten_phases(run: RunDir, modes: Mapping[Phase, str]) -> Iterator[Finding]:
     """Find phases that would keep records made from items or answers that ``--overwrite`` regenerates."""
     flowing = PHASES[2:]
     for before, phase in itertools.pairwise(flowing):
@@ -228,11 +228,10 @@ def _check_new_phases_are_empty(run: RunDir, draft: Draft) -> Iterator[Finding]:
     if draft.get_raw("experiment", "resume_from") is not None and not run.meta.exists():
         # Taking over another run's blueprint was cut short; repeating the start completes it.
         phases = [phase for phase in phases if phase in PHASES[2:] or phase in declared]
-    supplied = _list_item_files(run, draft)
+    supplied = _list_supplied_item_files(run, draft)
     others = [path for path in run.files("data_generation") if path not in supplied]
-    answers = {
-        path for path in run.files("response_collection") if path not in _list_answer_files(run, draft)
-    }
+    existing = _list_existing_answer_files(run, draft)
+    answers = [path for path in run.files("response_collection") if path not in existing]
     made = {"data_generation": bool(others), "response_collection": bool(answers)}
     standing = [phase for phase in phases if run.holds(phase) and made.get(phase, True)]
     if supplied and standing == ["data_generation"] and not run.meta.exists():
@@ -250,7 +249,7 @@ def _check_new_phases_are_empty(run: RunDir, draft: Draft) -> Iterator[Finding]:
         yield Finding(("experiment", "id"), "V-11", message)
 
 
-def _list_item_files(run: RunDir, draft: Draft) -> list[Path]:
+def _list_supplied_item_files(run: RunDir, draft: Draft) -> list[Path]:
     """List the files of items that benchmark teachers supply, existing or not."""
     teachers = Teachers(draft)
     return [
@@ -260,7 +259,7 @@ def _list_item_files(run: RunDir, draft: Draft) -> list[Path]:
     ]
 
 
-def _list_answer_files(run: RunDir, draft: Draft) -> set[Path]:
+def _list_existing_answer_files(run: RunDir, draft: Draft) -> set[Path]:
     students = set(draft.names("students").values())
     tasks = draft.names("tasks").items()
     of_tables = {i: draft.get("tasks", i, "items", "responses", default={}) for i, _ in tasks}

@@ -76,7 +76,7 @@ def record_inherited_names(
 ) -> None:
     """Add the names in these phases of ``source`` to those that the run has inherited. ``counted`` are the
     names that count in the source (None: all), so that removed ones do not come back."""
-    names = {*_read_rubric_names(config, source)} if "rubric_mapping" in phases else set()
+    names = {*_read_undeclared_rubric_factors(config, source)} if "rubric_mapping" in phases else set()
     for phase in PHASES[2:]:
         if phase in phases:
             names |= _read_record_names(source, phase)
@@ -85,7 +85,7 @@ def record_inherited_names(
     write_inherited_names(folder, read_inherited_names(folder) | names)
 
 
-def _read_rubric_names(config: Config, source: RunDir) -> Iterator[InheritedName]:
+def _read_undeclared_rubric_factors(config: Config, source: RunDir) -> Iterator[InheritedName]:
     """Read the factors of the source's rubrics that the file does not declare."""
     for task in config.tasks:
         declared = task.rubric if isinstance(task.rubric, dict) else {}
@@ -244,7 +244,7 @@ def archive_new_phases(config: Config, folder: RunDir) -> Path | None:
     nothing. The run's account (``meta.json``, errors, configurations) goes along. If other phases hold
     records, recipes and inherited names stay."""
     gone = _list_new_phases(config)
-    move = [path for phase in gone for path in _list_artifacts(config, folder, phase)]
+    move = [path for phase in gone for path in _list_paths_but_supplied_files(config, folder, phase)]
     if not move:
         return None
     move += [folder.meta, folder.errors]
@@ -266,7 +266,7 @@ def _list_new_phases(config: Config) -> list[Phase]:
     return [phase for phase in PHASES if config.experiment.mode(phase) == "New"]
 
 
-def _list_artifacts(config: Config, folder: RunDir, phase: Phase) -> Iterator[Path]:
+def _list_paths_but_supplied_files(config: Config, folder: RunDir, phase: Phase) -> Iterator[Path]:
     """List a phase's folder, or, if it holds supplied files, all other files in it."""
     held = sorted(folder.folder(phase).iterdir()) if folder.holds(phase) else []
     staying = _list_supplied_files(config, folder) & set(held)

@@ -20,7 +20,7 @@ from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.open import check_askable, find_model_obstacle
 from coeval.pipeline.config.schema import PHASES, Config, TaskConfig
 from coeval.pipeline.phases.blueprint import KINDS, PHASE_OF, Blueprint, Kind, Proposal, find_declaration
-from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_sampled_models
+from coeval.pipeline.plan.estimate.live_samples import add_live_samples, list_models_with_calls
 from coeval.pipeline.plan.preview import Preview, preview_run
 from coeval.pipeline.run_options import RunOptions, run_folder
 from coeval.pipeline.run_session import RunSession, RunSummary
@@ -78,7 +78,7 @@ async def sample_for_estimate(
     be written; Draining: interrupted.
     """
     folder = run_folder(config)
-    needed = list_sampled_models(preview)
+    needed = list_models_with_calls(preview)
     askable = []
     for spec in (model.spec() for model in config.models if model.name in needed):
         if HOSTS[spec.interface].dialect == OWN_CODE:

@@ -101,7 +101,7 @@ async def start_run(
 
             barriers = options.phase_barriers
             await write_start_estimate(config, preview, session, prices, phase_barriers=barriers)
-        _record_extension_look(config, options, preview, watcher)
+        _note_look_if_extending(config, options, preview, watcher)
         supply.write_items_and_answers(folder)
         meta = _prepare_folder(config, options, folder, watcher)
         settled = declare_item_labels(config, supply)
@@ -154,7 +154,7 @@ def _refuse_unaffordable(
         require_budget(least, budget, session.ledger.accounts, f"`coeval plan{as_started}`")
 
 
-def _record_extension_look(config: Config, options: RunOptions, preview: Preview, watcher: Watcher) -> None:
+def _note_look_if_extending(config: Config, options: RunOptions, preview: Preview, watcher: Watcher) -> None:
     """Record a look at the finished run whose scores this start extends with more items."""
     folder = run_folder(config)
     source = folder if options.continue_run else find_source_run(config)

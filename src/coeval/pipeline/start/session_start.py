@@ -66,7 +66,7 @@ async def lock_and_open_session(
         context.watcher.note(sentence)
     log = write_log(folder.log, config.experiment.log_level) if options.log else nullcontext()
     with folder.hold_lock():
-        accounts = _locate_accounts(folder.at_absolute_path(), config, terms)
+        accounts = _build_accounts(folder.at_absolute_path(), config, terms)
         with log:  # until the session's last word
             board = options.board or Board(PHASES, FED_BY)
             async with open_session(accounts, specs, board, context, terms) as session:
@@ -117,7 +117,7 @@ def list_role_requests(config: Config) -> Iterator[RequestedUnder]:
                 yield RequestedUnder(model.spec(), model.sampling(role), role == "judge")
 
 
-def _locate_accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:
+def _build_accounts(folder: RunDir, config: Config, terms: Mapping[str, Terms]) -> Accounts:
     """Return the files of a run's account and its budget; its lock is held (`RunDir.hold_lock`)."""
     costs = any(model_terms.most is not None for model_terms in terms.values())
     return Accounts(

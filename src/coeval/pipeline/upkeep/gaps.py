@@ -134,15 +134,15 @@ class _FileCounter(PlanCount):
         self._gaps = gaps
         self._gaps_by_key: dict[tuple[str, Phase, str, str], FileGap] = {}
 
-    def add_node(self, setup: TaskSetup, node: Node) -> None:
-        super().add_node(setup, node)
+    def count_node(self, setup: TaskSetup, node: Node) -> None:
+        super().count_node(setup, node)
         gap = self._get_or_add_gap(setup, node)
         gap.planned += node.records
         gap.there += 0 if node.owed else node.records
 
-    def add_spared(self, setup: TaskSetup, spared: SparedRecords) -> None:
+    def count_spared_records(self, setup: TaskSetup, spared: SparedRecords) -> None:
         """Count followers of a lost record as existing."""
-        super().add_spared(setup, spared)
+        super().count_spared_records(setup, spared)
         self._get_or_add_gap(setup, spared).there += spared.records
 
     def _get_or_add_gap(self, setup: TaskSetup, record: Node | SparedRecords) -> FileGap:

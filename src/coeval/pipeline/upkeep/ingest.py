@@ -170,11 +170,13 @@ def import_items(
             return None
         stream = draw_sample(chain(head, items), options.selection)
         if target is None or options.dry_run:
-            return _count_items(stream, harvest, options)
-        return _write_items(stream, harvest, options, target, exists_already=exists_already)
+            return _count_items_and_values(stream, harvest, options)
+        return _write_items_unless_same(stream, harvest, options, target, exists_already=exists_already)
 
 
-def _count_items(stream: Iterator[HarvestedItem], harvest: Harvest, options: IngestOptions) -> IngestOutcome:
+def _count_items_and_values(
+    stream: Iterator[HarvestedItem], harvest: Harvest, options: IngestOptions
+) -> IngestOutcome:
     """Count all items, and collect the values of their attributes."""
     items = 0
     values: dict[str, dict[str, None]] = {name: {} for name in options.map.attributes}
@@ -183,12 +185,12 @@ def _count_items(stream: Iterator[HarvestedItem], harvest: Harvest, options: Ing
         for name, value in mapped.item.attributes.items():
             if len(values[name]) < _MOST_LABELS:
                 values[name][value] = None
-    _refuse_flawed_table(harvest, options, items)
+    _refuse_flawed_or_empty_table(harvest, options, items)
     outcome = _make_outcome(harvest, options, items)
     return outcome._replace(values={name: sorted(texts) for name, texts in values.items()})
 
 
-def _write_items(
+def _write_items_unless_same(
     stream: Iterator[HarvestedItem],
     harvest: Harvest,
     options: IngestOptions,
@@ -204,10 +206,10 @@ def _write_items(
             for row in stream:
                 items += 1
                 file.write(build_item(row, prefix, *names).line)
-            _refuse_flawed_table(harvest, options, items)
+            _refuse_flawed_or_empty_table(harvest, options, items)
             file.flush()
             if exists_already:
-                _refuse_overwriting(target, Path(file.name), options)
+                _refuse_same_or_other_items(target, Path(file.name), options)
                 replaced = move_to_replaced(target.folder, [target.path])
     except _SameAsBefore:
         return _make_outcome(harvest, options, items)._replace(same=True)
@@ -221,7 +223,7 @@ class _SameAsBefore(Exception):
     """The target holds these very items already, so nothing is written."""
 
 
-def _refuse_overwriting(target: IngestTarget, aside: Path, options: IngestOptions) -> None:
+def _refuse_same_or_other_items(target: IngestTarget, aside: Path, options: IngestOptions) -> None:
     if filecmp.cmp(target.path, aside, shallow=False):
         raise _SameAsBefore
     if not options.replace:
@@ -231,7 +233,7 @@ def _refuse_overwriting(target: IngestTarget, aside: Path, options: IngestOption
         )
 
 
-def _refuse_flawed_table(harvest: Harvest, options: IngestOptions, items: int) -> None:
+def _refuse_flawed_or_empty_table(harvest: Harvest, options: IngestOptions, items: int) -> None:
     """Refuse rows that make no item, and tables without any; nothing was written."""
     if harvest.flawed and not options.skip_bad:
         flawed = "1 row makes" if harvest.flawed == 1 else f"{harvest.flawed:,} rows make"

@@ -87,7 +87,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     if not anchor:
         whose = "people" if by_people else judge.name
         raise UsageError(f"{source.path} holds no score of {whose}; name a run that has some")
-    folder, continues = _choose_check_folder(source, home or source.path.resolve().parent, request)
+    folder, continues = _find_unfinished_or_new(source, home or source.path.resolve().parent, request)
     # the same items at every check: those whose ids hash lowest
     items = set(sorted({key.item for key in anchor}, key=digest)[: request.items])
     scores = {place: value for place, value in anchor.items() if place.item in items}
@@ -95,7 +95,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
         config, judge, source, folder, {place.task for place in scores}, request.budget_usd
     )
     if not continues:
-        _copy_items(source, folder, items, {place.answer for place in scores})
+        _copy_items_and_answers(source, folder, items, {place.answer for place in scores})
     elif set(index_good_records(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
             f"{folder.path} was begun with other items and did not end; give the same --items, "
@@ -131,7 +131,7 @@ def _average_human_labels(source: RunDir) -> dict[ScoreKey, float]:
     return {key: sum(values) / len(values) for key, values in values_by_key.items()}
 
 
-def _choose_check_folder(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
+def _find_unfinished_or_new(source: RunDir, home: Path, request: CheckRequest) -> tuple[RunDir, bool]:
     """Return the check's folder, and whether an unfinished check is continued there."""
     stem = f"{source.path.resolve().name}-check-{request.judge.replace('/', '-')}"
     number = 1
@@ -174,9 +174,11 @@ def _configure_judge_alone(
     return config.model_copy(update=read)
 
 
-def _copy_items(source: RunDir, folder: RunDir, items: Collection[str], answers: Collection[str]) -> None:
+def _copy_items_and_answers(
+    source: RunDir, folder: RunDir, item_ids: Collection[str], answer_ids: Collection[str]
+) -> None:
     read = make_decoder(_IdField)
-    for phase, kept in (("data_generation", items), ("response_collection", answers)):
+    for phase, kept in (("data_generation", item_ids), ("response_collection", answer_ids)):
         for path in source.files(phase):
             lines = [line.text for line in read_whole_lines(path) if read(line.text).id in kept]
             write_bytes_atomic(folder.folder(phase) / path.name, b"".join(lines))

@@ -114,7 +114,7 @@ class Examiner:
             parsed = parse_item_line(line, source.task.name, source.teacher)
             if isinstance(parsed, str):
                 return Flaw("item", parsed)
-            return self._find_flaw(parsed.item) or parsed.item
+            return self._find_flaw_or_note_valid(parsed.item) or parsed.item
         try:
             decode_utf8(line)
             pairs = phase == "evaluation" and b'"first_model_id"' in line and b'"response_id"' not in line
@@ -123,15 +123,15 @@ class Examiner:
             return _classify_misfit(line, str(error))
         except Undecodable as error:
             return Flaw("unreadable", str(error))
-        return self._find_flaw(record) or record
+        return self._find_flaw_or_note_valid(record) or record
 
-    def note_replaced_item(self, line: bytes, source: ItemSource) -> None:
+    def accept_answers_to_replaced_item(self, line: bytes, source: ItemSource) -> None:
         """Note a supplied item that others replaced: answers to it do not count any more, but are valid."""
         parsed = parse_item_line(line, source.task.name, source.teacher)
         if not isinstance(parsed, str):
             self._replaced.add(parsed.item.id)
 
-    def _find_flaw(self, record: records.Kept) -> Flaw | None:
+    def _find_flaw_or_note_valid(self, record: records.Kept) -> Flaw | None:
         """Check id, value and origin of a record; a valid item or answer is noted, for others to refer to."""
         if flaw := _find_id_flaw(record):
             return flaw
@@ -336,7 +336,7 @@ def examine_files(folder: RunDir, options: RepairOptions, config: Config | str) 
             examiner.gone += (records.item_prefix(source.task.name, source.teacher),)
         for old in folder.path.glob(f"replaced/*/{path.relative_to(folder.path)}"):
             for _, text in read_whole_lines(old):
-                examiner.note_replaced_item(text, source)
+                examiner.accept_answers_to_replaced_item(text, source)
     for phase in PHASES[: max(map(PHASES.index, options.phases)) + 1]:
         is_requested = phase in options.phases
         for path in _list_record_files(folder, phase):
@@ -426,13 +426,13 @@ def _set_invalid_lines_aside(folder: RunDir, report: RepairReport) -> Path:
             errors.append(
                 _make_error_line(file, folder, aside)
             )  # first, so that a kill leaves no unlogged move
-            _move_invalid_lines(file, aside / file.path.relative_to(folder.path))
+            _move_invalid_lines_or_document(file, aside / file.path.relative_to(folder.path))
     finally:
         errors.close()
     return aside
 
 
-def _move_invalid_lines(file: FileState, target: Path) -> None:
+def _move_invalid_lines_or_document(file: FileState, target: Path) -> None:
     """Move a file's invalid lines, or a damaged document as a whole."""
     if file.damaged is None:
         set_lines_aside(file.path, file.flaws, target)
@@ -499,7 +499,7 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
     if not folder.is_run() or isinstance(config := load_run_config(folder), str):
         return MissingRecords(None, ())
     try:
-        report = inspect_quickly(folder, config).report
+        report = inspect_if_doubtful(folder, config).report
     except (ConfigError, StoreError) as error:
         return MissingRecords(None, (f"what is missing cannot be counted: {error}",))
     if report is None:
@@ -509,7 +509,7 @@ def find_missing_records(folder: RunDir) -> MissingRecords:
     )
 
 
-def inspect_quickly(folder: RunDir, config: Config | str) -> QuickInspection:
+def inspect_if_doubtful(folder: RunDir, config: Config | str) -> QuickInspection:
     """Inspect a run, line by line only if something does not fit; ``config``: from `load_run_config`."""
     supplied = {} if isinstance(config, str) else read_stored_supply(config, folder).unwritten_lines
     recorded = RunIndex().read(folder, supplied=supplied)

@@ -89,7 +89,7 @@ _SHOWN_BY: Mapping[Phase, str] = {
 _Work: TypeAlias = ItemWork | ResponseWork | EvaluationWork | PairWork
 
 
-def list_sampled_models(preview: Preview) -> set[str]:
+def list_models_with_calls(preview: Preview) -> set[str]:
     """Name the models whose calls an estimate is about."""
     return {
         records.model_of(name)
@@ -150,7 +150,7 @@ class _LiveSamples:
     async def request_samples(self, asking: Asking) -> None:
         """Request all samples, and report what each took, or that it failed."""
         for setup in self._setups:
-            self._items[setup.task.name] = list(islice(self._load_recorded_items(setup), _FEW))
+            self._items[setup.task.name] = list(islice(self._load_recorded_items_adding_lengths(setup), _FEW))
         self._setups = [self._with_expected_factors(setup) for setup in self._setups]
         await self._do_samples("data_generation", self._make_item_works(asking))
         await self._do_samples("response_collection", self._make_answer_works(asking))
@@ -234,7 +234,7 @@ class _LiveSamples:
             self._count_calls(phase, setup, model.name) for setup, model in casts if model.called_name == name
         )
 
-    def _load_recorded_items(self, setup: TaskSetup) -> Iterator[PreparedItem]:
+    def _load_recorded_items_adding_lengths(self, setup: TaskSetup) -> Iterator[PreparedItem]:
         recorded = self._preview.plan.recorded
         for (task, _), items in recorded.items_by_teacher.items():
             for key in islice(items, _FEW) if task == setup.task.name else ():

@@ -60,16 +60,16 @@ def read_recorded_lengths(config: Config, preview: Preview) -> Lengths:
         if phase == "data_generation":
             paths += [path for path in supplied if path not in paths]
         for path in paths:
-            for record in _read_records(path, supplied.get(path)):
+            for record in _read_spaced_records(path, supplied.get(path)):
                 add_record_lengths(lengths, setups, phase, record, "record")
     return lengths
 
 
-def _read_records(path: Path, supplied: Sequence[bytes] | None) -> Iterator[LengthFields]:
+def _read_spaced_records(path: Path, unwritten_lines: Sequence[bytes] | None) -> Iterator[LengthFields]:
     """Read the records of a file, or those that it is to hold."""
     read = make_decoder(LengthFields)
-    size = path.stat().st_size if supplied is None else sum(map(len, supplied))
-    lines = (line.text for line in read_whole_lines(path)) if supplied is None else supplied
+    size = path.stat().st_size if unwritten_lines is None else sum(map(len, unwritten_lines))
+    lines = (line.text for line in read_whole_lines(path)) if unwritten_lines is None else unwritten_lines
     for line in islice(lines, 0, None, max(1, size // _READ_WHOLE)):
         with suppress(Undecodable):
             yield read(line)

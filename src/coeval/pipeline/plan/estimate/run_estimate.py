@@ -214,7 +214,7 @@ class _TaskShapes:
         if setup.pairs is not None:
             texts = {"answer_a": _MARKS["answer"], "answer_b": _MARKS["answer"]}
             variables = {**self._build_item_variables(), **texts, "answer_format": setup.pairs.answer_format}
-            made = _expect_verdict_length(("verdict",), setup.pairs.rationale)
+            made = _expect_verdict_characters(("verdict",), setup.pairs.rationale)
             return self._build_shape(
                 "evaluation",
                 judge,
@@ -223,7 +223,7 @@ class _TaskShapes:
             )
         size = _measure_prompts(judge, self._build_judge_prompts(judge, known_factors or (_STAND_IN,)))
         new = map_spans(lambda n: max(0.0, n - len(known_factors)), factor_count)
-        verdict = _expect_verdict_length(("score",) if alone else known_factors, setup.form.rationale)
+        verdict = _expect_verdict_characters(("score",) if alone else known_factors, setup.form.rationale)
         if not alone:
             more = (_REASON if setup.form.rationale else exact(0)) + exact(_NEW_LEVEL)
             verdict += map_spans(operator.mul, new, more)
@@ -303,7 +303,7 @@ def _measure_prompts(role_model: RoleModel, requested: Sequence[Request]) -> Pro
     return measure_prompts([role_model.request(each, "probe", "", 0) for each in requested], _MARKS)
 
 
-def _expect_verdict_length(factors: Sequence[str], rationale: bool) -> Span:
+def _expect_verdict_characters(factors: Sequence[str], rationale: bool) -> Span:
     """Return the characters of a judge's JSON with a level for each factor, and reasons if requested."""
     levels = PROMPT_FACTOR.span_around(4.0 + sum(len(factor) + 14 for factor in factors))
     return levels + (_REASON * len(factors) if rationale else exact(0))
@@ -327,11 +327,13 @@ def format_usd_range(span: Span) -> str:
     return f"{dollars(span.low)} – {dollars(span.high)}"
 
 
-def format_hours(span: Span) -> str:
+def format_duration(hours: Span) -> str:
     """Format a duration in the unit that suits, such as ``about 4 minutes (2 to 26)``."""
     for size, unit in ((1.0, "hour"), (1 / 60, "minute"), (1 / 3600, "second")):
-        if span.central >= size or unit == "second":
-            low, central, high = (_format_number(end / size) for end in (span.low, span.central, span.high))
+        if hours.central >= size or unit == "second":
+            low, central, high = (
+                _format_number(end / size) for end in (hours.low, hours.central, hours.high)
+            )
             return f"about {central} {unit}{'' if central == '1' else 's'} ({low} to {high})"
     raise AssertionError("unreachable: seconds suit whatever is shorter")
 
@@ -348,7 +350,7 @@ def summarise_estimate(estimate: Estimate) -> Iterator[str]:
         plus = ", and what models without a known price cost" if estimate.unpriced else ""
         cost = f"{dollars(total.cost_usd.central)} ({format_usd_range(total.cost_usd)}){plus}"
     amount = f"{format_calls(total.calls)} calls, {format_tokens(total.tokens)} tokens"
-    yield f"{amount}, {cost}, {format_hours(estimate.hours)}."
+    yield f"{amount}, {cost}, {format_duration(estimate.hours)}."
     if estimate.unpriced:
         names = ", ".join(estimate.unpriced)
         yield (
