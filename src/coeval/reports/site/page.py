@@ -28,11 +28,11 @@ from coeval import __version__
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.figures import FORMATS, NEARLY_SYMMETRIC
 from coeval.core.plain import escape_line
-from coeval.reports.chart_spec import resolve_short_names
+from coeval.reports.charts.chart_spec import resolve_short_names
+from coeval.reports.charts.themes import DARK, LIGHT, page_colours_css, theme_config
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, format_cell, format_rows
 from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.items.item_selection import ItemSelection
-from coeval.reports.themes import DARK, LIGHT, page_colours_css, theme_config
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
 

@@ -17,8 +17,8 @@ from coeval import __version__
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.core.figures import FORMATS, IN_POINTS, FigureKind, format_figure
 from coeval.core.plain import escape_lines, looks_like_formula
+from coeval.reports.charts.themes import LIGHT
 from coeval.reports.content import Cell, ReportColumn, ReportTable
-from coeval.reports.themes import LIGHT
 from coeval.store.jsonl import replace_file
 
 # --- Foreign text in cells

@@ -64,16 +64,17 @@ def theme_config(theme: Theme) -> dict[str, Any]:
     }
 
 
+def _declare_colours(scheme: str, theme: Theme) -> str:
+    """Return a theme's CSS variables for pages of a ``color-scheme``."""
+    categories = {f"c{number}": colour for number, colour in enumerate(theme.categories)}
+    colours = {"text": theme.text} | theme.page | categories
+    return f"color-scheme: {scheme}; " + " ".join(f"--{name}: {colour};" for name, colour in colours.items())
+
+
 def page_colours_css() -> str:
     """Return the style sheet of colours that pages' other sheets use by name: dark where the reader's system
     is, or the page's toggle says so."""
-    light, dark = (
-        f"color-scheme: {scheme}; --text: {theme.text}; "
-        + " ".join(f"--{name}: {colour};" for name, colour in theme.page.items())
-        + " "
-        + " ".join(f"--c{number}: {colour};" for number, colour in enumerate(theme.categories))
-        for scheme, theme in (("light", LIGHT), ("dark", DARK))
-    )
+    light, dark = _declare_colours("light", LIGHT), _declare_colours("dark", DARK)
     return (
         f":root {{ {light} }}\n"
         f'@media (prefers-color-scheme: dark) {{ :root:not([data-theme="light"]) {{ {dark} }} }}\n'

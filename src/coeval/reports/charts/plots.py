@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from coeval.core.figures import FORMATS, IN_POINTS
-from coeval.reports.chart_spec import (
+from coeval.reports.charts.chart_spec import (
     LONGEST_NAME,
     NUMBER_ROWS,
     Spec,
