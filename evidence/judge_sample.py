@@ -23,7 +23,7 @@ from scipy.special import stdtr
 from coeval.analysis.comparison.family import gatekeep_p_values
 from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust
 from coeval.analysis.intervals import ALPHA
-from coeval.analysis.measures.ranking import Ranking, StudentMean, leading_pair, rank_by_shared_scores
+from coeval.analysis.measures.ranking import Ranking, StudentMean, leader_and_rival, rank_by_shared_scores
 from coeval.analysis.panel.mean_squares import JudgeValues
 from evidence.page import write_page
 
@@ -79,13 +79,13 @@ def leads(students: int, judges: int, leaning: float, repeats: int) -> Leads:
     counts = np.zeros(6)
     for _ in range(repeats):
         found = panel_ranking(random, students, judges, leaning, 0.0)
-        first = found.difference(*leading_pair(found))
+        first = found.difference(*leader_and_rival(found))
         pair = found.differences["s0", "s1"]
         assert first is not None
         assert pair.ci95_over_judges is not None
         (low, high), wide = pair.ci95, pair.ci95_over_judges
         true = panel_ranking(random, students, judges, leaning, GAP)
-        ahead = true.difference(*leading_pair(true))
+        ahead = true.difference(*leader_and_rival(true))
         assert ahead is not None
         right = true.order[0] == "s0"
         counts += (

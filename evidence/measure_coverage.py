@@ -20,8 +20,8 @@ import numpy as np
 
 from coeval.analysis.measures.agreement import Reweighting
 from coeval.analysis.measures.judge_measures import (
-    agreement_by_judge,
     compare_judge_pairs,
+    mean_agreement_by_judge,
     measure_judge_pairs,
     measure_panel,
 )
@@ -97,7 +97,7 @@ def measured(grid: ScoreGrid, reweighting: Reweighting) -> dict[str, Measured]:
     found = {
         "student": measure_students(grid, rank_students(grid).scores)["student-1"],
         "pair": measure_judge_pairs(pairs)["judge-0", "judge-1"],
-        "judge": agreement_by_judge(grid, pairs)["judge-0"],
+        "judge": mean_agreement_by_judge(grid, pairs)["judge-0"],
         "panel": measure_panel(grid, reweighting),
         "teacher": measure_teachers(grid, reweighting)["teacher-0"],
     }

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import agreement_by_judge, compare_judge_pairs
+from coeval.analysis.measures.judge_measures import compare_judge_pairs, mean_agreement_by_judge
 from coeval.analysis.measures.ranking import Ranking, rank_excluding_self_judgments, rank_students
 from coeval.analysis.measures.robust_set import RobustOptions, choose_robust_set
 from coeval.analysis.measures.score_grid import UNSCORED, GridItems, ScoreGrid, TaskDesign
@@ -118,7 +118,7 @@ def robust_false(repeats: int, seed: int = 1) -> RobustFalse:
         levels = 0.3 * generator.normal(size=(60, 3, 1)) + 0.3 * generator.normal(size=(60, 3, 3))
         grid = level_grid(np.clip(np.rint(2 * (0.5 + levels)), 0, 2).astype(np.int8), teachers=6)
         robust = choose_robust_set(
-            grid, agreement_by_judge(grid, compare_judge_pairs(grid, reweighting)), RobustOptions()
+            grid, mean_agreement_by_judge(grid, compare_judge_pairs(grid, reweighting)), RobustOptions()
         )
         assert robust is not None
         for place, some in enumerate((grid, robust.select(grid))):

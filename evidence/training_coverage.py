@@ -21,7 +21,7 @@ from scipy.special import ndtri
 
 from coeval.analysis.intervals import SHARE, Floats
 from coeval.analysis.training.checkpoint_scores import CommonItems
-from coeval.analysis.training.sweep_comparison import choose_checkpoint
+from coeval.analysis.training.sweep_comparison import choose_best_checkpoint
 from coeval.analysis.training.training_curves import CheckpointMatrix, TrainedCheckpoint, find_first_better
 from evidence.page import write_page
 
@@ -124,7 +124,9 @@ def rates(runs: list[Sweep]) -> Rates:
         named = None if first.step is None else STEPS.index(first.step)
         better = [at for at in range(1, len(truth)) if truth[at] > truth[0] + 1e-9]
         checkpoints = tuple(TrainedCheckpoint("run", step) for step in STEPS)
-        chosen = choose_checkpoint(CheckpointMatrix("task", "score", "share", checkpoints, (scores,), SHARE))
+        chosen = choose_best_checkpoint(
+            CheckpointMatrix("task", "score", "share", checkpoints, (scores,), SHARE)
+        )
         assert chosen is not None
         kept = [STEPS.index(one.step) for one in (chosen.best, *chosen.peers)]
         lost = [at for at in range(len(truth)) if at not in kept]

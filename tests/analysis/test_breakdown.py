@@ -19,8 +19,8 @@ from coeval.analysis.measures.benchmark_measures import measure_attribute_covera
 from coeval.analysis.measures.compute import compute_run_measures
 from coeval.analysis.measures.near_duplicates import (
     NearDuplicate,
-    find_near_duplicates,
-    group_duplicates,
+    find_earlier_duplicates,
+    first_of_duplicate_group,
     jaccard_similarity,
     mean_prompt_similarity,
     word_shingles,
@@ -152,16 +152,16 @@ def test_near_duplicates_are_found_among_thousands_and_nothing_else_is() -> None
         changed[n % 40] = "changed"
         prompts[at] = " ".join(changed).upper() if n % 2 else " ".join(changed)
         planted[at] = of
-    found = {twin.place: twin.of for twin in find_near_duplicates(prompts)}
+    found = {twin.place: twin.of for twin in find_earlier_duplicates(prompts)}
     assert found == planted
 
 
 @pytest.mark.process
 def test_equal_prompts_do_not_cost_their_square() -> None:
-    found = find_near_duplicates(["one and the same prompt for all"] * 20_000)
+    found = find_earlier_duplicates(["one and the same prompt for all"] * 20_000)
     assert len(found) == 19_999
     assert {twin.of for twin in found} == {0}
-    assert find_near_duplicates(["", "", "a", "a b"])[0][:2] == (1, 0)
+    assert find_earlier_duplicates(["", "", "a", "a b"])[0][:2] == (1, 0)
 
 
 def test_discrimination_is_the_correlation_with_the_rest() -> None:
@@ -217,10 +217,10 @@ def test_what_a_template_says_around_each_item_counts_for_nothing() -> None:
     words = [f"word{n}" for n in range(500)]
     template = " ".join(drawn.choices(words, k=100))
     prompts = [f"{template} {' '.join(drawn.choices(words, k=20))}" for _ in range(40)]
-    assert find_near_duplicates(prompts) == []
-    found = find_near_duplicates([*prompts, *(f"{prompt} more" for prompt in prompts[:5])])
+    assert find_earlier_duplicates(prompts) == []
+    found = find_earlier_duplicates([*prompts, *(f"{prompt} more" for prompt in prompts[:5])])
     assert {(twin.place, twin.of) for twin in found} == {(40 + n, n) for n in range(5)}
-    assert len(find_near_duplicates([template] * 12)) == 11
+    assert len(find_earlier_duplicates([template] * 12)) == 11
 
 
 @pytest.mark.parametrize("template", ["", "Are these brackets closed? "])
@@ -228,11 +228,11 @@ def test_prompts_without_words_of_their_own_are_duplicates_where_they_are_equal(
     """Brackets, emoji: nothing of them is in the 3-grams of words."""
     drawn = random.Random(1)
     prompts = [template + " ".join(drawn.choices("()[]{}", k=20)) for _ in range(30)]
-    assert find_near_duplicates(prompts) == []
-    found = find_near_duplicates([*prompts, prompts[3], f"{prompts[7]}  "])
+    assert find_earlier_duplicates(prompts) == []
+    found = find_earlier_duplicates([*prompts, prompts[3], f"{prompts[7]}  "])
     assert [(twin.place, twin.of) for twin in found] == [(30, 3), (31, 7)]
 
 
 def test_a_chain_of_duplicates_is_one_group() -> None:
     chain = [NearDuplicate(3, 1, 0.8), NearDuplicate(4, 2, 0.8), NearDuplicate(5, 3, 0.9)]
-    assert group_duplicates([*chain, NearDuplicate(4, 3, 0.7)], 7).tolist() == [0, 1, 1, 1, 1, 1, 6]
+    assert first_of_duplicate_group([*chain, NearDuplicate(4, 3, 0.7)], 7).tolist() == [0, 1, 1, 1, 1, 1, 6]

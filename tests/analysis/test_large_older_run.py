@@ -13,7 +13,7 @@ from cli.invoked import Command
 from older_run import JUDGES, SPACE, STUDENTS, TEACHERS, OlderRun, unlike
 
 from coeval.analysis.measures.agreement import Reweighting
-from coeval.analysis.measures.judge_measures import agreement_by_judge, compare_judge_pairs
+from coeval.analysis.measures.judge_measures import compare_judge_pairs, mean_agreement_by_judge
 from coeval.analysis.measures.measure_tree import part_to_json
 from coeval.analysis.measures.robust_set import RobustOptions, measure_robust_set
 from coeval.analysis.measures.score_grid import read_score_grid
@@ -82,7 +82,7 @@ def test_without_a_configuration_all_that_is_on_record_counts(plain: Path, coeva
 def test_the_robust_set_follows_its_options(options: dict[str, Any], plain: Path) -> None:
     with RunReader(plain) as reader:
         grid = read_score_grid(reader)
-    judges = agreement_by_judge(grid, compare_judge_pairs(grid, Reweighting(len(grid.items.ids))))
+    judges = mean_agreement_by_judge(grid, compare_judge_pairs(grid, Reweighting(len(grid.items.ids))))
     needed = RobustOptions(**options)
     found = measure_robust_set(grid, judges, needed)
     expected = slow.robust(slow.counted(plain), OPTIONS | options)

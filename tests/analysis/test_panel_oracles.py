@@ -22,7 +22,7 @@ from coeval.analysis.measures.agreement import (
     tabulate_pair_levels,
 )
 from coeval.analysis.measures.judge_measures import compare_judge_pairs, measure_judge_pairs, measure_panel
-from coeval.analysis.measures.near_duplicates import find_near_duplicates, mean_prompt_similarity
+from coeval.analysis.measures.near_duplicates import find_earlier_duplicates, mean_prompt_similarity
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import measure_differentiation
 from evidence.measure_coverage import MIDDLE, World, drawn_grid
@@ -91,7 +91,7 @@ def test_pairs_are_those_of_scikit_learn(seed: int, world: World, gaps: float) -
         assert measured.wpa.value == pytest.approx(by_chance + weighted * (1 - by_chance), abs=1e-9)
         assert measured.kappa.value == pytest.approx(cohen_kappa_score(first, second), abs=1e-9)
         tables = tabulate_pair_levels(grid.levels[:, one], grid.levels[:, other], grid.item, 40)
-        assert DEFAULT_LEVELS.kappa(tables.sum(axis=0)) == measured.kappa.value
+        assert DEFAULT_LEVELS.plain_or_weighted_kappa(tables.sum(axis=0)) == measured.kappa.value
 
 
 def test_likeness_of_prompts_is_scikit_learns() -> None:
@@ -108,7 +108,7 @@ def test_likeness_of_prompts_is_scikit_learns() -> None:
     assert found.pairs == len(above[0])
     assert found.mean == pytest.approx(1 - apart[above].mean(), abs=1e-9)
     twins = {n for n in range(len(prompts)) if (apart[n, :n] <= 0.3).any()}
-    assert {twin.place for twin in find_near_duplicates(prompts)} == twins
+    assert {twin.place for twin in find_earlier_duplicates(prompts)} == twins
     assert {10, 30, 50} <= twins
 
 
@@ -127,7 +127,7 @@ def test_units_that_one_judge_did_not_score_are_in_no_table() -> None:
 def test_kappa_is_not_defined_where_chance_agrees_in_all() -> None:
     alike = np.full(20, 2, np.int8)
     tables = np.stack([table(alike, alike), table(np.array([0, 2] * 10, np.int8), [0, 2] * 10)])
-    assert DEFAULT_LEVELS.kappa(tables) == pytest.approx([np.nan, 1], nan_ok=True)
+    assert DEFAULT_LEVELS.plain_or_weighted_kappa(tables) == pytest.approx([np.nan, 1], nan_ok=True)
 
 
 def test_alpha_is_one_where_all_agree_and_undefined_where_nothing_varies() -> None:

@@ -37,7 +37,7 @@ from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
 from coeval.core.records import response_id
 from coeval.core.scale import HIGH_MEDIUM_LOW
-from coeval.store.human_labels import add_labels, person_judge_id, read_labels
+from coeval.store.human_labels import add_labels, judge_id_of_valid_name, read_labels
 
 STUDENTS = ("ann", "bob", "cem")
 ITEMS = 60
@@ -240,7 +240,7 @@ def label_all(run: Path, folder: Path, people: tuple[str, ...] = ("anna",), n: i
         texts = ShownTexts(reader, {key.answer for key, _ in drawn}, grid)
         for name in people:
             labels = []
-            for label in make_empty_labels(texts, drawn, factors, person_judge_id(name)):
+            for label in make_empty_labels(texts, drawn, factors, judge_id_of_valid_name(name)):
                 shown = texts.texts_of(label.response_id)
                 assert shown is not None
                 level = HIGH_MEDIUM_LOW.levels[int(shown[1][-1])]
@@ -400,10 +400,10 @@ def test_what_was_picked_by_hand_or_has_changed_enters_no_estimate(
 ) -> None:
     folder, before = Path(shutil.copytree(labelled, tmp_path / "run")), found
     some = [label for label in read_labels(folder).values() if label.is_persons_level]
-    by_hand = replace(some[0], judge_model_id=person_judge_id("ben"), drawn=None)
-    changed = replace(some[1], judge_model_id=person_judge_id("ben"), input_hash="0")
-    elsewhere = replace(some[2], judge_model_id=person_judge_id("ben"), level="Superb")
-    gone = replace(some[3], judge_model_id=person_judge_id("ben"), response_id="x__y__z__#9")
+    by_hand = replace(some[0], judge_model_id=judge_id_of_valid_name("ben"), drawn=None)
+    changed = replace(some[1], judge_model_id=judge_id_of_valid_name("ben"), input_hash="0")
+    elsewhere = replace(some[2], judge_model_id=judge_id_of_valid_name("ben"), level="Superb")
+    gone = replace(some[3], judge_model_id=judge_id_of_valid_name("ben"), response_id="x__y__z__#9")
     add_labels(folder, [by_hand, changed, elsewhere, gone])
     with (folder / "labels.jsonl").open("a") as file:
         file.write('{"judge_model_id": 5}\n["no label"]\n{"judge_model_id": "human:eve", "torn')
@@ -426,7 +426,7 @@ def test_a_level_of_another_scale_is_none_of_this_one(run: Path) -> None:
         found = set()
         for scale in (HIGH_MEDIUM_LOW, replace(HIGH_MEDIUM_LOW, values=(0.0, 0.7, 1.0))):
             of_it = grid._replace(designs=(design._replace(scales={"plot": scale}),))
-            found.add(ShownTexts(reader, {answer}, of_it).hash_shown_texts(answer, "haiku", "plot"))
+            found.add(ShownTexts(reader, {answer}, of_it).hash_texts_and_criterion(answer, "haiku", "plot"))
     assert len(found) == 2
     assert all(shown for shown, _ in found)
 
@@ -437,7 +437,9 @@ def test_labels_of_answers_that_are_not_there_are_left_out(run: Path, tmp_path: 
     folder = label_all(run, tmp_path / "run")
     [first, *_] = [label for label in read_labels(folder).values() if label.is_persons_level]
     foreign = [
-        replace(first, judge_model_id=person_judge_id("eve"), response_id=f"{first.response_id}{number}")
+        replace(
+            first, judge_model_id=judge_id_of_valid_name("eve"), response_id=f"{first.response_id}{number}"
+        )
         for number in ("#2", "#0", "#-1", "#" + "9" * 400, "#x", "##2")
     ]
     add_labels(folder, [*foreign, *(replace(one, input_hash="", factor="plot") for one in foreign)])
@@ -478,5 +480,5 @@ def test_a_bias_that_is_not_significant_is_said_to_be_so(found: PeopleMeasures) 
 @pytest.mark.process
 def test_people_are_written_as_elsewhere(run: Path, tmp_path: Path) -> None:
     found = people_of(label_all(run, tmp_path / "run", ("anna", "ben")))
-    assert [*found.agreement_by_name] == [("anna", "ben")]
+    assert [*found.agreement_by_person_name] == [("anna", "ben")]
     assert "human:" not in " ".join(people_sentences(found))

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from coeval.analysis.doubtful_answers import is_same_model, mark_stand_in_labels, sum_served_models
+from coeval.analysis.doubtful_answers import (
+    find_stand_ins_and_mixtures,
+    is_same_model,
+    mark_stand_in_students,
+)
 
 SAME = [
     ("gpt-4o", "gpt-4o-2024-08-06"),
@@ -63,9 +67,9 @@ def test_answers_are_summed_up_over_tasks_or_by_task() -> None:
         ("student", "story", "primary", "openai/first", "alias", 6),
         ("student", "quiz", "gpt-4o", "gpt-4o-2024-08-06", "", 6),
     ]
-    [whole] = sum_served_models(rows, {})
-    assert whole.clause == "3 of 12 answers came from ok"
-    assert mark_stand_in_labels([whole], {}) == {"primary": "primary (from ok)"}
-    [of_task] = sum_served_models(rows, {}, by_task=True)
-    assert (of_task.task, of_task.clause) == ("quiz", "3 of 6 answers came from ok")
-    assert list(sum_served_models(rows, {"primary": ("primary", "openai/ok")})) != [whole]
+    [whole] = find_stand_ins_and_mixtures(rows, {})
+    assert whole.came_from_clause == "3 of 12 answers came from ok"
+    assert mark_stand_in_students([whole], {}) == {"primary": "primary (from ok)"}
+    [of_task] = find_stand_ins_and_mixtures(rows, {}, by_task=True)
+    assert (of_task.task, of_task.came_from_clause) == ("quiz", "3 of 6 answers came from ok")
+    assert list(find_stand_ins_and_mixtures(rows, {"primary": ("primary", "openai/ok")})) != [whole]

@@ -10,7 +10,7 @@ import pytest
 
 from coeval.core.errors import Draining, ModelStopped
 from coeval.engine.progress import Board, Calls, phase_figures, phase_sentence
-from coeval.engine.session import AGAIN_AFTER_S, await_unless_interrupted, report_troubled_hosts
+from coeval.engine.session import AGAIN_AFTER_S, await_unless_interrupted, report_host_problems
 from coeval.models.pacing.limits import Limiter
 from coeval.models.transport.call import Call
 from coeval.models.transport.endpoint import SILENT_AFTER_S, TOLD_AFTER_S, Endpoint
@@ -44,7 +44,7 @@ def come(board: Board, phase: str, records: int) -> None:
 
 def test_the_first_answers_come_together_and_are_no_pace(board: Board, clock: Clock) -> None:
     """Sixteen requests of ten seconds end at one moment: the pace is theirs since they were asked."""
-    board.count_begun("items")
+    board.note_phase_begun("items")
     clock.now += 10
     come(board, "items", 16)
     assert board.remaining_s("items") == pytest.approx((100 - 16) * 10 / 16)
@@ -52,7 +52,7 @@ def test_the_first_answers_come_together_and_are_no_pace(board: Board, clock: Cl
 
 
 def test_no_time_is_told_from_next_to_nothing(board: Board, clock: Clock) -> None:
-    board.count_begun("items")
+    board.note_phase_begun("items")
     clock.now += 10
     come(board, "items", 2)
     assert board.remaining_s("items") is None
@@ -60,7 +60,7 @@ def test_no_time_is_told_from_next_to_nothing(board: Board, clock: Clock) -> Non
 
 
 def test_the_pace_is_that_of_the_last_minute(board: Board, clock: Clock) -> None:
-    board.count_begun("answers")
+    board.note_phase_begun("answers")
     for _ in range(100):
         clock.now += 10  # slow at first
         come(board, "answers", 1)
@@ -71,7 +71,7 @@ def test_the_pace_is_that_of_the_last_minute(board: Board, clock: Clock) -> None
 
 
 def test_while_nothing_comes_the_time_left_grows(board: Board, clock: Clock) -> None:
-    board.count_begun("answers")
+    board.note_phase_begun("answers")
     for _ in range(10):
         clock.now += 1
         come(board, "answers", 10)
@@ -85,7 +85,7 @@ def test_while_nothing_comes_the_time_left_grows(board: Board, clock: Clock) -> 
 
 def test_no_phase_ends_before_the_one_that_feeds_it(board: Board, clock: Clock) -> None:
     for phase in ("items", "answers"):
-        board.count_begun(phase)
+        board.note_phase_begun(phase)
     for _ in range(10):
         clock.now += 1
         come(board, "items", 1)
@@ -94,7 +94,7 @@ def test_no_phase_ends_before_the_one_that_feeds_it(board: Board, clock: Clock) 
 
 
 def test_what_cannot_come_any_more_is_not_waited_for(board: Board, clock: Clock) -> None:
-    board.count_begun("answers")
+    board.note_phase_begun("answers")
     for _ in range(10):
         clock.now += 1
         come(board, "answers", 10)
@@ -106,7 +106,7 @@ def test_what_cannot_come_any_more_is_not_waited_for(board: Board, clock: Clock)
 
 
 def test_records_and_calls_are_both_told_by_name(board: Board, clock: Clock) -> None:
-    board.count_begun("items")
+    board.note_phase_begun("items")
     clock.now += 2
     come(board, "items", 50)
     board.count_outcome("items", 3, None, "timeout")
@@ -170,7 +170,7 @@ async def test_a_host_that_is_away_is_named_with_the_reason_after_a_moment_and_t
     endpoint = Endpoint(nowhere, None, Limiter())
     asking = [asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL)) for _ in range(2)]
     await until(lambda: endpoint.outage is not None)
-    async with report_troubled_hosts(
+    async with report_host_problems(
         http, lambda line: reported.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
         await time.over.wait()
@@ -201,7 +201,7 @@ async def test_a_host_that_is_slow_to_fail_is_in_trouble_while_it_is_asked_again
 
 async def test_nothing_is_said_while_nothing_waits() -> None:
     time, reported, http = Seconds(end=200), list[str](), Http()
-    async with report_troubled_hosts(http, reported.append, clock=time.clock, sleep=time.sleep):
+    async with report_host_problems(http, reported.append, clock=time.clock, sleep=time.sleep):
         await time.over.wait()
     assert reported == []
 
@@ -241,7 +241,7 @@ async def test_a_host_that_hangs_is_named_while_it_hangs() -> None:
     endpoint = Endpoint(f"http://{host}/v1", None, Limiter())
     asking = asyncio.create_task(http.post(endpoint, "/chat/completions", b"{}", CALL))
     await taken.wait()
-    async with report_troubled_hosts(
+    async with report_host_problems(
         http, lambda line: reported.append((time.now, line)), clock=time.clock, sleep=time.sleep
     ):
         await time.over.wait()

@@ -102,7 +102,7 @@ def test_a_log_of_inspect_in_both_of_its_formats(tmp_path: Path) -> None:
     assert found["arithmetic", "4", 0, "match"] == 0.0
     assert found["arithmetic", "7", 0, "rubric/tone"] == 0.35
     with open_reader(tmp_path / "a") as reader:
-        assert reader.models() == ("anthropic/claude-3-5-haiku-20241022",)
+        assert reader.answering_models() == ("anthropic/claude-3-5-haiku-20241022",)
         assert reader.notes() == ()
     assert shown(tmp_path / "a", "3", "arithmetic") == (f"{HOSTILE} 3", "answer 3")
 

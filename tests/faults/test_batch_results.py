@@ -39,7 +39,7 @@ from coeval.core.errors import ModelUnavailable
 from coeval.engine.progress import Unwatched
 from coeval.models.batch import batch_job_runner
 from coeval.models.keys import Keys
-from coeval.pipeline.upkeep.batch_jobs import fetch_batches
+from coeval.pipeline.upkeep.batch_jobs import fetch_or_cancel_batches
 from coeval.store.rundir import RunDir
 
 PLACES = [*FILES, GEMINI]
@@ -323,7 +323,7 @@ async def test_a_job_that_its_provider_has_forgotten_is_given_up_only_when_asked
         assert (run.exit_code, host.jobs) == (3, {})
         assert "--cancel-batches" in (exp.path / "pending_batches.json").read_text()
         keys = Keys.load(None, env={**os.environ}, cwd=tmp_path, home=tmp_path)
-        await fetch_batches(RunDir(exp.path), keys, Unwatched(), asyncio.Event(), cancel=True)
+        await fetch_or_cancel_batches(RunDir(exp.path), keys, Unwatched(), asyncio.Event(), cancel=True)
         assert not (exp.path / "pending_batches.json").exists()
         run = await exp.arun(continue_run=True)
         assert run.exit_code == 0, run.summary

@@ -23,7 +23,7 @@ from written_run import Run
 import coeval
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.ranking import rank_students
-from coeval.analysis.measures.score_choice import read_score_choice, select_scores
+from coeval.analysis.measures.score_choice import make_score_choice, select_chosen_scores
 from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.measures.student_measures import measure_students
 from coeval.core.errors import UsageError
@@ -140,7 +140,7 @@ def test_a_choice_is_measured_as_a_run_that_has_no_other_scores(
         whole = read_score_grid(reader)
     with open_run_reader(RunDir(tmp_path / "part")) as (reader, _):
         part = read_score_grid(reader)
-    chosen = select_scores(whole, read_score_choice(whole, parse_qsl(query)))
+    chosen = select_chosen_scores(whole, make_score_choice(whole, parse_qsl(query)))
     assert students_of(chosen) == students_of(part)
 
 
@@ -152,8 +152,8 @@ def test_values_of_an_attribute_are_a_union_and_attributes_a_cut(choices: RunCho
         ("attribute=mood=glad&attribute=mood=sad", glad | sad),
         ("attribute=mood=glad&attribute=length=short", glad & short),
     ):
-        choice = read_score_choice(grid, [("attribute", part.partition("=")[2]) for part in query.split("&")])
-        assert set(select_scores(grid, choice).items.ids) == needed
+        choice = make_score_choice(grid, [("attribute", part.partition("=")[2]) for part in query.split("&")])
+        assert set(select_chosen_scores(grid, choice).items.ids) == needed
 
 
 def test_a_choice_of_a_variant_has_its_students_alone(tmp_path: Path) -> None:

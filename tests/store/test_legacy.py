@@ -72,7 +72,7 @@ def read_all(path: Path, kind: type[Any]) -> list[Any]:
 @needs_reference
 def test_the_reference_run_becomes_a_current_one(target: Path) -> None:
     converted = convert_run(LEGACY, target, tuple(FOLDERS))
-    assert converted.dropped == ()
+    assert converted.dropped_reasons == ()
     assert is_legacy(LEGACY)
     assert not is_legacy(target)
     run = RunDir(target)
@@ -113,9 +113,9 @@ def test_what_is_no_record_is_dropped_and_reported(older: Path, target: Path) ->
     )
     converted = convert_run(older, target, ["response_collection"])
     assert converted.counts == {"response_collection": 2}
-    assert len(converted.dropped) == 2  # a torn last line is none
-    assert any("student_model_id" in dropped for dropped in converted.dropped)
-    assert all(f" of {answers(older)}: " in dropped for dropped in converted.dropped)
+    assert len(converted.dropped_reasons) == 2  # a torn last line is none
+    assert any("student_model_id" in dropped for dropped in converted.dropped_reasons)
+    assert all(f" of {answers(older)}: " in dropped for dropped in converted.dropped_reasons)
 
 
 def test_a_whole_last_record_without_a_line_end_is_kept(older: Path, target: Path) -> None:
@@ -129,7 +129,7 @@ def test_an_evaluation_takes_its_student_from_its_response(older: Path, target: 
     converted = convert_run(older, target, ["evaluation"])
     [record] = read_all(RunDir(target).evaluations("t", "a", "j"), Evaluation)
     assert record.student_model_id == "s.1"
-    [dropped] = converted.dropped
+    [dropped] = converted.dropped_reasons
     assert "student_model_id" in dropped
 
 
@@ -179,7 +179,7 @@ def test_names_cannot_lead_out_of_the_run(older: Path, target: Path) -> None:
     append(answers(older), response(1, task_id="../../outside"))
     converted = convert_run(older, target, ["response_collection"])
     assert converted.counts == {"response_collection": 0}
-    assert "cannot be part of a file name" in converted.dropped[0]
+    assert "cannot be part of a file name" in converted.dropped_reasons[0]
 
 
 def test_repeating_a_conversion_changes_nothing(older: Path, target: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_current_run_is_copied_and_not_called_legacy(older: Path, target: Path
     append(RunDir(older).evaluations("t", "a", "j"), evaluation(1, student_model_id="s.1"))
     append(RunDir(older).target_attrs("t"), "{}")
     assert not is_legacy(older)
-    assert convert_run(older, target, tuple(FOLDERS)).dropped == ()
+    assert convert_run(older, target, tuple(FOLDERS)).dropped_reasons == ()
     assert json.loads(RunDir(target).responses("t", "s.1").read_text()) == response(1)
 
 

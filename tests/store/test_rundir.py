@@ -68,7 +68,7 @@ def test_a_folder_that_cannot_be_made_is_an_error_that_names_it(tmp_path: Path) 
 def test_every_older_configuration_is_kept(tmp_path: Path) -> None:
     folder = RunDir(tmp_path)
     for number in (1, 2, 3, 3):
-        folder.write_config({"experiment": {"id": f"run{number}"}})
+        folder.write_config_and_keep_older({"experiment": {"id": f"run{number}"}})
     texts = sorted(path.read_text().strip() for path in tmp_path.glob("config*.yaml"))
     assert texts == [f"experiment:\n  id: run{number}" for number in (1, 2, 3)]
     assert "run3" in folder.config.read_text()
@@ -81,7 +81,9 @@ def test_no_credential_reaches_the_snapshot(tmp_path: Path) -> None:
         "base_url": "http://user:sk-2@host/v1",
         "extra_body": {"auth_token": "sk-3", "password": None},
     }
-    RunDir(tmp_path).write_config({"models": [{"name": "m", "access_key": "sk-4", "parameters": parameters}]})
+    RunDir(tmp_path).write_config_and_keep_older(
+        {"models": [{"name": "m", "access_key": "sk-4", "parameters": parameters}]}
+    )
     text = (tmp_path / "config.yaml").read_text()
     assert "sk-" not in text
     assert "max_tokens: 5" in text

@@ -13,8 +13,8 @@ from coeval.sweeps.checkpoints import (
     Checkpoint,
     CheckpointPlaces,
     CheckpointWatch,
-    find_checkpoints,
     find_step_folders,
+    find_whole_or_named,
     refuse_duplicate_steps,
     why_incomplete,
 )
@@ -33,18 +33,18 @@ def test_checkpoints_are_found_in_the_order_of_their_steps(tmp_path: Path, patte
         written(tmp_path / pattern.replace("{step}", str(step)))
     written(tmp_path / "hf" / "step_x")
     (tmp_path / "step_7").write_text("a file")
-    found = find_checkpoints(tmp_path, pattern)
+    found = find_whole_or_named(tmp_path, pattern)
     assert [checkpoint.step for checkpoint in found] == [3, 20, 100]
     assert found[0].path == str(tmp_path / pattern.replace("{step}", "3"))
-    assert [each.step for each in find_checkpoints(tmp_path, pattern, [100, 3])] == [3, 100]
+    assert [each.step for each in find_whole_or_named(tmp_path, pattern, [100, 3])] == [3, 100]
 
 
 def test_a_step_that_is_not_there_is_named_with_those_that_are(tmp_path: Path) -> None:
     written(tmp_path / "step_10")
     with pytest.raises(UsageError, match=r"step_20 is not there; steps below .*: 10$"):
-        find_checkpoints(tmp_path, "step_{step}", [10, 20])
+        find_whole_or_named(tmp_path, "step_{step}", [10, 20])
     with pytest.raises(StoreError, match="nowhere"):
-        find_checkpoints(tmp_path / "nowhere", "step_{step}")
+        find_whole_or_named(tmp_path / "nowhere", "step_{step}")
 
 
 @pytest.mark.parametrize("text", ["step_10", "../step_{step}", "/ckpt/{step}", "{step}/{step}", ""])
@@ -93,11 +93,11 @@ def test_all_files_of_an_index_are_there(tmp_path: Path) -> None:
 def test_a_watch_gives_what_has_not_changed_between_two_looks(tmp_path: Path) -> None:
     watch = CheckpointWatch(CheckpointPlaces(folder=tmp_path, pattern="step_{step}"), interval_s=30)
     growing, still = written(tmp_path / "step_1"), written(tmp_path / "step_2")
-    assert watch.find_ready() == []
+    assert watch.find_newly_ready() == []
     (growing / "model.safetensors").write_text("more")
-    assert [checkpoint.path for checkpoint in watch.find_ready()] == [str(still)]
-    assert [checkpoint.path for checkpoint in watch.find_ready()] == [str(growing)]
-    assert watch.find_ready() == [], "each once"
+    assert [checkpoint.path for checkpoint in watch.find_newly_ready()] == [str(still)]
+    assert [checkpoint.path for checkpoint in watch.find_newly_ready()] == [str(growing)]
+    assert watch.find_newly_ready() == [], "each once"
 
 
 def test_two_of_one_step_are_refused() -> None:
@@ -108,9 +108,9 @@ def test_two_of_one_step_are_refused() -> None:
 def test_steps_may_be_written_with_zeros_before_them(tmp_path: Path) -> None:
     for name in ("step_0010", "step_0200", "step_200"):
         written(tmp_path / name)
-    found = find_checkpoints(tmp_path, "step_{step}")
+    found = find_whole_or_named(tmp_path, "step_{step}")
     assert [(each.step, Path(each.path).name) for each in found] == [(10, "step_0010"), (200, "step_200")]
-    [one] = find_checkpoints(tmp_path, "step_{step}", [10])
+    [one] = find_whole_or_named(tmp_path, "step_{step}", [10])
     assert one.path == str(tmp_path / "step_0010")
 
 
@@ -140,5 +140,5 @@ async def test_a_watch_waits_for_its_folder_and_for_files_at_rest(tmp_path: Path
 def test_a_watched_base_model_of_a_hub_is_ready_at_once(tmp_path: Path) -> None:
     base = Checkpoint(step=0, path="some/model")
     watch = CheckpointWatch(CheckpointPlaces(listed=(base,), folder=tmp_path), interval_s=30)
-    assert watch.find_ready() == [base]
-    assert watch.find_ready() == []
+    assert watch.find_newly_ready() == [base]
+    assert watch.find_newly_ready() == []

@@ -23,12 +23,12 @@ from coeval.sweeps.engine import (
     SweepEngine,
     WorkerSlot,
     cancel_leftover_jobs,
+    join_or_start_ray,
     make_slots,
-    open_ray,
     open_slurm,
     wait_for_result,
 )
-from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, write_result, write_worker
+from coeval.sweeps.worker_files import Worker, WorkerResult, read_result, replace_worker_files, write_result
 
 STAND_IN = Path(__file__).with_name("stand_in_worker.py")
 cluster = ray_cluster
@@ -49,7 +49,7 @@ async def engine(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterato
     environment = {"MODEL_KEY": KEY, "OTHER": "not handed on"}
     if request.param == "ray":
         request.getfixturevalue("cluster")
-        opened: SweepEngine = open_ray(2, None, environment)
+        opened: SweepEngine = join_or_start_ray(2, None, environment)
     else:
         opened = open_slurm(1, 2, environment, tmp_path / "slurm", {"cluster": "local", "timeout_min": 5})
     yield opened
@@ -182,10 +182,10 @@ async def test_a_worker_outlives_no_worker_that_is_killed(engine: SweepEngine, t
 
 
 async def test_as_many_slots_as_the_cluster_has_gpus_for(cluster: Any) -> None:
-    assert len(open_ray(1, None, {}).slots) == 4
-    assert open_ray(1, 3, {}).slots == (WorkerSlot(0), WorkerSlot(1), WorkerSlot(2))
+    assert len(join_or_start_ray(1, None, {}).slots) == 4
+    assert join_or_start_ray(1, 3, {}).slots == (WorkerSlot(0), WorkerSlot(1), WorkerSlot(2))
     with pytest.raises(UsageError, match=r"has 4 GPUs, and a slot takes 8 \(--tp-size\)"):
-        open_ray(8, None, {})
+        join_or_start_ray(8, None, {})
 
 
 @pytest.mark.parametrize("part", ["head", "node"])
@@ -255,7 +255,7 @@ def test_jobs_of_a_sweep_that_was_killed_are_cancelled(
 async def test_what_a_worker_of_an_earlier_start_tells_late_is_not_its_successors(tmp_path: Path) -> None:
     earlier = msgspec.structs.replace(worker(tmp_path, "wait"), start="1")
     later = msgspec.structs.replace(earlier, start="2")
-    write_worker(later)
+    replace_worker_files(later)
     write_result(earlier, WorkerResult(end="interrupted"))
     assert read_result(later) is None
     write_result(later, WorkerResult(end="done"))

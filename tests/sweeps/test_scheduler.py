@@ -85,7 +85,7 @@ def swept(
     )
     plan = JobPlan(checkpoints=checkpoints, tasks=(task,), shards=shards)
     table, keys = JobTable(tmp_path, plan), Keys.load(None, env={}, cwd=tmp_path, home=tmp_path)
-    places = CheckpointPlaces(checkpoints, None, None, (), None, merged=False)
+    places = CheckpointPlaces(checkpoints, None, None, (), None, to_merge=False)
     request = SweepRequest(SweepSettings(), keys, sweep, plan, places, None)
     scheduler = Scheduler(request, table, engine, judge_worker)
 

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from coeval.core.errors import UsageError
-from coeval.sweeps.guard import BoundedLog, rotated_log
+from coeval.sweeps.guard import RotatingLog, rotated_log
 from coeval.sweeps.server_command import PRESETS, ServerCommand
 from coeval.sweeps.server_log import LINES, ServerLog
-from coeval.sweeps.server_process import find_free_port, find_listeners, is_port_free
+from coeval.sweeps.server_process import find_free_port, find_own_and_foreign_listener, is_port_free
 from coeval.sweeps.worker_files import Server
 
 
@@ -195,7 +195,7 @@ def test_of_an_earlier_start_nothing_is_shown(tmp_path: Path) -> None:
 def test_gigabytes_of_output_take_no_more_than_a_log_may(tmp_path: Path) -> None:
     path, most = tmp_path / "server.log", 1 << 16
     for _ in range(2):  # the second goes on in the first one's file
-        log = BoundedLog(path, most)
+        log = RotatingLog(path, most)
         for number in range(3_000):
             log.write(f"line {number:05d} {'x' * 50}\n".encode())
         log.close()
@@ -236,14 +236,14 @@ def stranger() -> Iterator[tuple[int, int]]:
 def test_a_port_that_is_shared_is_a_strangers_too(stranger: tuple[int, int]) -> None:
     pid, port = stranger
     assert not is_port_free("127.0.0.1", port)
-    assert find_listeners(port, [os.getpid()]) == (False, pid)
-    assert find_listeners(port, [pid]) == (True, None)
+    assert find_own_and_foreign_listener(port, [os.getpid()]) == (False, pid)
+    assert find_own_and_foreign_listener(port, [pid]) == (True, None)
     with socket.socket() as mine:
         mine.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         mine.bind(("127.0.0.1", port))
         mine.listen()
-        assert find_listeners(port, [os.getpid()]) == (True, pid)
-        assert find_listeners(port, [os.getpid(), pid]) == (True, None)
+        assert find_own_and_foreign_listener(port, [os.getpid()]) == (True, pid)
+        assert find_own_and_foreign_listener(port, [os.getpid(), pid]) == (True, None)
 
 
 @pytest.mark.process
@@ -252,4 +252,4 @@ def test_a_free_port_is_below_those_of_outgoing_connections() -> None:
     assert max(ports) < 32_768
     assert len(set(ports)) > 15
     assert all(is_port_free("127.0.0.1", port) for port in ports)
-    assert find_listeners(ports[0], [os.getpid()]) == (False, None)
+    assert find_own_and_foreign_listener(ports[0], [os.getpid()]) == (False, None)

@@ -17,7 +17,7 @@ from sweeping import Sweeping
 
 import coeval
 from coeval.core.errors import StoreError, UsageError
-from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWatch, hash_content
+from coeval.sweeps.checkpoints import Checkpoint, CheckpointPlaces, CheckpointWatch, hash_file_stamps
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.server_command import MergeCommand
 from coeval.sweeps.submission import submit_checkpoint
@@ -44,8 +44,8 @@ def test_a_submission_is_one_small_file_that_a_watch_takes_at_once(
         assert coeval.submit_checkpoint(out, 240, folder) == 0
     [file] = [path for path in out.rglob("*") if path.is_file()]
     assert (file.name, file.stat().st_size < 1000) == ("step_240.json", True)
-    [found] = watch(out).find_ready()
-    assert (found.step, found.path, found.content) == (240, str(folder), hash_content(folder))
+    [found] = watch(out).find_newly_ready()
+    assert (found.step, found.path, found.content) == (240, str(folder), hash_file_stamps(folder))
 
 
 def test_an_overwritten_snapshot_is_another_and_the_trainers_own_state_is_no_part_of_it(
@@ -54,16 +54,18 @@ def test_an_overwritten_snapshot_is_another_and_the_trainers_own_state_is_no_par
     out, folder = tmp_path / "out", saved(tmp_path / "latest")
     looking = watch(out)
     submit_checkpoint(out, 1, folder)
-    [first] = looking.find_ready()
-    assert looking.find_ready() == []
+    [first] = looking.find_newly_ready()
+    assert looking.find_newly_ready() == []
     (folder / "rng_state_3.pth").write_text("another rank is still writing")
-    assert hash_content(folder) == first.content
+    assert hash_file_stamps(folder) == first.content
     saved(folder, "other weights")
     submit_checkpoint(out, 1, folder)
-    [second] = looking.find_ready()
+    [second] = looking.find_newly_ready()
     assert second.path_and_step == first.path_and_step
     assert second.identity != first.identity
-    assert [each.identity for each in watch(out).find_ready()] == [second.identity], "after a restart too"
+    assert [each.identity for each in watch(out).find_newly_ready()] == [second.identity], (
+        "after a restart too"
+    )
 
 
 def test_a_submitted_one_is_not_taken_from_the_folder_too(tmp_path: Path) -> None:
@@ -115,7 +117,7 @@ def test_a_damaged_file_of_the_queue_is_told_and_the_others_are_taken(
     out = tmp_path / "out"
     submit_checkpoint(out, 2, saved(tmp_path / "a"))
     (queue_folder(out) / "step_1.json").write_text("{")
-    assert [each.step for each in watch(out).find_ready()] == [2]
+    assert [each.step for each in watch(out).find_newly_ready()] == [2]
     assert "step_1.json is damaged" in caplog.text
 
 
@@ -125,7 +127,7 @@ def test_a_wait_ends_where_the_sweep_answers_and_does_not_judge(
 ) -> None:
     out, folder, said = tmp_path / "out", saved(tmp_path / "a"), list[str]()
     submit_checkpoint(out, 10, folder)
-    [checkpoint] = watch(out).find_ready()
+    [checkpoint] = watch(out).find_newly_ready()
     task = TaskJobs(task="t", label="t", samples=1, judged=True, requested_with="a", judged_with="j")
     plan = JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False)
     plan.write(sweep_folder(out))
@@ -150,11 +152,11 @@ def test_the_end_of_an_overwritten_snapshot_is_not_that_of_the_new_one(tmp_path:
     task = TaskJobs(task="t", label="t", samples=1, judged=False, requested_with="a", judged_with="")
     ended = []
     for weights in ("first", "the second"):
-        checkpoint = Checkpoint(step=10, path=str(folder), content=hash_content(saved(folder, weights)))
+        checkpoint = Checkpoint(step=10, path=str(folder), content=hash_file_stamps(saved(folder, weights)))
         table = JobTable(out, JobPlan(checkpoints=(checkpoint,), tasks=(task,), judges=False))
-        ended.append(table.has_ended(checkpoint, 0.0))
+        ended.append(table.is_whole_or_ended_since(checkpoint, 0.0))
         table.note_failed(checkpoint, task, 0, "the server died")
-        ended.append(table.has_ended(checkpoint, 0.0))
+        ended.append(table.is_whole_or_ended_since(checkpoint, 0.0))
         table.close()
     assert ended == [False, True, False, True]
 

@@ -24,7 +24,7 @@ from workers import gone
 from coeval.core.errors import ServerDown
 from coeval.sweeps.checkpoints import why_incomplete
 from coeval.sweeps.server_process import read_server_record
-from coeval.sweeps.swapping import with_base_model
+from coeval.sweeps.swapping import with_base_model_of_adapter
 from coeval.sweeps.worker_files import Server, WorkerCount
 from coeval.sweeps.worker_run import KeptServer, Up, WorkerServer
 
@@ -61,7 +61,7 @@ class Started:
 
     @asynccontextmanager
     async def serve(self, _interrupt: asyncio.Event) -> AsyncIterator[Up]:
-        started = with_base_model(self.server)
+        started = with_base_model_of_adapter(self.server)
         fault = self._faults.get(len(self.engines), "")
         engine = Engine(started.checkpoint, started.name, fault, is_sglang=self._is_sglang)
         self.engines.append(engine)

@@ -42,8 +42,14 @@ from coeval.models.keys import Keys
 from coeval.models.transport import endpoint
 from coeval.sweeps import server_process
 from coeval.sweeps import worker_files as worker_count
-from coeval.sweeps.server_process import RECORD, ServerRecord, end_leftovers, find_free_port, is_port_free
-from coeval.sweeps.worker_files import Worker, WorkerCount, WorkerResult, read_progress, write_worker
+from coeval.sweeps.server_process import (
+    RECORD,
+    ServerRecord,
+    end_leftover_workers_and_servers,
+    find_free_port,
+    is_port_free,
+)
+from coeval.sweeps.worker_files import Worker, WorkerCount, WorkerResult, read_progress, replace_worker_files
 from coeval.sweeps.worker_run import run_worker
 
 
@@ -138,7 +144,7 @@ def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> 
         assert (result.end, result.tasks[0].answers) == ("failed", 0)
         assert "the server lists other, and not tiny: no request was sent" in result.problem
         assert "If it is this checkpoint, say how it is called: --served-name" in result.problem
-        write_worker(msgspec.structs.replace(worker, vouched=True))
+        replace_worker_files(msgspec.structs.replace(worker, vouched=True))
         assert WorkerProcess(worker).result().end == "done"
 
 
@@ -146,7 +152,7 @@ def test_a_server_of_the_users_own_that_serves_another_model(tmp_path: Path) -> 
 def test_what_a_server_serves_is_told_where_it_does_not_know_the_name(tmp_path: Path) -> None:
     with users_own("other") as url:
         worker = msgspec.structs.replace(requested_at(a_worker(tmp_path, None), url), vouched=True)
-        write_worker(worker)
+        replace_worker_files(worker)
         result = WorkerProcess(worker).result()
     assert result.end == "failed"
     assert "The model `tiny` does not exist." in result.problem
@@ -166,7 +172,7 @@ def test_a_server_of_the_users_own_that_is_not_there(tmp_path: Path) -> None:
 @pytest.mark.process
 def test_the_workers_files_hold_no_credential_and_the_logs_are_linked(tmp_path: Path) -> None:
     worker = msgspec.structs.replace(a_worker(tmp_path, odd()), key_variable="MY_KEY", logs=tmp_path / "logs")
-    write_worker(worker)
+    replace_worker_files(worker)
     result = WorkerProcess(worker, {"MY_KEY": "sk-abcdefghijklmnop0123456789"}).result()
     assert result.end == "done"
     for file in tmp_path.rglob("*"):
@@ -175,9 +181,9 @@ def test_the_workers_files_hold_no_credential_and_the_logs_are_linked(tmp_path: 
     tested = msgspec.structs.replace(worker.evaluation.tested, access_key="sk-1")  # type: ignore[type-var]
     evaluation = msgspec.structs.replace(worker.evaluation, tested=tested)
     with pytest.raises(ValueError, match="no credential"):
-        write_worker(msgspec.structs.replace(worker, evaluation=evaluation))
+        replace_worker_files(msgspec.structs.replace(worker, evaluation=evaluation))
     with pytest.raises(UsageError, match="holds a password"):
-        write_worker(requested_at(worker, "http://me:secret-word-4711@127.0.0.1:8000/v1"))
+        replace_worker_files(requested_at(worker, "http://me:secret-word-4711@127.0.0.1:8000/v1"))
 
 
 @pytest.mark.process
@@ -192,10 +198,10 @@ def test_what_is_left_of_a_server_is_ended_by_whoever_comes_next(tmp_path: Path)
     process.end()
     other = msgspec.structs.replace(record, host="another-machine")
     other.write(worker.folder)
-    assert end_leftovers(worker.folder.parent) == []
+    assert end_leftover_workers_and_servers(worker.folder.parent) == []
     assert left_of(record) != []
     record.write(worker.folder)
-    reported = end_leftovers(worker.folder.parent)
+    reported = end_leftover_workers_and_servers(worker.folder.parent)
     assert left_of(record) == []
     assert reported == ["ended a server that an earlier sweep had left (worker, 2 processes)"]
 
@@ -483,7 +489,7 @@ def test_tokens_are_counted_over_all_starts(clock: Clock) -> None:
     clock.now = 25.0
     progress = count.progress()
     assert progress.output_tokens_per_s == pytest.approx(20.0)
-    assert count.count_last_round() == (30, {})
+    assert count.count_good_and_failed_of_last_round() == (30, {})
 
 
 def test_the_pace_is_that_of_the_last_minute(clock: Clock) -> None:
@@ -541,7 +547,7 @@ def test_twenty_kills_cost_no_answer_and_leave_no_process(tmp_path: Path) -> Non
                 assert gone(record)
             process = WorkerProcess(worker)
     assert process.result().end == "done"
-    assert end_leftovers(worker.folder.parent) == []
+    assert end_leftover_workers_and_servers(worker.folder.parent) == []
     assert good_ids(worker) == sorted(str(n) for n in range(PROMPTS))
     assert len(answers(worker)) == PROMPTS
     assert all(gone(record) for record in killed)

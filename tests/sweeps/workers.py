@@ -20,7 +20,14 @@ from coeval.benchmarks.run.eval_spec import EvalSpec, TaskRequest
 from coeval.core.model import ModelSpec
 from coeval.core.records import SamplingParameters
 from coeval.sweeps.server_process import ServerRecord, is_port_free, read_server_record
-from coeval.sweeps.worker_files import Server, Worker, WorkerResult, read_progress, read_result, write_worker
+from coeval.sweeps.worker_files import (
+    Server,
+    Worker,
+    WorkerResult,
+    read_progress,
+    read_result,
+    replace_worker_files,
+)
 
 MODULE = "coeval.cli.eval_framework.worker_process"
 KIND = "punctuation:no_comma"
@@ -57,7 +64,7 @@ def a_worker(
         account=place / "account",
     )
     worker = Worker(name="step_10", folder=place, evaluation=evaluation, server=server)
-    write_worker(worker)
+    replace_worker_files(worker)
     return worker
 
 
@@ -69,7 +76,7 @@ def requested_at(worker: Worker, url: str) -> Worker:
     worker = msgspec.structs.replace(
         worker, evaluation=msgspec.structs.replace(worker.evaluation, tested=tested)
     )
-    write_worker(worker)
+    replace_worker_files(worker)
     return worker
 
 

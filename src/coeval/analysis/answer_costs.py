@@ -86,7 +86,9 @@ def costs_by_model(reader: Reader) -> dict[str, AnswerCost]:
 @costs_by_model.register
 def _(reader: RunReader) -> dict[str, AnswerCost]:
     items = [item for (item,) in reader.rows("SELECT id FROM planned WHERE NOT failed")]
-    return read_costs_and_seconds(reader, items, reader.models()).costs_by_student(np.ones(len(items), bool))
+    return read_costs_and_seconds(reader, items, reader.answering_models()).costs_by_student(
+        np.ones(len(items), bool)
+    )
 
 
 def read_costs_and_seconds(reader: RunReader, items: Sequence[str], students: Sequence[str]) -> AnswerFigures:

@@ -40,20 +40,20 @@ class CutOffAnswers(NamedTuple):
 
 def cut_off_cause(counts: Iterable[CutOffAnswers]) -> str:
     """Name what cut answers off."""
-    return _join_limits(
+    return _pick_limit_texts(
         counts, "cut off at max_tokens", "cut off by the server's window or own limit", " or "
     )
 
 
-def _join_limits(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, both: str) -> str:
+def _pick_limit_texts(counts: Iterable[CutOffAnswers], at_limit: str, at_window: str, joiner: str) -> str:
     causes = {(count.cut > count.by_window, count.by_window > 0) for count in counts if count.cut}
     parts = (at_limit, any(limit for limit, _ in causes)), (at_window, any(window for _, window in causes))
-    return both.join(part for part, applies in parts if applies)
+    return joiner.join(part for part, applies in parts if applies)
 
 
 def cut_off_remedy(counts: Iterable[CutOffAnswers]) -> str:
     """Name the limit to raise."""
-    return _join_limits(
+    return _pick_limit_texts(
         counts, f"raise {ANSWER_LIMIT}", "raise the server's --max-model-len, where it is yours,", " and "
     )
 
@@ -67,7 +67,7 @@ def cut_off_sentence(counts: Sequence[CutOffAnswers], preposition: str) -> str |
     return f"{cut_off_cause(cut).capitalize()}: {join_names(parts)}."
 
 
-def cut_off_warning(counts: Sequence[CutOffAnswers]) -> str | None:
+def too_many_cut_off_warning(counts: Sequence[CutOffAnswers]) -> str | None:
     """Warn where more than 1 % of answers are cut off; None where fewer are."""
     many = [count for count in counts if count.are_too_many]
     if not many:
@@ -136,7 +136,7 @@ def is_same_model(requested: str, reported: str) -> bool:
     edition where the requested name leaves that open ("gpt-4o" for "openai/gpt-4o-2024-08-06")."""
     if requested == reported or requested.lower() in _ANY_MODEL:
         return True
-    requested_words, reported_words = _name_words(requested), _name_words(reported)
+    requested_words, reported_words = _count_model_name_words(requested), _count_model_name_words(reported)
     missing, extra = requested_words - reported_words, reported_words - requested_words
     if missing.keys() > _MOVING or not requested_words & reported_words:
         return False
@@ -146,7 +146,7 @@ def is_same_model(requested: str, reported: str) -> bool:
     return not extra and all(map(_EDITION.fullmatch, missing))
 
 
-def _name_words(name: str) -> Counter[str]:
+def _count_model_name_words(name: str) -> Counter[str]:
     bare = name.lower().rstrip("/")
     while (shorter := _AROUND.sub("", bare)) != bare:
         bare = shorter
@@ -166,7 +166,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     several: dict[str, int] = {}
 
     @property
-    def clause(self) -> str:
+    def came_from_clause(self) -> str:
         """Return ``6 of 6 answers came from ok``."""
         count, models = sum(self.others.values()), _format_model_counts(self.others)
         return f"{count:,} of {self.total:,} {self._record_noun} came from {models}"
@@ -175,7 +175,7 @@ class ServedModel(msgspec.Struct, frozen=True):
     def note(self) -> str:
         """Describe it in a sentence."""
         if self.others:
-            return Incomparable(self.model, OTHER_MODELS, self.clause).sentence
+            return Incomparable(self.model, OTHER_MODELS, self.came_from_clause).sentence
         return (
             f"the {self._record_noun} of {self.model} come from several models or providers behind one name: "
             f"{_format_model_counts(self.several)}"
@@ -186,14 +186,14 @@ class ServedModel(msgspec.Struct, frozen=True):
         """Return the note as a warning; '' for a mixture."""
         if not self.others:
             return ""
-        return f"{self.model}: {self.clause}, not from the requested model (docs/gateways.md)"
+        return f"{self.model}: {self.came_from_clause}, not from the requested model (docs/gateways.md)"
 
     @property
     def _record_noun(self) -> str:
         return "answers" if self.role == "student" else "judgments"
 
 
-def mark_stand_in_labels(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
+def mark_stand_in_students(served: Iterable[ServedModel], labels: Mapping[str, str]) -> dict[str, str]:
     """Mark the labels of students (see `short_names`) whose answers came from another model."""
     marked = dict(labels)
     for served_model in served:
@@ -210,7 +210,7 @@ def _format_model_counts(models: Mapping[str, int]) -> str:
     return join_names(named, _MOST_NAMED)
 
 
-def sum_served_models(
+def find_stand_ins_and_mixtures(
     rows: Iterable[tuple[Any, ...]], requested: Mapping[str, Sequence[str]], *, by_task: bool = False
 ) -> Iterator[ServedModel]:
     """Sum rows of role, task, model, the model that replies name, `Kept.served_as` and the number of records.
@@ -322,15 +322,15 @@ class SampleCopies:
         if self.by_student:
             rows("DELETE FROM response WHERE key IN (SELECT key FROM copied)", ())
 
-    def notes(self, *, sampled: bool) -> Iterator[str]:
-        """Yield a sentence on each student with copies, or (if ``sampled``) with answers that repeat
+    def notes(self, *, has_samples: bool) -> Iterator[str]:
+        """Yield a sentence on each student with copies, or (if ``has_samples``) with answers that repeat
         themselves."""
         for student, copies in self.by_student.items():
             yield (
                 f"not counted as samples: {pluralize(copies, 'answer')} of {student} from a cache, by the "
                 "ids of their replies; turn caching off at the gateway"
             )
-        repeats = self._rows(_REPEATED, [FEWEST]) if sampled else []
+        repeats = self._rows(_REPEATED, [FEWEST]) if has_samples else []
         shares = {student: repeated / items for student, _, repeated, items in repeats}
         for student, alike, repeated, items in repeats:
             others = max((share for name, share in shares.items() if name != student), default=1.0)

@@ -58,7 +58,7 @@ def require_run_for(folder: Path, lacking_results: str) -> RunDir:
     return RunDir(folder)
 
 
-def list_record_files(folder: Path) -> list[Path]:
+def list_possible_source_files(folder: Path) -> list[Path]:
     """List the files from which everything that `open_reader` shows of a folder follows, existing or not."""
     run = RunDir(folder)
     if run.is_run():

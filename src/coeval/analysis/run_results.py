@@ -14,8 +14,8 @@ from coeval.analysis.doubtful_answers import (
     CutOffAnswers,
     EmptyAnswers,
     cut_off_sentence,
-    cut_off_warning,
     empty_answers_sentence,
+    too_many_cut_off_warning,
 )
 from coeval.core.figures import dollars, format_points
 from coeval.core.html_table import MeasureRow
@@ -70,7 +70,7 @@ class Bill(msgspec.Struct, frozen=True):
         return f"{dollars(self.cost_usd)}, without {left_out}" if self.cost_usd else f"unknown for {left_out}"
 
 
-def uncertain_cost_sentences(costs: Iterable[ModelCost]) -> Iterator[str]:
+def perhaps_billed_cost_sentences(costs: Iterable[ModelCost]) -> Iterator[str]:
     """Say what requests that may have been billed may cost; nothing without such requests."""
     if usd := sum(cost.perhaps_usd for cost in costs):
         yield (
@@ -144,17 +144,19 @@ class MetricScore:
     not_measured: str = ""
 
 
-def answer_warning_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
+def missing_cut_off_or_empty_warnings(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Warn of scores that cannot be trusted: missing ones, answers cut off or empty."""
     yield from missing_score_sentences(scores)
     overall = [score for score in scores if score.task is None]
     empty = [EmptyAnswers(s.student, s.empty, s.empty_truncated, s.answers) for s in overall]
-    yield from filter(None, (cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of")))
+    yield from filter(
+        None, (too_many_cut_off_warning(_count_cut_off(scores)), empty_answers_sentence(empty, "of"))
+    )
 
 
-def answer_note_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
+def lacking_task_and_cut_off_sentences(scores: Sequence[MeasureRow]) -> Iterator[str]:
     """Say which students lack tasks, and how many answers are cut off."""
-    sentences = (unequally_covered_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of"))
+    sentences = (lacking_task_sentence(scores), cut_off_sentence(_count_cut_off(scores), "of"))
     yield from filter(None, sentences)
 
 
@@ -231,7 +233,7 @@ def _format_bounds(students: Sequence[BoundedScore]) -> str:
     return " and ".join(texts) + ("; others could move too" if len(students) > len(texts) else "")
 
 
-def unequally_covered_sentence(scores: Sequence[MeasureRow]) -> str | None:
+def lacking_task_sentence(scores: Sequence[MeasureRow]) -> str | None:
     """Name the students (not removed) without a score in a task where another has one; None if none."""
     scores = [score for score in scores if not score.removed]
     scored = {(score.student, score.task) for score in scores if score.task and score.score is not None}

@@ -16,7 +16,7 @@ from coeval.api.stoppable import RunView, draw_progress, wait_for
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
 from coeval.benchmarks.run.eval_settings import EvalSettings
 from coeval.benchmarks.run.runner import EndOfAsking, ask_alone, prepare_evaluation
-from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, open_output_folder
+from coeval.benchmarks.run.task_summary import Outcome, TaskSummary, conclude, lock_affordable_output_folder
 from coeval.core.html_table import html_lines, html_table
 from coeval.core.settings import with_keywords_of
 from coeval.engine.progress import Unwatched, Watcher
@@ -114,7 +114,7 @@ def evaluate(requested: Evaluate) -> EvaluationRun:
         async with draw_progress(view, requested.progress, own_watcher=requested.watcher is not None):
             return await ask_alone(prepared, keys, view, event, throttle)
 
-    with open_output_folder(prepared):
+    with lock_affordable_output_folder(prepared):
         outcome = conclude(prepared, wait_for(ask_model, event))
     if outcome.tasks and not outcome.interrupted:
         log_after_command(evaluation.output, log_to, view.warn)

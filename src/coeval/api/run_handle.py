@@ -241,7 +241,7 @@ def gate(
         raise UsageError(f"{STUDENTS} is to name the base and its candidates, or name a second folder")
     with open_side_groups_and_notes(_folder_paths((base, *candidates)), students) as (groups, notes):
         rules = GatePolicy(**values)
-        return gate_sides(groups, rules, (*rules.small_drop_warnings(), *notes))
+        return gate_sides(groups, rules, (*rules.drop_mistaken_for_share_warnings(), *notes))
 
 
 def _folder_paths(folders: Sequence[Run | str | Path]) -> list[str | Path]:

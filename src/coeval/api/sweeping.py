@@ -21,7 +21,7 @@ from coeval.sweeps.scheduler import SweepBoard
 from coeval.sweeps.sweep import JobPlan, sweep_folder
 from coeval.sweeps.sweep_choice import make_sweep_request
 from coeval.sweeps.sweep_settings import SweepSettings
-from coeval.sweeps.sweep_start import SweepWatcher, find_sweep_checkpoints, has_results, open_sweep
+from coeval.sweeps.sweep_start import SweepWatcher, find_checkpoints_at_start, open_sweep, should_draw_results
 
 if TYPE_CHECKING:
     from coeval.analysis.training.aggregate import TaskAggregate
@@ -95,7 +95,7 @@ def sweep(requested: SweepCall) -> SweepRun:
     )
     event = requested.interrupt or asyncio.Event()
     view = SweepRunView(requested.watcher or Unwatched(), event)
-    checkpoints = find_sweep_checkpoints(chosen, view.warn)
+    checkpoints = find_checkpoints_at_start(chosen, view.warn)
     with open_sweep(chosen, checkpoints, view) as sweeping:
         board = sweeping.board
 
@@ -106,7 +106,7 @@ def sweep(requested: SweepCall) -> SweepRun:
         wait_for(run_jobs, event)
         if board.exit_code == UNAVAILABLE:
             raise ModelUnavailable("; ".join(board.gaps))
-        if has_results(chosen, board):
+        if should_draw_results(chosen, board):
             if settings.plot:
                 require_address_space()
                 from coeval.reports.training_files import aggregate_and_write_sweep

@@ -134,7 +134,7 @@ def extract_json(text: str) -> Extracted:
 
     Raises Unparsable: there is nothing like JSON in the reply, or it is nested beyond all reason.
     """
-    begin = _find_json_start(text)
+    begin = _index_after_json_fence(text)
     starts = (begin, 0) if begin else (0,)
     try:
         for start in starts:
@@ -157,13 +157,13 @@ def every_json(text: str) -> Iterator[tuple[int, Any]]:
     Nesting beyond reason ends it; see `extract_json`.
     """
     with suppress(RecursionError):
-        begin = _find_json_start(text)
-        for start, value in _iterate_json(text[begin:], Pairs):
+        begin = _index_after_json_fence(text)
+        for start, value in _iterate_json_and_damaged_start(text[begin:], Pairs):
             if value is not None and not _is_deeper(value, _MOST_NESTED):
                 yield begin + start, value
 
 
-def _find_json_start(text: str) -> int:
+def _index_after_json_fence(text: str) -> int:
     """Return where to look for JSON first: behind a fence, unless the reply begins as an object."""
     fence = None if text.lstrip().startswith("{") else _JSON_FENCE.search(text)
     return fence.end() if fence is not None else 0
@@ -172,19 +172,19 @@ def _find_json_start(text: str) -> int:
 def _find_first_json(text: str) -> Extracted | None:
     """Find valid JSON before damaged JSON, unless the damaged object began first and holds the valid one."""
     weak: Extracted | None = None
-    for start, value in _iterate_json(text):
+    for start, value in _iterate_json_and_damaged_start(text):
         if value is None:
             # Valid objects further on may lie inside this damaged one, so it is tried first.
-            if repaired := _repair_json(text[start:]):
-                return Extracted(_drop_surrogates(repaired, text), repaired=True)
+            if repaired := _repair_json_or_none(text[start:]):
+                return Extracted(_replace_surrogates(repaired, text), repaired=True)
         elif value and (isinstance(value, dict) or isinstance(value[0], dict)):
-            return Extracted(_drop_surrogates(value, text), repaired=False)
+            return Extracted(_replace_surrogates(value, text), repaired=False)
         elif weak is None:  # such as [1] or {} in prose
-            weak = Extracted(_drop_surrogates(value, text), repaired=False)
+            weak = Extracted(_replace_surrogates(value, text), repaired=False)
     return weak
 
 
-def _iterate_json(
+def _iterate_json_and_damaged_start(
     text: str, pairs: Callable[[list[tuple[str, Any]]], Any] | None = None
 ) -> Iterator[tuple[int, Any]]:
     """Yield where JSON begins in ``text``, with its value, or None if it is damaged.
@@ -213,7 +213,7 @@ def _iterate_json(
             yield start, value
 
 
-def _repair_json(text: str) -> Any:
+def _repair_json_or_none(text: str) -> Any:
     """Repair the object or array at the start of ``text``; None if nothing is left of it."""
     if len(text) > _REPAIR_LIMIT:
         return None
@@ -246,7 +246,7 @@ def _is_deeper(value: Any, limit: int) -> bool:
     return True
 
 
-def _drop_surrogates(value: Any, source: str) -> Any:
+def _replace_surrogates(value: Any, source: str) -> Any:
     r"""Replace lone surrogates, which ``\ud800`` in JSON can make and UTF-8 cannot hold."""
     if not _SURROGATE_ESCAPE.search(source):
         return value

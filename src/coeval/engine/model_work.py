@@ -78,19 +78,19 @@ def make_recipe(
     return Recipe.of(parts | dict(others))
 
 
-def find_recorded_recipe(current: Recipe, recorded: Mapping[str, Mapping[str, str]]) -> Recipe:
-    """Return the ``recorded`` recipe (parts by hash) that equals ``current`` but for the source of a function
+def find_absent_code_recipe(current: Recipe, recorded_parts: Mapping[str, Mapping[str, str]]) -> Recipe:
+    """Return the recorded recipe (parts by hash) that equals ``current`` but for the source of a function
     or program that is not on this machine; else ``current`` itself."""
     lacking = [[name] for name in (_SOURCE, _SCRIPTS) if not current.parts.get(name)]
-    if current.hash in recorded:
+    if current.hash in recorded_parts:
         return current
     alike = (
         recipe_hash
-        for recipe_hash, parts in recorded.items()
+        for recipe_hash, parts in recorded_parts.items()
         if differing_parts(parts, current.parts) in lacking
     )
     match = next(alike, current.hash)
-    return Recipe(match, {**recorded.get(match, current.parts)})
+    return Recipe(match, {**recorded_parts.get(match, current.parts)})
 
 
 def differing_parts(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -296,15 +296,14 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
 
 def make_failure(error: Exception) -> Failure:
-    """Make the Failure of an error."""
     kind, message = (
         (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", describe_error(error))
     )
     return Failure(kind, message[:LONGEST_MESSAGE] or type(error).__name__)
 
 
-def answer_text(completion: Completion, who: str) -> str:
+def text_unless_refused(completion: Completion, answerer: str) -> str:
     """Return the answer's text; raises Refused where the model declined. ``who`` names it."""
     if completion.refusal is not None:
-        raise Refused(f"{who} declined: {completion.refusal[:200]}", raw=completion.refusal)
+        raise Refused(f"{answerer} declined: {completion.refusal[:200]}", raw=completion.refusal)
     return completion.text

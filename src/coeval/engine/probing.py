@@ -21,7 +21,7 @@ from coeval.core.errors import (
     UsageError,
     WindowExceeded,
 )
-from coeval.core.model import Model, ModelSpec, is_private_address, min_answer_limit
+from coeval.core.model import Model, ModelSpec, is_private_address, lowest_answer_limit
 from coeval.core.options import PROBE_WARNS, ProbeMode, max_tokens
 from coeval.core.plain import escape_line
 from coeval.core.records import Failure, Message, Request, SamplingParameters
@@ -101,7 +101,7 @@ class Probing(NamedTuple):
     on_fail: Literal["abort", "warn"] = "abort"
 
 
-async def probe_and_record(
+async def probe_and_write_results(
     session: Session, probing: Probing, owing: Collection[str] | None
 ) -> list[ProbeResult]:
     """Probe the models and write ``probe_results.json``. ``owing`` are the models with missing work, None
@@ -125,11 +125,11 @@ async def probe_models(
     owing: Collection[str] | None,
     requested: Iterable[RequestedUnder] = (),
 ) -> None:
-    """Probe the models before a start, as `probe_and_record` does, and check that the answers of those
+    """Probe the models before a start, as `probe_and_write_results` does, and check that the answers of those
     ``requested`` fit into their windows. Raises, if ``probing.on_fail`` is ``abort``, ModelUnavailable:
     one does not answer; WindowExceeded: a window is smaller than answers may be. Draining: interrupted."""
     watcher = session.context.watcher
-    results = await probe_and_record(session, probing, owing)
+    results = await probe_and_write_results(session, probing, owing)
     probed = _models_to_probe(session.models, probing, owing)
     away = {result.name for result in results if not result.ok}
     answering = [
@@ -146,7 +146,7 @@ async def probe_models(
         raise WindowExceeded("\n".join([*too_long, "Nothing was run."]))
     for sentence in too_long:
         watcher.warn(sentence)
-    reasons = list(yield_silent_models(results, watcher.warn))
+    reasons = list(explain_silent_models(results, watcher.warn))
     if not reasons:
         return
     verb = "does" if len(reasons) == 1 else "do"
@@ -172,7 +172,7 @@ async def _find_too_long_answers(
     limited = [
         (spec, most, judge)
         for spec, sampling, judge in requested
-        if spec.name in models and (most := min_answer_limit(sampling, spec)) is not None
+        if spec.name in models and (most := lowest_answer_limit(sampling, spec)) is not None
     ]
     names = list(dict.fromkeys(spec.name for spec, _, _ in limited))
     windows = dict(
@@ -213,14 +213,16 @@ def _models_to_probe(
             return {name: model for name, model in models.items() if owing is None or name in owing}
 
 
-def yield_silent_models(results: Iterable[ProbeResult], warn: Callable[[str], None]) -> Iterable[str]:
+def explain_silent_models(
+    results: Iterable[ProbeResult], warn_of_ceiling: Callable[[str], None]
+) -> Iterable[str]:
     """Yield a line for each model that does not answer, with the reason. A model at its ceiling is not probed
     and stops no others: its work stays missing, which ``warn`` reports."""
     for result in results:
         if result.error is None:
             continue
         if result.error.kind == QuotaExhausted.kind:
-            warn(f"{result.name} is not probed: {result.error.message}")
+            warn_of_ceiling(f"{result.name} is not probed: {result.error.message}")
         else:
             yield f"{result.name}: {result.error.message}"
 
@@ -346,5 +348,4 @@ def _make_offered_model(model: ListedModel, spec: ModelSpec, prices: PriceBook) 
 
 
 def _join_lines(error: Exception) -> str:
-    """Return the error's message on one line."""
     return " ".join(str(error).split())

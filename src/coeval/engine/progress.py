@@ -85,7 +85,7 @@ class PhaseCount:
             return None
         return self.calls / (self.latest - self.began)
 
-    def mark(self, now: float) -> None:
+    def mark_progress(self, now: float) -> None:
         """Record the phase's progress; called once a second from ``next_mark`` on."""
         self._marks.append((now, self.done + self.failed.total()))
         self.next_mark = now + 1.0
@@ -128,11 +128,11 @@ class Board:
         count.owed -= records
         count.expected += Calls(-calls, -calls)
 
-    def count_begun(self, phase: str) -> None:
+    def note_phase_begun(self, phase: str) -> None:
         count = self.phases[phase]
         if count.began is None:
             count.began = self.clock()
-            count.mark(count.began)
+            count.mark_progress(count.began)
 
     def count_outcome(
         self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, lacking: bool = False
@@ -142,7 +142,7 @@ class Board:
         count = self.phases[phase]
         count.latest = now = self.clock()
         if now >= count.next_mark:
-            count.mark(now)
+            count.mark_progress(now)
         count.calls += calls
         count.lacking += lacking
         if failed is None:
@@ -157,7 +157,7 @@ class Board:
             else:
                 count.cost_usd += usage.cost_usd
 
-    def begin_round(self) -> None:
+    def clear_pending(self) -> None:
         """Begin a round that tries all waiting works again."""
         for count in self.phases.values():
             count.pending = 0
@@ -232,7 +232,7 @@ def phase_figures(board: Board, count: PhaseCount) -> Figures:
         tokens=abbreviate(count.input_tokens + count.output_tokens),
         cost=dollars(count.cost_usd) + "+" * bool(count.unpriced) if count.cost_usd else "",
         calls_per_s="" if rate is None else f"{rate:,.0f}" if rate >= 10 else f"{rate:.1f}",
-        eta=format_duration(remaining) if remaining is not None else "",
+        eta=format_as_clock(remaining) if remaining is not None else "",
     )
 
 
@@ -251,7 +251,7 @@ def abbreviate(number: int) -> str:
     return str(number)
 
 
-def format_duration(seconds: float) -> str:
+def format_as_clock(seconds: float) -> str:
     """Format seconds: 83 → 1:23."""
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)

@@ -73,7 +73,7 @@ async def await_unless_interrupted(work: Coroutine[Any, Any, T], interrupt: asyn
 
 
 @asynccontextmanager
-async def report_troubled_hosts(
+async def report_host_problems(
     http: Http,
     note: Callable[[str], None],
     *,
@@ -82,13 +82,13 @@ async def report_troubled_hosts(
 ) -> AsyncIterator[None]:
     """Report, while entered, hosts that only fail (see `Http.describe_outages`) and an unshared throttle; on
     exit, hosts that repeated a credential, whose answers were redacted, and replies of odd shapes."""
-    telling = asyncio.create_task(_report_troubles(http, note, clock, sleep), name="waits")
+    telling = asyncio.create_task(_report_troubles_every_second(http, note, clock, sleep), name="waits")
     try:
         yield
     finally:
         for sentence in (
-            *http.hosts.describe_throttle_problems(),
-            *http.describe_found_keys(),
+            *http.hosts.pop_throttle_problems(),
+            *http.describe_repeated_credentials(),
             *http.describe_odd_replies(),
         ):
             note(sentence)
@@ -98,7 +98,7 @@ async def report_troubled_hosts(
             telling.result()  # it ends by itself only where nobody can be told
 
 
-async def _report_troubles(
+async def _report_troubles_every_second(
     http: Http,
     note: Callable[[str], None],
     clock: Callable[[], float],
@@ -109,7 +109,7 @@ async def _report_troubles(
     while True:
         await sleep(LOOK_S)
         now = clock()
-        for problem in http.hosts.describe_throttle_problems():
+        for problem in http.hosts.pop_throttle_problems():
             note(problem)
         for host, sentence in http.describe_outages().items():
             if now >= reported.get(host, float("-inf")) + AGAIN_AFTER_S:
@@ -155,12 +155,12 @@ class Session:
         follow: Callable[[Work, Kept], Iterable[Work]],
     ) -> AsyncIterator[Done]:
         """Run works and what follows from them; record, count and report each outcome."""
-        flow: Flow = Flow(keep, follow, begin=self.board.count_begun)
-        usage = asyncio.create_task(self._write_usage())
+        flow: Flow = Flow(keep, follow, begin=self.board.note_phase_begun)
+        usage = asyncio.create_task(self._write_usage_every_second())
         beside = [usage, asyncio.create_task(self._stop_when_interrupted(flow))]
         try:
-            async for done in flow.run(works if self.batches is None else self._skip_ended_short(works)):
-                self._count_outcome(done)
+            async for done in flow.run(works if self.batches is None else self._skip_tried_in_vain(works)):
+                self._count_and_log_outcome(done)
                 yield done
             if usage.done():
                 usage.result()  # it ends only where it cannot be written
@@ -173,7 +173,7 @@ class Session:
         """Announce a model's works of a phase in this round: its batch is submitted once all have come."""
         self._to_come[phase, model] = works
 
-    def _submit_after_last_work(self, work: Work, batches: Batches) -> None:
+    def _count_work_and_submit_if_last(self, work: Work, batches: Batches) -> None:
         phase_and_model = (work.phase, work.model)
         if (left := self._to_come.get(phase_and_model)) is not None:
             self._to_come[phase_and_model] = left - 1
@@ -188,21 +188,23 @@ class Session:
             return False
         try:
             more = await await_unless_interrupted(
-                batches.wait_for_results(), self.context.interrupt, "the run is being interrupted"
+                batches.submit_parked_and_await_results(),
+                self.context.interrupt,
+                "the run is being interrupted",
             )
         except Draining:
             self.interrupted = True
             return False
         finally:
-            self._report_short_batches(batches)
+            self._report_jobs_lacking_results(batches)
         if more:
             batches.begin_round()
-            self.board.begin_round()
+            self.board.clear_pending()
         return more
 
-    def _report_short_batches(self, batches: Batches) -> None:
+    def _report_jobs_lacking_results(self, batches: Batches) -> None:
         """Report results that are missing from batch jobs: a warning each, and a line in the error log."""
-        for job in batches.pop_short_jobs():
+        for job in batches.pop_jobs_with_unknown_results():
             message = f"batch {job.id} of {job.name}: {job.note}"
             self.context.watcher.warn(message)
             line = ErrorLine(
@@ -215,17 +217,17 @@ class Session:
             )
             self.journal.append(self.accounts.errors, line)
 
-    async def _skip_ended_short(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
+    async def _skip_tried_in_vain(self, works: AsyncIterator[Work]) -> AsyncIterator[Work]:
         """Skip works that an earlier round ended without a whole record; the next start repeats them."""
         async for work in works:
             if not self._short or _identity(work) not in self._short:
                 yield work
 
-    async def _write_usage(self) -> None:
+    async def _write_usage_every_second(self) -> None:
         """Write the counts of models without a ceiling to ``usage.json``, should one be set later."""
         while True:
             await asyncio.sleep(USAGE_INTERVAL_S)
-            self.ledger.flush()
+            self.ledger.write_with_one_block_each()
 
     async def _stop_when_interrupted(self, flow: Flow) -> None:
         await self.context.interrupt.wait()
@@ -235,11 +237,11 @@ class Session:
         await asyncio.sleep(DRAIN_S)
         flow.cancel()
 
-    def _count_outcome(self, done: Done) -> None:
+    def _count_and_log_outcome(self, done: Done) -> None:
         """Count a work's outcome on the board, remember what is short, and log its error."""
         work, record = done.work, done.record
         if self.batches is not None:
-            self._submit_after_last_work(work, self.batches)
+            self._count_work_and_submit_if_last(work, self.batches)
         if record is None and done.gap is None:  # it waits for a batch job
             self.board.phases[work.phase].pending += 1
             return
@@ -304,7 +306,7 @@ class Accounts:
     budget_usd: float | None = None
     recorded: Mapping[str, Usage] = field(default_factory=dict)
 
-    def note_torn_line(self, path: Path, torn: bytes) -> ErrorLine:
+    def log_and_make_torn_line_note(self, path: Path, torn: bytes) -> ErrorLine:
         """Note a torn last line in the error log; its record is missing again."""
         log.warning("%s ended in a torn line of %d bytes; it was cut off", path, len(torn))
         return ErrorLine(
@@ -363,8 +365,8 @@ async def open_session(
             Models(
                 specs, context.keys, ledger=ledger, http=context.http, batches=batches, store=context.store
             ) as models,
-            report_troubled_hosts(models.http, context.watcher.warn),
-            Journal(accounts.errors, accounts.note_torn_line) as journal,
+            report_host_problems(models.http, context.watcher.warn),
+            Journal(accounts.errors, accounts.log_and_make_torn_line_note) as journal,
         ):
             session = Session(models, ledger, journal, board, accounts, context, batches)
             if not context.batching.mode.calls_models:

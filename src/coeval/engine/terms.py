@@ -15,7 +15,7 @@ from coeval.core.entry_points import import_object
 from coeval.core.errors import UsageError
 from coeval.core.figures import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.core.foreign import convert
-from coeval.core.model import ModelSpec, max_answer_tokens
+from coeval.core.model import ModelSpec, max_tokens_of_all_answers
 from coeval.core.options import BUDGET, max_cost
 from coeval.core.records import SamplingParameters
 from coeval.core.text import join_names
@@ -47,7 +47,7 @@ def make_terms(
     prices.check_interfaces(HOSTS, HOSTS.own)
     terms = {}
     for spec in specs:
-        tariff = find_role_tariff(spec, sent.get(spec.name) or ({},), prices)
+        tariff = find_common_tariff(spec, sent.get(spec.name) or ({},), prices)
         own = limits.get(spec.name, Terms())
         if tariff is not None:
             own = own._replace(
@@ -95,7 +95,7 @@ def warn_models_counted_free(
         )
 
 
-def find_role_tariff(spec: ModelSpec, sent: Sequence[RoleParameters], prices: PriceBook) -> Tariff | None:
+def find_common_tariff(spec: ModelSpec, sent: Sequence[RoleParameters], prices: PriceBook) -> Tariff | None:
     """Find a model's price when ``sent`` these parameters in its roles, since some prices depend on them.
     None where unknown, or where roles differ in price."""
     offers = {make_offer(spec, parameters) for parameters in sent}
@@ -145,7 +145,7 @@ class RequestedUnder(NamedTuple):
     judge: bool = False
 
 
-def require_bounded_costs(
+def require_prices_and_bounds(
     requested: Iterable[RequestedUnder], terms: Mapping[str, Terms], budget_usd: float | None
 ) -> None:
     """Check that every model under a budget has a price and a bound on its answers. Raises UsageError: nobody
@@ -159,7 +159,7 @@ def require_bounded_costs(
         key = str(BUDGET if budget_usd is not None else max_cost(spec.name))
         if of_model.price is None:
             unpriced[spec.name] = key
-        elif of_model.most is not None and max_answer_tokens(sampling, spec) is None:
+        elif of_model.most is not None and max_tokens_of_all_answers(sampling, spec) is None:
             unbounded[spec.name] = key
     problems = []
     if unpriced:
@@ -227,7 +227,7 @@ _TIMES_AT_ONCE = 2.5
 
 class ModelFacts:
     """What is known of models before they are called: prices, speed, thinking, limits. ``sent`` are a model's
-    parameters in each role (`find_role_tariff`); ``is_batched(phase, model)``: calls go as a batch."""
+    parameters in each role (`find_common_tariff`); ``is_batched(phase, model)``: calls go as a batch."""
 
     def __init__(
         self,
@@ -241,7 +241,7 @@ class ModelFacts:
         self._prices = prices
         self._is_batched = is_batched
         self._tariffs = {
-            spec.name: find_role_tariff(spec, sent.get(spec.name) or ({},), prices)
+            spec.name: find_common_tariff(spec, sent.get(spec.name) or ({},), prices)
             for spec in specs
             if spec.interface in HOSTS
         }

@@ -271,7 +271,6 @@ class RunFlow:
         return [node for node in walk.walk_pairs(item.id, names, ready, outdated=True) if node.key in mine]
 
     def _make_pair_work(self, node: Node, source: _SourceRecords) -> PairWork:
-        """Make the work of comparing two answers that exist."""
         design, maker = source.setup.pairs, node.maker
         item, pair, _ = node.key.rsplit(records.SEPARATOR, 2)
         came = self._meetings[item].arrived if item in self._meetings else {}

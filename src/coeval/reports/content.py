@@ -80,7 +80,7 @@ class ReportTable(msgspec.Struct, frozen=True):
         return tuple(row for row in self.rows if all(row[at] == value for at, value in wanted))
 
     @property
-    def used_column_indices(self) -> list[int]:
+    def terminal_columns(self) -> list[int]:
         """Return the indices of the name columns, and of columns that a terminal shows and that are not
         empty."""
         return [
@@ -93,18 +93,17 @@ class ReportTable(msgspec.Struct, frozen=True):
             )
         ]
 
-    def reorder_columns(self, *names: str, last: str = "") -> ReportTable:
-        """Move the columns ``names``, as those that name rows, to the front, and the column ``last`` to the
-        end."""
+    def reorder_columns(self, *row_names: str, last: str = "") -> ReportTable:
+        """Move the ``row_names``, as the columns that name rows, to the front, and ``last`` to the end."""
         index_by_name = {column.name: index for index, column in enumerate(self.columns)}
-        first, end = [index_by_name[name] for name in names], [index_by_name[last]] if last else []
+        first, end = [index_by_name[name] for name in row_names], [index_by_name[last]] if last else []
         order = [*first, *(index for index in range(len(self.columns)) if index not in {*first, *end}), *end]
         return msgspec.structs.replace(
             self,
             columns=tuple(self.columns[index] for index in order),
             rows=tuple(tuple(row[index] for index in order) for row in self.rows),
             bold=frozenset((row, order.index(index)) for row, index in self.bold),
-            names=len(names),
+            names=len(row_names),
         )
 
     def to_dicts(self) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ import msgspec
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.doubtful_answers import ServedModel
 from coeval.analysis.measures.compute import AnalyzedRun, compute_run_measures
-from coeval.analysis.measures.leaders import label_task_notes, leader_sentences, unscored_notes
+from coeval.analysis.measures.leaders import failed_or_unscored_notes, label_only_notes, leader_sentences
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import PairStudent, unlinked_group_sentences
 from coeval.analysis.people.calibration import CalibratedStudent
@@ -35,8 +35,8 @@ from coeval.analysis.run_results import (
     SIMULATED,
     MetricScore,
     ModelCost,
-    answer_note_sentences,
-    answer_warning_sentences,
+    lacking_task_and_cut_off_sentences,
+    missing_cut_off_or_empty_warnings,
     read_model_costs,
     sum_costs,
 )
@@ -47,7 +47,7 @@ from coeval.core.figures import MISSING, dollars, metric_text, missing_bounds_te
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
 from coeval.core.records import CHECK
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
-from coeval.reports.difference_table import leader_table
+from coeval.reports.difference_table import leader_differences_table
 from coeval.reports.measure_table import MeasureTable, benchmark_metrics_table, metric_as_share
 from coeval.reports.writers.markup import as_html
 
@@ -162,7 +162,7 @@ class Results(msgspec.Struct, frozen=True):
         if self.scored:
             yield score_table(self)
         if self.gaps:
-            yield leader_table(self.gaps)
+            yield leader_differences_table(self.gaps)
         if self.people:
             yield PEOPLE_TABLE.fill(
                 {(row.scale, row.student): record_from_row(row, CalibratedStudent) for row in self.people}
@@ -184,8 +184,8 @@ class Results(msgspec.Struct, frozen=True):
         """Return tables and notes as escaped HTML."""
         tables = [*self.tables(), *([cost_table(self.costs)] if sum_costs(self.costs) else [])]
         notes = (
-            *answer_warning_sentences(self.students),
-            *answer_note_sentences(self.students),
+            *missing_cut_off_or_empty_warnings(self.students),
+            *lacking_task_and_cut_off_sentences(self.students),
             *self.notes,
             *self.missing,
         )
@@ -487,7 +487,7 @@ def read_results(reader: Reader, notes: Sequence[str] = (), measured: AnalyzedRu
         costs, notes = (), (*notes, f"its cost is unknown: {error}")
     scored = _read_scores(reader, measured)
     return msgspec.structs.replace(
-        scored, notes=(*scored.notes, *notes), costs=costs, served=reader.stand_in_models()
+        scored, notes=(*scored.notes, *notes), costs=costs, served=reader.stand_ins_and_mixtures()
     )
 
 
@@ -518,7 +518,11 @@ def _(reader: RunReader, measured: AnalyzedRun | None) -> Results:
         gaps=ranks.leader_differences,
         leads=(*(unlinked_group_sentences(pairs) if pairs is not None else ()), *leads),
         simulated=reader.simulated,
-        notes=(*label_task_notes(grid, measures.labels), *unscored_notes(reader, grid), *reader.notes()),
+        notes=(
+            *label_only_notes(grid, measures.labels),
+            *failed_or_unscored_notes(reader, grid),
+            *reader.notes(),
+        ),
         left_out=reader.left_out,
         beyond_total=reader.beyond_total,
         checks_alone=reader.rows(_ALL_CHECKS_SQL) == [(True,)],

@@ -20,7 +20,7 @@ from coeval.analysis.training.aggregate import (
     aggregate_all_checkpoints,
     write_aggregates,
 )
-from coeval.analysis.training.sweep_comparison import SweepComparison, compare_runs
+from coeval.analysis.training.sweep_comparison import SweepComparison, compare_checkpoints
 from coeval.analysis.training.training_curves import TaskCurve, TrainingRun, build_training_run
 from coeval.reports.files import write_figures
 from coeval.reports.items.item_browser import ItemBrowser
@@ -216,6 +216,6 @@ def aggregate_and_write_sweep(out: Path, expected: Mapping[str, int]) -> Trainin
     if not sum(len(write_aggregates(aggregate)) for aggregate in aggregates):
         return TrainingFiles(aggregates, None, None, [])
     run = build_training_run(out.absolute().name or "run", out, aggregates, list(expected))
-    comparison = compare_runs([run])
+    comparison = compare_checkpoints([run])
     paths = list(write_curves([run], comparison, out / "plots"))
     return TrainingFiles(aggregates, run, comparison, paths)

@@ -267,7 +267,7 @@ def _describe_cost(runs: Sequence[TrainingRun]) -> Iterator[str]:
 
 def _lead_sentences(comparison: SweepComparison) -> Iterator[Sentence]:
     """Yield which checkpoint to ship, then the other findings."""
-    of_runs = {run_difference_sentence(rows) for rows in comparison.group_by_task()}
+    of_runs = {run_difference_sentence(rows) for rows in comparison.differences_by_runs_and_task()}
     below = "last-table" if comparison.changes else "ship-table"
     for at, text in enumerate(comparison.sentences):
         yield Sentence(escape_line(text), "ship" if at == 0 else "runs" if text in of_runs else below)

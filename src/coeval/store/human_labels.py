@@ -80,7 +80,7 @@ class HumanLabel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 Labels = Mapping[tuple[str, str, str, str], HumanLabel]
 
 
-def person_judge_id(name: str) -> str:
+def judge_id_of_valid_name(name: str) -> str:
     """Return a person's judge id; raises UsageError: the name is empty, too long, or has other signs."""
     if not name or len(name) > _LONGEST_NAME or not all(sign.isalnum() or sign in "._-" for sign in name):
         raise UsageError(f"--by {name!r}: write a name of letters, digits, dots, dashes and underscores")
@@ -120,7 +120,7 @@ def add_labels(folder: Path, labels: Iterable[HumanLabel]) -> list[HumanLabel]:
     return dated
 
 
-def find_item_marks(labels: Labels) -> dict[tuple[str, str], HumanLabel]:
+def find_standing_marks(labels: Labels) -> dict[tuple[str, str], HumanLabel]:
     """Choose the marks on items, by task and item; what was taken back is left out."""
     return {
         (label.task_id, label.datapoint_id): label

@@ -110,7 +110,7 @@ def write_lines(path: Path, lines: Iterable[object]) -> None:
 def replace_file(path: Path) -> Iterator[BufferedWriter]:
     """Open a temporary file that replaces ``path`` on exit; after an error or Ctrl-C ``path`` is unchanged.
     Raises StoreError: it cannot be written, or an OSError was raised while entered."""
-    temporary, made = _choose_temporary_path(path), not path.parent.exists()
+    temporary, made = _clear_leftovers_and_name_temporary(path), not path.parent.exists()
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary.open("wb") as file:
@@ -128,7 +128,7 @@ def replace_file(path: Path) -> Iterator[BufferedWriter]:
                 path.parent.rmdir()  # unless the file is there now
 
 
-def _choose_temporary_path(path: Path) -> Path:
+def _clear_leftovers_and_name_temporary(path: Path) -> Path:
     """Return this process's temporary path for ``path``; remove those that killed processes left."""
     with suppress(OSError):  # whoever may not remove it may not write there, which is told then
         for left in path.parent.glob(f".{escape(path.name)}.*.tmp"):
@@ -190,10 +190,10 @@ def read_torn_tail(path: Path) -> bytes:
         return b""
     except OSError as error:
         raise store_error("read", path, error) from error
-    return tail if is_torn(tail) else b""
+    return tail if is_torn_json_line(tail) else b""
 
 
-def is_torn(line: bytes) -> bool:
+def is_torn_json_line(line: bytes) -> bool:
     """Check whether a line is cut off: it has no newline, and does not parse."""
     if line.endswith(b"\n") or not line or line.isspace():
         return False
@@ -205,7 +205,6 @@ def is_torn(line: bytes) -> bool:
 
 
 def cut_torn_tail(path: Path) -> None:
-    """Cut a torn last line off a JSONL file."""
     torn = read_torn_tail(path)
     if not torn:
         return
@@ -249,7 +248,7 @@ def read_line_groups(path: Path) -> Iterator[Lines]:
             while data := file.read(_GROUP):
                 data += file.readline()
                 texts = BytesIO(data).readlines()
-                if data[-1] != _NEWLINE and is_torn(texts[-1]):
+                if data[-1] != _NEWLINE and is_torn_json_line(texts[-1]):
                     texts.pop()
                     if texts:
                         yield Lines(offset, texts)
@@ -283,12 +282,12 @@ def read_decodable_lines(path: Path, kind: type[T]) -> Iterator[T]:
     return (record for record in decode_records(path, kind) if not isinstance(record, Undecodable))
 
 
-def read_line_at(path: Path, offset: int, block: int | None = None) -> bytes:
+def read_line_or_block(path: Path, offset: int, block_bytes: int | None = None) -> bytes:
     """Read the line at an offset that `read_whole_lines` gave; or a ``block`` of so many bytes from there."""
     try:
         with open_file(path) as file:
             file.seek(offset)
-            return file.readline() if block is None else file.read(block)
+            return file.readline() if block_bytes is None else file.read(block_bytes)
     except OSError as error:
         raise store_error("read", path, error) from error
 
@@ -301,7 +300,7 @@ def set_lines_aside(path: Path, offsets: Container[int], aside: Path) -> None:
         with open_file(path, buffering=_CHUNK) as source, aside.open("xb") as out, replace_file(path) as kept:
             offset = 0
             for text in source:
-                (out if offset in offsets or is_torn(text) else kept).write(text)
+                (out if offset in offsets or is_torn_json_line(text) else kept).write(text)
                 offset += len(text)
             out.flush()
             os.fsync(out.fileno())
@@ -441,12 +440,12 @@ class Journal:
             raise self._failure
         file = self._latest
         if file is None or file.path is not path:
-            file = self._latest = self._files.pop(path, None) or self._open(path)
+            file = self._latest = self._files.pop(path, None) or self._open_after_cutting_torn_tail(path)
             self._files[path] = file  # most recently used last
         if file.append(record) >= SYNC_RECORDS:
             self._due.set()
 
-    def _open(self, path: Path) -> Appender:
+    def _open_after_cutting_torn_tail(self, path: Path) -> Appender:
         torn = read_torn_tail(path)
         if torn and path != self._notes:
             self.append(self._notes, self._note_torn(path, torn))

@@ -49,7 +49,7 @@ class ConversionResult(msgspec.Struct, frozen=True):
     """Result of a conversion: files (phases 1–2) or records (3–5) per phase, and why lines were left out."""
 
     counts: dict[str, int]
-    dropped: tuple[str, ...]
+    dropped_reasons: tuple[str, ...]
 
 
 class _Answered(msgspec.Struct):
@@ -93,9 +93,9 @@ def is_legacy(folder: Path) -> bool:
     return False
 
 
-def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
+def read_legacy(folder: Path, phase: str, dropped_reasons: list[str]) -> list[Record]:
     """Read the records of a phase 3–5, of any layout, in the current form, in file order, one per id as by
-    `choose_counted`. ``dropped`` gets a sentence on each line that is no record."""
+    `choose_counted`. ``dropped_reasons`` gets a sentence on each line that is no record."""
     run = RunDir(folder)
     students = _read_students_by_response(run) if phase == "evaluation" else {}
 
@@ -105,7 +105,7 @@ def read_legacy(folder: Path, phase: str, dropped: list[str]) -> list[Record]:
                 try:
                     yield _convert_record(phase, students, text)
                 except Undecodable as error:
-                    dropped.append(f"byte {offset} of {path}: {error}")
+                    dropped_reasons.append(f"byte {offset} of {path}: {error}")
 
     return list(choose_counted(records()).values())
 
@@ -116,13 +116,13 @@ def convert_run(source: Path, target: Path, phases: Sequence[str]) -> Conversion
     already holds a file of that name with other content; StoreError: a file cannot be read or written."""
     source_run, target_run = RunDir(source), RunDir(target)
     counts: dict[str, int] = {}
-    dropped: list[str] = []
+    dropped_reasons: list[str] = []
     for phase in phases:
         if phase in _KINDS:
-            counts[phase] = _convert_records(source_run, target_run, phase, dropped)
+            counts[phase] = _convert_records(source_run, target_run, phase, dropped_reasons)
         else:
             counts[phase] = _convert_documents(source_run, target_run, phase)
-    return ConversionResult(counts, tuple(dropped))
+    return ConversionResult(counts, tuple(dropped_reasons))
 
 
 def _read_first_record(path: Path) -> dict[str, Any] | None:
@@ -160,7 +160,7 @@ def _convert_record(phase: str, students: dict[str, str], text: bytes) -> Record
     return record
 
 
-def _convert_document(document: Any) -> Any:
+def _convert_listed_values_to_text(document: Any) -> Any:
     """Convert a document of phases 1–2: lists, which are attributes' values, become texts."""
     if not isinstance(document, dict):
         return document
@@ -195,14 +195,14 @@ def _convert_documents(source: RunDir, target: RunDir, phase: str) -> int:
             if name.endswith(older):
                 name = name.removesuffix(older) + current
         if name not in done:
-            write_json_atomic(target.folder(phase) / name, _convert_document(read_json(path)))
+            write_json_atomic(target.folder(phase) / name, _convert_listed_values_to_text(read_json(path)))
             done.add(name)
     return len(done)
 
 
-def _convert_records(source: RunDir, target: RunDir, phase: str, dropped: list[str]) -> int:
+def _convert_records(source: RunDir, target: RunDir, phase: str, dropped_reasons: list[str]) -> int:
     """Convert the records of a phase 3–5 into the current files; return their number."""
-    records = read_legacy(source.path, phase, dropped)
+    records = read_legacy(source.path, phase, dropped_reasons)
     files: defaultdict[Path, list[Record]] = defaultdict(list)
     for record in records:
         file_of, fields = _FILES[type(record)]

@@ -33,10 +33,10 @@ def list_task_folders(output: Path) -> list[Path]:
         folders = [folder for folder in (*output.glob("*/"), *output.glob("run_*/*/")) if _is_task(folder)]
     except OSError as error:
         raise store_error("read", output, error) from error
-    return sorted(folders, key=lambda folder: (sample_number(folder), folder.name))
+    return sorted(folders, key=lambda folder: (sample_index(folder), folder.name))
 
 
-def sample_number(task_folder: Path) -> int:
+def sample_index(task_folder: Path) -> int:
     """Return the sample number of a task's folder, from 0."""
     match = _SAMPLE.fullmatch(task_folder.parent.name)
     return int(match[1]) if match else 0
@@ -109,7 +109,7 @@ def require_run(path: Path, *, whole: bool = True) -> RunDir:
     if path.name == "meta.json" and RunDir(path.parent).is_run():
         folder = RunDir(path.parent)
     if folder.is_run():
-        folder.refuse_unreadable() if whole else folder.refuse_foreign()
+        folder.refuse_foreign_or_half_replaced() if whole else folder.refuse_foreign()
         return folder
     raise UsageError(escape_line(f"{_describe_non_run(path)}{_suggest_runs(path)}"))
 

@@ -28,7 +28,7 @@ from coeval.core.records import (
     model_of,
     strip_names,
 )
-from coeval.store.jsonl import Lines, decode_records, read_line_at, read_line_groups
+from coeval.store.jsonl import Lines, decode_records, read_line_groups, read_line_or_block
 from coeval.store.rundir import PAIRS
 
 # --- JSONL files with line positions
@@ -60,17 +60,16 @@ class RecordFiles:
         self._absolute_paths: list[Path] = []  # the same, absolute: see `RunDir.at_absolute_path`
         self._blocks: dict[int, tuple[int, bytes]] = {}
 
-    def lines(
+    def read_parts(
         self,
         paths: Iterable[Path],
         part: type[LineT],
-        without: Mapping[Path, Collection[int]] = NOTHING,
-        instead: Mapping[Path, list[bytes]] = NO_LINES,
+        left_out_offsets: Mapping[Path, Collection[int]] = NOTHING,
+        lines_by_path: Mapping[Path, list[bytes]] = NO_LINES,
     ) -> Iterator[tuple[int, LineT]]:
-        """Yield the position and the decoded part of each record. For files in ``instead`` the given lines
-        are used; lines at the offsets in ``without`` are skipped. Raises StoreError."""
+        """Yield each record's position and part; ``lines_by_path`` replace a file's. Raises StoreError."""
         read = make_lines_decoder(part)
-        groups = self._read_groups(paths, without, instead)
+        groups = self._read_groups(paths, left_out_offsets, lines_by_path)
         return chain.from_iterable(self._decode_group(part, read, *group) for group in groups)
 
     def _read_groups(
@@ -121,20 +120,20 @@ class RecordFiles:
         """Note that the line at a position is no record."""
         self.damaged.append((self._paths[position >> OFFSET_BITS], position & _OFFSET_MASK))
 
-    def line(self, position: int) -> bytes:
+    def read_line(self, position: int) -> bytes:
         """Read the line at a position again."""
         number, offset = position >> OFFSET_BITS, position & _OFFSET_MASK
         # records are mostly read in their order: a block is read once, and not opened for each
         start, block = self._blocks.get(number, (0, b""))
         end = block.find(b"\n", offset - start) if start <= offset < start + len(block) else -1
         if end < 0:
-            start, block = offset, read_line_at(self._absolute_paths[number], offset, _BLOCK)
+            start, block = offset, read_line_or_block(self._absolute_paths[number], offset, _BLOCK)
             self._blocks[number] = start, block
             end = block.find(b"\n")
         return (
             block[offset - start : end + 1]
             if end >= 0
-            else read_line_at(self._absolute_paths[number], offset)
+            else read_line_or_block(self._absolute_paths[number], offset)
         )
 
     def forget_replacements(self) -> None:
@@ -144,7 +143,7 @@ class RecordFiles:
     def load(self, position: int, key: str, kind: type[RecordT]) -> RecordT:
         """Read the whole record ``key`` again."""
         try:
-            record: RecordT = _reader(kind)(self.line(position))
+            record: RecordT = _reader(kind)(self.read_line(position))
             return record
         except Undecodable as error:
             path = self._paths[position >> OFFSET_BITS]
@@ -211,7 +210,7 @@ class RecordColumn(Generic[KeyT, EntryT]):
         self.positions: dict[KeyT, int] = {}
         self.in_vain: dict[KeyT, RequestAttempts] = {}  # askings that failed after a good record of the key
 
-    def stays(self, key: KeyT, record: RecordPart | Kept) -> bool:
+    def keeps_good_entry(self, key: KeyT, record: RecordPart | Kept) -> bool:
         """Check whether a later ``record`` leaves its key's entry unchanged. Raises Misshapen: it does, and
         says that it is good, and holds nothing."""
         earlier = self.entries.get(key)
@@ -256,15 +255,15 @@ class Index(Generic[EntryT]):
         self,
         paths: Iterable[Path],
         part: type[PartT],
-        note: Callable[[PartT], EntryT],
+        make_entry: Callable[[PartT], EntryT],
         without: Mapping[Path, Collection[int]] = NOTHING,
     ) -> None:
         """Read files: ``note`` makes an entry of the decoded part of each record that counts."""
         column = self._column
-        for position, record in self._files.lines(paths, part, without):
+        for position, record in self._files.read_parts(paths, part, without):
             try:
-                if not column.stays(record.id, record):
-                    column.put(record.id, note(record), position)
+                if not column.keeps_good_entry(record.id, record):
+                    column.put(record.id, make_entry(record), position)
             except Undecodable:
                 self._files.damage(position)
 
@@ -419,7 +418,7 @@ class RecordState(msgspec.Struct, frozen=True):
     good: bool
 
 
-def index_good_records(files: Iterable[Path], phase: str) -> Index[RecordState]:
+def index_record_states(files: Iterable[Path], phase: str) -> Index[RecordState]:
     """Index the records of a phase 3–5 that count."""
     index: Index[RecordState] = Index()
     good, failed = RecordState(True), RecordState(False)
@@ -466,7 +465,6 @@ def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
 
 
 def subtract_usage(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
-    """Subtract ``part`` from ``whole``."""
     return {
         name: Usage(
             max(0, usage.input_tokens - part[name].input_tokens),

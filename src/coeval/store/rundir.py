@@ -131,7 +131,7 @@ def refuse_foreign(folder: Path, below: Iterable[str]) -> None:
         root = folder.resolve()
         for subfolder in (folder, *(folder / name for name in below)):
             for entry in _entries(subfolder):
-                _require_inside(entry, root)
+                _require_file_or_inside_link(entry, root)
     except OSError as error:
         raise store_error("read", folder, error) from error
 
@@ -144,7 +144,7 @@ def _entries(folder: Path) -> Iterator[os.DirEntry[str]]:
         return
 
 
-def _require_inside(entry: os.DirEntry[str], root: Path) -> None:
+def _require_file_or_inside_link(entry: os.DirEntry[str], root: Path) -> None:
     if entry.is_symlink():
         target = Path(os.path.realpath(entry.path))  # `resolve` has no word for links in a circle
         if not target.is_relative_to(root):
@@ -222,7 +222,6 @@ RECORD_FILES = ("data_generation", "response_collection", "evaluation", PAIRS)
 
 
 def phase_of_kind(kind: str) -> str:
-    """Return the phase that a kind of record files belongs to."""
     return "evaluation" if kind == PAIRS else kind
 
 
@@ -348,7 +347,7 @@ class RunDir:
         meta.updated_at = utc_now()
         write_json_atomic(self.meta, meta)
 
-    def write_config(self, data: Mapping[str, Any]) -> None:
+    def write_config_and_keep_older(self, data: Mapping[str, Any]) -> None:
         """Write the configuration as read, without credentials; keep an older, different one."""
         safe_data = {**data, "models": hide_credentials(data["models"])} if "models" in data else data
         text = dump_yaml(safe_data).encode()
@@ -383,7 +382,7 @@ class RunDir:
             "moves the rest first"
         )
 
-    def refuse_unreadable(self) -> None:
+    def refuse_foreign_or_half_replaced(self) -> None:
         """Check that the run can be read; call before reading. Raises UsageError: part of it has moved to
         ``replaced/``, and part of it has not; StoreError: as `refuse_foreign`."""
         self.refuse_foreign()

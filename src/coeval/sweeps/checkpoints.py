@@ -34,7 +34,7 @@ _TRAINING_STATE = ("optimizer", "scheduler", "rng_state", "trainer_state", "trai
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """``path`` is a folder, or the name of a model at a hub; ``step`` counts training steps, 0 the base.
-    ``content`` is the `hash_content` a submitted one, which is another when its folder is overwritten."""
+    ``content`` is the `hash_file_stamps` of a submitted one, which changes when its folder is overwritten."""
 
     step: int
     path: str
@@ -81,8 +81,8 @@ def find_step_folders(folder: Path, pattern: str) -> dict[int, Path]:
     return by_step
 
 
-def find_checkpoints(
-    folder: Path, pattern: str, steps: Collection[int] = (), *, merged: bool = False
+def find_whole_or_named(
+    folder: Path, pattern: str, steps: Collection[int] = (), *, to_merge: bool = False
 ) -> list[Checkpoint]:
     """Find the checkpoints of ``steps``, or all whole ones, in order of their steps. Raises UsageError: one
     of ``steps`` is absent; StoreError: the folder cannot be read."""
@@ -94,7 +94,7 @@ def find_checkpoints(
     return [
         Checkpoint(step=step, path=str(path))
         for step, path in sorted(by_step.items())
-        if (step in steps if steps else merged or why_incomplete(path) is None)
+        if (step in steps if steps else to_merge or why_incomplete(path) is None)
     ]
 
 
@@ -134,7 +134,7 @@ def why_incomplete(folder: Path) -> str | None:
     return "it has no weights"
 
 
-def hash_content(folder: Path) -> str:
+def hash_file_stamps(folder: Path) -> str:
     """Hash the names, sizes and times of a checkpoint's files, without the trainer's own state; empty if
     there is no such folder or it cannot be read. No file is opened."""
     stamps: list[tuple[str, int, int]] = []
@@ -150,20 +150,20 @@ def hash_content(folder: Path) -> str:
     return digest(repr(sorted(stamps)))[:12] if stamps else ""
 
 
-def why_no_longer_servable(checkpoint: Checkpoint, *, merged: bool = False) -> str:
-    """Explain why a submitted checkpoint must not be served any more; else empty. One that is to be
-    ``merged`` need not be whole."""
+def why_submitted_not_servable(checkpoint: Checkpoint, *, to_merge: bool = False) -> str:
+    """Explain why a submitted checkpoint must not be served any more; else empty. One
+    ``to_merge`` need not be whole."""
     if not checkpoint.content:
         return ""
     folder = Path(checkpoint.path)
-    content = hash_content(folder)
+    content = hash_file_stamps(folder)
     if content != checkpoint.content:
         change = "was overwritten" if content else "was removed"
         return (
             f"{folder} {change} after it was submitted as step {checkpoint.step}; keep a snapshot until it "
             "is scored"
         )
-    lacking = None if merged else why_incomplete(folder)
+    lacking = None if to_merge else why_incomplete(folder)
     return "" if lacking is None else f"{folder} cannot be served: {lacking}"
 
 
@@ -221,17 +221,17 @@ FIRST_WAIT_S = 2.0
 @dataclass(frozen=True, slots=True)
 class CheckpointPlaces:
     """Where checkpoints come from: ``listed`` by the user, in ``folder`` by ``pattern`` (only ``steps``, if
-    any), or submitted to ``queue``. Those to be ``merged`` need not be whole."""
+    any), or submitted to ``queue``. Those ``to_merge`` need not be whole."""
 
     listed: tuple[Checkpoint, ...] = ()
     folder: Path | None = None
     pattern: str | None = None
     steps: Collection[int] = ()
     queue: Path | None = None
-    merged: bool = False
+    to_merge: bool = False
 
     def find_all(self) -> list[Checkpoint]:
-        """Find all whole checkpoints, in order of their steps. Raises as `find_checkpoints`."""
+        """Find all whole checkpoints, in order of their steps. Raises as `find_whole_or_named`."""
         submitted = read_submissions(self.queue)
         checkpoints = self._find_unqueued(submitted)
         steps = {checkpoint.step for checkpoint in checkpoints}
@@ -243,7 +243,7 @@ class CheckpointPlaces:
         checkpoints = list(self.listed)
         if self.folder is not None:
             pattern = self._choose_pattern(self.folder)
-            checkpoints += find_checkpoints(self.folder, pattern, self.steps, merged=self.merged)
+            checkpoints += find_whole_or_named(self.folder, pattern, self.steps, to_merge=self.to_merge)
         queued = {submission.checkpoint.path_and_step for submission in submitted.values()}
         return [checkpoint for checkpoint in checkpoints if checkpoint.path_and_step not in queued]
 
@@ -286,7 +286,7 @@ class CheckpointWatch:
     _problem: str = ""
     _ended: bool = False
 
-    def find_ready(self) -> list[Checkpoint]:
+    def find_newly_ready(self) -> list[Checkpoint]:
         """Return the checkpoints that have become ready since the last call. Raises StoreError: the folder
         cannot be read."""
         submitted = read_submissions(self.places.queue)
@@ -302,8 +302,8 @@ class CheckpointWatch:
             if checkpoint.step in self._known or checkpoint.step in submitted:
                 continue
             folder = Path(checkpoint.path)
-            whole = self.places.merged or why_incomplete(folder) is None
-            content = hash_content(folder) if whole else ""
+            whole = self.places.to_merge or why_incomplete(folder) is None
+            content = hash_file_stamps(folder) if whole else ""
             at_hub = checkpoint in self.places.listed and not folder.is_dir()  # so nobody is writing it
             if at_hub or (content and self._last.get(checkpoint.step) == content):
                 ready.append(checkpoint)
@@ -318,7 +318,7 @@ class CheckpointWatch:
         """Wait for further checkpoints; None after the last. An absent folder is waited for."""
         while not self._ended:
             try:
-                if checkpoints := await asyncio.to_thread(self.find_ready):
+                if checkpoints := await asyncio.to_thread(self.find_newly_ready):
                     return checkpoints
                 self._problem = ""
             except StoreError as error:

@@ -22,11 +22,11 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import UsageError
 from coeval.store.jsonl import store_error
 from coeval.sweeps.guard import LOOK_S
-from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_result, write_worker
+from coeval.sweeps.worker_files import WORKER_LOG, Worker, WorkerResult, read_result, replace_worker_files
 
 # --- Slots and engines. Results lie on a file system that all of them share, so an engine hands over nothing
 # but the worker's end.
@@ -88,14 +88,14 @@ SHARED_S = 60.0
 _SOON_S = 5.0
 
 
-async def wait_for_result(worker: Worker, how: str, within_s: float = _SOON_S) -> WorkerResult:
-    """Wait ``within_s`` for a worker's result file; without one, report ``how`` its process ended, as in "was
+async def wait_for_result(worker: Worker, ending: str, within_s: float = _SOON_S) -> WorkerResult:
+    """Wait ``within_s`` for a worker's result file; without one, report the process's ``ending``, as in "was
     ended by SIGKILL"."""
     loop = asyncio.get_running_loop()
     until = loop.time() + within_s
     while (result := read_result(worker)) is None and loop.time() < until:  # noqa: ASYNC110
         await asyncio.sleep(LOOK_S)
-    problem = f"the worker's process {how} before it reported its result; see {worker.folder / WORKER_LOG}"
+    problem = f"the worker's process {ending} before it reported its result; see {worker.folder / WORKER_LOG}"
     return result or WorkerResult(end="failed", problem=problem)
 
 
@@ -115,26 +115,26 @@ PASSED_ON = (
 """Of the sweep's environment, beside the tested model's key: a cluster starts its processes with another."""
 
 
-def worker_call_arguments(
-    worker: Worker, environment: Mapping[str, str], key: str = ""
+def make_run_arguments(
+    worker: Worker, environment: Mapping[str, str], key_variable: str = ""
 ) -> tuple[object, ...]:
-    """Return the arguments of `wait_for_worker`; ``key`` is the variable of the tested model's key."""
-    passed = {name: environment[name] for name in (*PASSED_ON, key) if name in environment}
+    """Return the arguments of `run_worker_command`; ``key_variable`` holds the tested model's key."""
+    passed = {name: environment[name] for name in (*PASSED_ON, key_variable) if name in environment}
     folder = worker.folder.resolve()
     return worker_command(folder), str(folder / WORKER_LOG), str(Path.cwd()), passed
 
 
-def wait_for_worker(command: Sequence[str], log: str, folder: str, environment: Mapping[str, str]) -> int:
-    """Run a worker's command in ``folder`` with this ``environment`` over the cluster's; return its exit
-    code. Its standard input is held open: if this process is killed, the worker ends its server and
-    itself; if it is interrupted, as Ray cancels a task and Slurm a job, the worker ends first."""
+def run_worker_command(command: Sequence[str], log: str, cwd: str, environment: Mapping[str, str]) -> int:
+    """Run a worker's command with this ``environment`` over the cluster's; return its exit code. Its
+    standard input is held open: if this process is killed, the worker ends its server and itself; if it
+    is interrupted, as Ray cancels a task and Slurm a job, the worker ends first."""
     with Path(log).open("ab") as log_file:
         process = subprocess.Popen(  # noqa: S603  our own command
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=log_file,
-            cwd=folder,
+            cwd=cwd,
             env={**os.environ, **environment},
             start_new_session=True,
         )
@@ -209,7 +209,7 @@ class LocalEngine(SweepEngine):
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:
         """Run a worker in the slot's process, started if it has none."""
-        write_worker(worker)
+        replace_worker_files(worker)
         process = self._kept.pop(slot.number, None)
         if process is None or process.returncode is not None:
             command = worker_command(None if self._keeps else worker.folder)
@@ -222,14 +222,14 @@ class LocalEngine(SweepEngine):
                 return await wait_for_result(worker, "ended the worker", 0.0)
             code = await process.wait()
         except asyncio.CancelledError:
-            await _interrupt_process(process)
+            await _interrupt_process_and_wait(process)
             raise
         how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
         return await wait_for_result(worker, how, 0.0)
 
     async def free_slot(self, slot: WorkerSlot) -> None:
         if (process := self._kept.pop(slot.number, None)) is not None:
-            await _interrupt_process(process)
+            await _interrupt_process_and_wait(process)
 
     async def aclose(self) -> None:
         await asyncio.gather(*map(self.free_slot, self.slots))
@@ -249,7 +249,7 @@ async def _run_in_process(process: Process, folder: Path) -> bool:
     return reply == line
 
 
-async def _interrupt_process(process: Process) -> None:
+async def _interrupt_process_and_wait(process: Process) -> None:
     """Interrupt a process and wait for its end; cancelled meanwhile, kill it."""
     with suppress(ProcessLookupError):
         process.send_signal(signal.SIGTERM)
@@ -270,7 +270,7 @@ _LOOKS = 20
 # --- Ray: the cluster there is, or one of this machine
 
 
-def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -> RayEngine:
+def join_or_start_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -> RayEngine:
     """Join the cluster that ``RAY_ADDRESS`` names or that runs on this machine, else start one here. A slot
     is ``per_slot`` of its GPUs; there are at most ``count`` slots, and ``count`` or one where no GPU is
     needed or there. Raises UsageError: Ray is not installed, the cluster cannot be reached, or it has too
@@ -279,7 +279,7 @@ def open_ray(per_slot: int, count: int | None, environment: Mapping[str, str]) -
     try:
         import ray
     except ImportError as error:
-        raise UsageError(f"--engine ray needs Ray: {install_command('ray')}") from error
+        raise UsageError(f"--engine ray needs Ray: {extra_pip_command('ray')}") from error
     logging.getLogger("ray").setLevel(logging.ERROR)  # it tells of its defaults
     ours = not ray.is_initialized()
     if ours:
@@ -311,16 +311,16 @@ class RayEngine(SweepEngine):
         self._ray = ray
         self._ours = ours
         self._lost = ""
-        self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(wait_for_worker)
+        self._task = ray.remote(num_cpus=0, num_gpus=gpus_each, max_retries=0)(run_worker_command)
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Ray finds the place
         """Run a worker as a Ray task. A refused task is a failure that no attempt mends: Ray would start
         another cluster."""
-        write_worker(worker)
+        replace_worker_files(worker)
         if not self._lost:  # Ray would start another cluster
             try:
                 reference = self._task.remote(
-                    *worker_call_arguments(worker, self._environment, worker.key_variable)
+                    *make_run_arguments(worker, self._environment, worker.key_variable)
                 )
             except (self._ray.exceptions.RayError, ConnectionError) as error:
                 self._lost = f"the Ray cluster accepts no more tasks ({type(error).__name__}: {error})"
@@ -330,14 +330,14 @@ class RayEngine(SweepEngine):
             code = await asyncio.shield(asyncio.wrap_future(reference.future()))
         except asyncio.CancelledError:
             if not self._lost:
-                await self._cancel_task(reference, worker)
+                await self._cancel_task_and_wait(reference, worker)
             raise
         except (self._ray.exceptions.RayError, ConnectionError) as error:
             why = f"was left by its Ray task ({type(error).__name__})"
             return await wait_for_result(worker, why, LONGEST_END_S)
         return await wait_for_result(worker, f"ended with exit code {code}", *([] if code else [SHARED_S]))
 
-    async def _cancel_task(self, reference: Any, worker: Worker) -> None:
+    async def _cancel_task_and_wait(self, reference: Any, worker: Worker) -> None:
         self._ray.cancel(reference)
         try:
             await wait_for_result(worker, "was cancelled", LONGEST_END_S)
@@ -398,7 +398,7 @@ def open_slurm(
     try:
         import submitit
     except ImportError as error:
-        raise UsageError(f"--engine slurm needs submitit: {install_command('slurm')}") from error
+        raise UsageError(f"--engine slurm needs submitit: {extra_pip_command('slurm')}") from error
     wished = {**USUAL, **settings}
     cluster = wished.pop("cluster", "slurm")
     gpus = {} if cluster == "local" else {"gpus_per_node": per_slot}
@@ -434,11 +434,11 @@ class SlurmEngine(SweepEngine):
 
     async def run(self, worker: Worker, slot: WorkerSlot) -> WorkerResult:  # noqa: ARG002  Slurm finds the place
         """Submit a worker as a job and wait for its result."""
-        write_worker(worker)
+        replace_worker_files(worker)
         if worker.key_variable in self._environment:  # submitit keeps what a job is given in a file
             os.environ[worker.key_variable] = self._environment[worker.key_variable]
-        call = worker_call_arguments(worker, self._environment)
-        job = await asyncio.to_thread(self._executor.submit, wait_for_worker, *call)
+        call = make_run_arguments(worker, self._environment)
+        job = await asyncio.to_thread(self._executor.submit, run_worker_command, *call)
         self._jobs.append(job)
         try:
             while read_result(worker) is None and not await asyncio.to_thread(job.done):  # noqa: ASYNC110

@@ -152,7 +152,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True):
     grace_s: float
 
 
-class BoundedLog:
+class RotatingLog:
     """A log that takes no more than ``most_bytes`` on disk: the older half goes when there is more. What the
     disk refuses is lost: the server goes on."""
 
@@ -183,7 +183,7 @@ class Guard:
 
     def __init__(self, launch: Launch) -> None:
         self._launch = launch
-        self._log = BoundedLog(Path(launch.log), launch.most_bytes)
+        self._log = RotatingLog(Path(launch.log), launch.most_bytes)
         self._ending = False
         self._selector = selectors.DefaultSelector()
         self._output, writing = os.pipe()
@@ -208,16 +208,16 @@ class Guard:
     def request_end(self, _number: int, _frame: FrameType | None) -> None:
         self._ending = True
 
-    def supervise_server(self) -> int:
+    def supervise_until_group_ends(self) -> int:
         """Wait for the end of the server or of the lifeline, and end the group; return the server's exit
         code."""
         while not (self._ending or self._has_ended()):
-            self._forward_output(LOOK_S)
+            self._log_output_and_watch_lifeline(LOOK_S)
         _tell_worker("down")
         for seconds in end_group(self._server.pid, self._list_remaining, self._launch.grace_s):
-            self._forward_output(seconds)
+            self._log_output_and_watch_lifeline(seconds)
         for _ in range(_LAST_CHUNKS):
-            if not self._forward_output(0.0):
+            if not self._log_output_and_watch_lifeline(0.0):
                 break
         return self._server.poll() or 0
 
@@ -232,11 +232,11 @@ class Guard:
         mark = self._launch.environment.get(MARK, "")
         return sorted({*list_group_members(self._server.pid), *find_marked_processes(mark, self._pipe)})
 
-    def _forward_output(self, patience_s: float) -> bool:
+    def _log_output_and_watch_lifeline(self, patience_s: float) -> bool:
         """Write arriving output to the log, and note the end of the lifeline. False: no output came."""
         has_output = False
         for key, _ in self._selector.select(patience_s):
-            data = _read_available(key.fd)
+            data = _read_chunk(key.fd)
             if not data:
                 self._selector.unregister(key.fd)
             if key.fd == LIFELINE:
@@ -258,17 +258,17 @@ def main() -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, guard.request_end)
     _tell_worker(guard.started)
-    _tell_worker(f"ended {guard.supervise_server()}")
+    _tell_worker(f"ended {guard.supervise_until_group_ends()}")
 
 
 def _read_first_line() -> bytes:
     line = b""
-    while not line.endswith(b"\n") and (data := _read_available(LIFELINE)):
+    while not line.endswith(b"\n") and (data := _read_chunk(LIFELINE)):
         line += data
     return line
 
 
-def _read_available(descriptor: int) -> bytes:
+def _read_chunk(descriptor: int) -> bytes:
     """Read what has come; nothing at the end, which may be a reset if it is a socket."""
     try:
         return os.read(descriptor, _CHUNK)

@@ -62,7 +62,7 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     at: str = ""
 
 
-def _stamp_files(out: Path, files: Iterable[str]) -> Stamps:
+def _stamp_existing_files(out: Path, files: Iterable[str]) -> Stamps:
     """Stamp those of these files that exist with size and time."""
     stamps = {}
     for file in files:
@@ -73,7 +73,7 @@ def _stamp_files(out: Path, files: Iterable[str]) -> Stamps:
 
 
 def _has_files_of_line(out: Path, line: JobLine) -> bool:
-    return bool(line.files) and _stamp_files(out, line.files) == line.files
+    return bool(line.files) and _stamp_existing_files(out, line.files) == line.files
 
 
 # --- Finished and missing jobs
@@ -123,7 +123,7 @@ class JobTable:
             with suppress(Undecodable):
                 self._apply_line(read(line))
 
-    def include(self, checkpoints: Iterable[Checkpoint]) -> None:
+    def add_checkpoints_and_write_plan(self, checkpoints: Iterable[Checkpoint]) -> None:
         """Sweep these checkpoints too, in place of others of the same steps, and record it. Raises
         StoreError: it cannot be written."""
         by_step = {checkpoint.step: checkpoint for checkpoint in (*self.plan.checkpoints, *checkpoints)}
@@ -146,7 +146,7 @@ class JobTable:
         answers: dict[int, dict[str, tuple[int, ...]]] = {}
         conclusions: dict[str, tuple[int, ...]] = {}
         for task, job, settings in self._list_jobs(checkpoint):
-            if self._is_concluded(job, task, settings):
+            if self._is_concluded_without_gaps(job, task, settings):
                 continue
             conclusions[task.task] = (*conclusions.get(task.task, ()), job.run)
             for shard in self._find_owed_shards(job, settings):
@@ -171,7 +171,7 @@ class JobTable:
                 n_jobs += bool(lines) and all(line.settings != settings for line in lines)
         return n_jobs
 
-    def find_rewritten(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
+    def find_newer_than_their_jobs(self, checkpoints: Iterable[Checkpoint]) -> list[Checkpoint]:
         """Find checkpoints with files newer than their first job: they may not be the ones that answered."""
         first: dict[int, str] = {}
         answered = (line for lines in self._answered.values() for line in lines.values())
@@ -185,7 +185,7 @@ class JobTable:
             > datetime.fromisoformat(at).timestamp() + _WHOLE_SECONDS
         ]
 
-    def _is_concluded(self, job: Job, task: TaskJobs, settings: str) -> bool:
+    def _is_concluded_without_gaps(self, job: Job, task: TaskJobs, settings: str) -> bool:
         line = self._concluded.get(job)
         return (
             line is not None
@@ -199,7 +199,7 @@ class JobTable:
         concluded = self._concluded.get(job)
         if concluded is not None and concluded.settings == settings and not concluded.unanswered:
             answers = f"{job.folder}/{RESPONSES}"
-            held = _stamp_files(self._out, [answers])
+            held = _stamp_existing_files(self._out, [answers])
             if held and held[answers] == concluded.files.get(answers):
                 return ()
         lines = self._answered.get(job, {})
@@ -220,7 +220,7 @@ class JobTable:
         for run in range(task.samples):
             job = Job(checkpoint.step, task.label, run)
             line = self._concluded.get(job)
-            whole = self._is_concluded(job, task, settings)
+            whole = self._is_concluded_without_gaps(job, task, settings)
             concluded += whole
             answered += whole or not self._find_owed_shards(job, settings)
             if line is not None and not whole and line.settings == settings:
@@ -230,7 +230,7 @@ class JobTable:
                 problem = failure.problem
         return TaskStatus(task.samples, answered, concluded, failed, missing, problem)
 
-    def has_ended(self, checkpoint: Checkpoint, since: float) -> bool:
+    def is_whole_or_ended_since(self, checkpoint: Checkpoint, epoch_s: float) -> bool:
         """Check whether every job of a checkpoint is whole, or has failed or ended with gaps ``since``
         (seconds since 1970)."""
         for task, job, settings in self._list_jobs(checkpoint):
@@ -243,9 +243,9 @@ class JobTable:
                 for line in lines
                 if line is not None and line.settings == settings  # of this content, not of a former one
             ]
-            whole = self._is_concluded(job, task, settings)
+            whole = self._is_concluded_without_gaps(job, task, settings)
             whole = whole or (answers_only and not self._find_owed_shards(job, settings))
-            if not whole and max(times, default=-1.0) < since:
+            if not whole and max(times, default=-1.0) < epoch_s:
                 return False
         return True
 
@@ -269,9 +269,9 @@ class JobTable:
         """Record that all prompts of a shard were requested; ``unanswered`` of them have no good answer."""
         name = shard_name(shard, self.plan.shards)
         folder = Job(checkpoint.step, task.label, run).folder
-        files = _stamp_files(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
+        files = _stamp_existing_files(self._out, [f"{folder}/{SHARDS}/{name}/{RESPONSES}"]) if name else {}
         # One without a name, or an earlier one, is in the whole.
-        files = files or _stamp_files(self._out, [f"{folder}/{RESPONSES}"])
+        files = files or _stamp_existing_files(self._out, [f"{folder}/{RESPONSES}"])
         self._append_line(checkpoint, task, run, "answered", shard=name, unanswered=unanswered, files=files)
 
     def note_concluded(
@@ -281,7 +281,7 @@ class JobTable:
         folder = Job(checkpoint.step, task.label, run).folder
         judged = (path.name for path in (self._out / folder).glob(JUDGMENTS))
         names = (RESPONSES, SUMMARY, SCORES, *sorted(judged))
-        files = _stamp_files(self._out, [f"{folder}/{name}" for name in names])
+        files = _stamp_existing_files(self._out, [f"{folder}/{name}" for name in names])
         more = {"judging": task.judged_with, "unanswered": unanswered, "unscored": unscored, "files": files}
         self._append_line(checkpoint, task, run, "concluded", **more)
 
@@ -308,7 +308,7 @@ class JobTable:
             self._appender = None
 
 
-def refuse_other_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
+def refuse_or_set_aside_other_answers(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint) -> None:
     """Raise UsageError if a step's folder has answers of another checkpoint, or the step was submitted with
     another path: nothing is relabelled. Answers of the same path with other content, from before it was
     overwritten, are set aside. Raises StoreError: they cannot be."""

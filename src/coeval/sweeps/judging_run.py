@@ -117,7 +117,7 @@ async def conclude_orders(
         telling = group.create_task(judging.report_progress(tell))
         async with asyncio.TaskGroup() as concluding:
             async for order in orders:
-                concluding.create_task(judging.conclude(order, tell))
+                concluding.create_task(judging.conclude_and_tell(order, tell))
         telling.cancel()
 
 
@@ -132,7 +132,7 @@ class _Judging:
         self._onlookers: dict[str, _Onlooker] = {}
         self._met = False
 
-    async def conclude(self, order: ConcludeOrder, tell: Callable[[JudgingMessage], None]) -> None:
+    async def conclude_and_tell(self, order: ConcludeOrder, tell: Callable[[JudgingMessage], None]) -> None:
         onlooker = self._onlookers[order.name] = _Onlooker(order.name)
         try:
             concluded = await self._conclude_order(order, onlooker)
@@ -187,7 +187,7 @@ def _summarise_order(order: ConcludeOrder, prepared: Prepared, outcome: Outcome)
         if missed:
             away.update(missed)
             continue
-        counts = task_run.count_records()
+        counts = task_run.count_good()
         unanswered = counts.prompts - counts.answers
         missing = sum(task.summary.missing.values()) if task.summary is not None else 0
         lacks = {"unanswered": unanswered, "unscored": max(0, missing - unanswered)}
@@ -267,7 +267,7 @@ class JudgingProcess:
 
     async def _send_order(self, name: str, evaluation: EvalSpec) -> Concluded:
         """Send an order to the process, and wait until it or the process ends."""
-        process = await self._ensure_started()
+        process = await self._ensure_started_unless_closing()
         if process is None:
             return Concluded(name=name, interrupted=True)
         waiting: asyncio.Future[Concluded] = asyncio.get_running_loop().create_future()
@@ -282,7 +282,7 @@ class JudgingProcess:
             self._waiting.pop(name, None)
             self.progress.pop(name, None)
 
-    async def _ensure_started(self) -> Process | None:
+    async def _ensure_started_unless_closing(self) -> Process | None:
         """Return the process, started if none lives; None while it is being closed."""
         async with self._starting:
             if self._closing:

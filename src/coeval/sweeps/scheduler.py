@@ -18,9 +18,9 @@ from typing import NamedTuple, TypeVar
 from coeval.core.errors import GAPS, INTERRUPTED, UNAVAILABLE, CoevalError, UsageError, WindowExceeded
 from coeval.core.options import spell
 from coeval.core.text import join_names, pluralize
-from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_no_longer_servable
+from coeval.sweeps.checkpoints import Checkpoint, CheckpointWatch, why_submitted_not_servable
 from coeval.sweeps.engine import SweepEngine, WorkerSlot
-from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_other_checkpoint
+from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_or_set_aside_other_answers
 from coeval.sweeps.judging_run import Concluded, ConcludeProgress, JudgingProcess, SampleConcluded
 from coeval.sweeps.server_command import PRESETS, Merging
 from coeval.sweeps.swapping import read_base_model
@@ -74,10 +74,10 @@ class SweepBoard:
         self._judging_progress = judging_progress
         self.costs: dict[str, float] = {}
 
-    def expect_work(self, jobs: int, workers: int, before: int = 0) -> None:
+    def expect_work(self, jobs: int, workers: int, jobs_before: int = 0) -> None:
         """Count a checkpoint's owed work, and what was done before."""
         self.checkpoints += bool(jobs or workers)
-        self.jobs_before += before
+        self.jobs_before += jobs_before
         self.workers += workers
         self.jobs += jobs
 
@@ -185,7 +185,7 @@ class Scheduler:
         for number, samples in workers:
             self._workers.append(WorkerDue(checkpoint, number, samples))
         self._open_workers[checkpoint.step] = len(workers)
-        due = self._list_conclusions(checkpoint, owed)
+        due = self._list_conclusions_to_make(checkpoint, owed)
         before = sum(task.samples for task in self._table.plan.tasks)
         before -= sum(map(len, owed.conclusions.values()))
         self.board.expect_work(sum(len(conclusion.runs) for conclusion in due), len(workers), before)
@@ -200,7 +200,7 @@ class Scheduler:
         self._watching = source is not None
         async with aclosing(self._judge_worker), asyncio.TaskGroup() as group:
             slots = [group.create_task(self._run_slot(slot)) for slot in self._engine.slots]
-            judges = [group.create_task(self._run_judging()) for _ in range(self._settings.judge_jobs)]
+            judges = [group.create_task(self._conclude_all_due()) for _ in range(self._settings.judge_jobs)]
             beside = [group.create_task(self._stop_on_interrupt(interrupt, slots))]
             follows = [] if source is None else [group.create_task(self._add_new_checkpoints(source))]
             beside += [*follows, group.create_task(self._leave_when_engine_lost([*slots, *follows]))]
@@ -233,7 +233,7 @@ class Scheduler:
             for checkpoint in checkpoints:
                 while self._is_busy(checkpoint.step) and not self._stopping:  # its predecessor, overwritten
                     await self._wait_for_news(None)
-                self._add_unless_other(checkpoint)
+                self._add_checkpoint_or_report_conflict(checkpoint)
         self._watching = False
         self._notify()
 
@@ -241,13 +241,13 @@ class Scheduler:
         due = (conclusion.checkpoint.step for conclusion in self._conclusions)
         return bool(self._open_workers.get(step)) or step in self._judged_now or step in due
 
-    def _add_unless_other(self, checkpoint: Checkpoint) -> None:
+    def _add_checkpoint_or_report_conflict(self, checkpoint: Checkpoint) -> None:
         try:
-            refuse_other_checkpoint(self._sweep, self._table.plan, checkpoint)
+            refuse_or_set_aside_other_answers(self._sweep, self._table.plan, checkpoint)
         except UsageError as error:
             self.board.add_problem(checkpoint.name, str(error), given_up=True)
             return
-        self._table.include([checkpoint])
+        self._table.add_checkpoints_and_write_plan([checkpoint])
         self.add_checkpoint(checkpoint)
 
     def _notify(self) -> None:
@@ -292,7 +292,7 @@ class Scheduler:
     async def _run_worker(self, due: WorkerDue, slot: WorkerSlot) -> None:
         """Run a due worker once, record what it answered, and end, retry or give it up."""
         try:
-            merged = await self._prepare_checkpoint(due.checkpoint)
+            merged = await self._check_servable_or_merge(due.checkpoint)
         except CoevalError as error:
             self._give_up(due, due.checkpoint.name, str(error))
             return
@@ -306,7 +306,7 @@ class Scheduler:
             raise
         finally:
             del self.board.running[slot.number]
-            self._record_answered(due, result)
+            self._record_whole_tasks(due, result)
         if result.end == "done":
             self._answered += 1
             self._end_worker(due)
@@ -315,12 +315,12 @@ class Scheduler:
         elif not self._stopping:
             self._retry_or_give_up(due, worker, result)
 
-    async def _prepare_checkpoint(self, checkpoint: Checkpoint) -> Path | None:
+    async def _check_servable_or_merge(self, checkpoint: Checkpoint) -> Path | None:
         """Return the folder of a checkpoint that the sweep merges, else None. Raises CoevalError: it is not
         as it was submitted, cannot be merged, or no server of ours loads it."""
         sharded = self._merging is not None
         if checkpoint.content and (
-            why := await asyncio.to_thread(why_no_longer_servable, checkpoint, merged=sharded)
+            why := await asyncio.to_thread(why_submitted_not_servable, checkpoint, to_merge=sharded)
         ):
             raise UsageError(why)
         if self._merging is not None:
@@ -334,7 +334,7 @@ class Scheduler:
             )
         return None
 
-    def _record_answered(self, due: WorkerDue, result: WorkerResult | None) -> None:
+    def _record_whole_tasks(self, due: WorkerDue, result: WorkerResult | None) -> None:
         """Record the tasks that a worker has answered whole; a worker that is done has requested all."""
         if result is None:
             return
@@ -401,13 +401,13 @@ class Scheduler:
                 for run in range(task.samples)
             )
         is_there = self._table.has_asked_all if self._settings.inference else self._table.has_answers
-        for due in self._list_conclusions(checkpoint, owed):
+        for due in self._list_conclusions_to_make(checkpoint, owed):
             runs = tuple(run for run in due.runs if is_there(checkpoint, due.task, run))
             if runs:
                 self._conclusions.append(due.of(runs))
         self._notify()
 
-    def _list_conclusions(self, checkpoint: Checkpoint, owed: OwedJobs) -> list[ConclusionDue]:
+    def _list_conclusions_to_make(self, checkpoint: Checkpoint, owed: OwedJobs) -> list[ConclusionDue]:
         """List the conclusions that this start of the sweep makes."""
         tasks = ((self._tasks[name], runs) for name, runs in owed.conclusions.items())
         return [
@@ -416,14 +416,14 @@ class Scheduler:
             if self._settings.judge or not task.judged
         ]
 
-    async def _run_judging(self) -> None:
+    async def _conclude_all_due(self) -> None:
         while (due := await self._wait_for_due(self._conclusions, self._no_conclusion_to_come)) is not None:
             self._judged_now.append(due.checkpoint.step)
             self.board.judging.append(due.name)
             try:
                 evaluation = self._sweep.make_conclusion(due.checkpoint, due.task.task, due.runs)
                 concluded = await self._judge_worker.conclude(due.name, evaluation)
-                self._record_concluded(due, concluded)
+                self._record_concluded_and_retry_rest(due, concluded)
             finally:
                 self._judged_now.remove(due.checkpoint.step)
                 self.board.judging.remove(due.name)
@@ -432,7 +432,7 @@ class Scheduler:
     def _no_conclusion_to_come(self) -> bool:
         return self._no_worker_to_come() and not (self._conclusions or self._judged_now)
 
-    def _record_concluded(self, due: ConclusionDue, concluded: Concluded) -> None:
+    def _record_concluded_and_retry_rest(self, due: ConclusionDue, concluded: Concluded) -> None:
         """Record the samples that an order concluded, and retry or give up the others."""
         if concluded.cost_usd is not None:
             self.board.costs[due.name] = concluded.cost_usd

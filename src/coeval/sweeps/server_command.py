@@ -16,7 +16,7 @@ from coeval.core.errors import CoevalError, ServerDown, UsageError
 from coeval.core.plain import escape_line
 from coeval.core.shown_url import KEY_SHAPED, find_url_secrets, is_credential_name, strip_credentials
 from coeval.core.text import digest, join_names
-from coeval.sweeps.checkpoints import Checkpoint, why_incomplete, why_no_longer_servable
+from coeval.sweeps.checkpoints import Checkpoint, why_incomplete, why_submitted_not_servable
 from coeval.sweeps.server_log import ServerLog
 from coeval.sweeps.server_process import ServerProcess
 from coeval.sweeps.worker_files import Server
@@ -87,15 +87,15 @@ class ServerCommand:
             presets = f", or one of {', '.join(self.presets)}" if self.presets else ""
             raise UsageError(f"{self.flag} is empty; give a command{presets}")
         # Workers' files and the process list show the command.
-        if (credential := _find_credential(self.text)) is not None:
+        if (credential := _describe_first_credential(self.text)) is not None:
             raise UsageError(
                 f"{self.flag} holds a credential ({credential}), and commands are kept in files; set it as a "
                 "variable of your environment that the server reads, and pass that on by its name: "
                 "--server-env NAME"
             )
-        self._named = self._find_placeholders()
+        self._named = self._find_and_check_placeholders()
 
-    def _find_placeholders(self) -> frozenset[str]:
+    def _find_and_check_placeholders(self) -> frozenset[str]:
         """Find the placeholders; raise UsageError if one is unknown, or a needed one absent."""
         names = [match[2] for word in self.words for match in _PLACE.finditer(word) if not match[1]]
         all_names = join_names(f"{{{name}}}" for name in self.placeholders)
@@ -122,7 +122,7 @@ class ServerCommand:
         """Check whether it loads whatever model a request names, and lists others."""
         return (_program_name(self.words[0]), *self.words[1:2]) == ("transformers", "serve")
 
-    def filter_environment(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
+    def strip_other_secrets(self, environment: Mapping[str, str], passed: Collection[str]) -> dict[str, str]:
         """Return the ``environment`` without credentials, except those ``passed`` by name or named in the
         command."""
         return strip_credentials(environment, {*passed, *re.findall(r"\w+", self.text), _SERVERS_OWN})
@@ -138,12 +138,12 @@ class ServerCommand:
         """Fill the placeholders with these values; return the command's words. Raises UsageError: a value
         would be read as code, since a shell or the like reads the word around it."""
         return tuple(
-            _fill_word(word, values, self.flag, is_code=_is_code(word, self.words[:number]))
+            _fill_word_safely(word, values, self.flag, is_code=_is_read_as_code(word, self.words[:number]))
             for number, word in enumerate(self.words)
         )
 
 
-def _is_code(word: str, before: Sequence[str]) -> bool:
+def _is_read_as_code(word: str, before: Sequence[str]) -> bool:
     """Check whether a shell or another interpreter reads a word. What ssh is given is joined, and read by a
     shell at the other end."""
     if _CODE.search(_PLACE.sub("", word)):
@@ -155,7 +155,7 @@ def _program_name(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
+def _fill_word_safely(word: str, values: Mapping[str, str], flag: str, *, is_code: bool) -> str:
     def fill_placeholder(match: re.Match[str]) -> str:
         if match[1]:
             return f"{{{match[2]}}}"
@@ -171,7 +171,7 @@ def _fill_word(word: str, values: Mapping[str, str], flag: str, *, is_code: bool
     return _PLACE.sub(fill_placeholder, word)
 
 
-def _find_credential(text: str) -> str | None:
+def _describe_first_credential(text: str) -> str | None:
     """Return the name of a credential in a command, if any; references to variables are none."""
     before = ""
     for word in re.split(r"[\s,;{}()\[\]]+", re.sub(r"['\"]", "", text)):
@@ -234,7 +234,7 @@ class Merging:
         words = self._command.fill_placeholders({"path": checkpoint.path, "merged": str(making)})
         log = ServerLog(folder, os.environ)
         process = await ServerProcess.launch(
-            folder, words, {}, 0, self._command.filter_environment(os.environ, self._passed)
+            folder, words, {}, 0, self._command.strip_other_secrets(os.environ, self._passed)
         )
         try:
             await process.gone.wait()
@@ -245,7 +245,7 @@ class Merging:
         if process.code or lacking is not None:
             why = f"left no checkpoint: {lacking}" if not process.code else f"failed{process.exit_note}"
             raise ServerDown(f"{self._command.flag} {why}. {log.describe_failure()}")
-        if why := why_no_longer_servable(checkpoint, merged=True):
+        if why := why_submitted_not_servable(checkpoint, to_merge=True):
             raise ServerDown(why)
         making.rename(merged)
         return merged

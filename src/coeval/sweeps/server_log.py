@@ -119,13 +119,13 @@ class ServerLog:
                 yield escape_line(last.expandtabs().rstrip())
 
     def _read_tail(self) -> str:
-        data = _read_end(self.path, self._from)
+        data = _read_last_bytes(self.path, self._from)
         if (
             len(data) < _READ
             and (before := rotated_log(self.path)).exists()
             and self._read_size() < self._from
         ):
-            data = _read_end(before, 0)[-(_READ - len(data)) :] + data
+            data = _read_last_bytes(before, 0)[-(_READ - len(data)) :] + data
         return data.decode(errors="backslashreplace")
 
     def _read_size(self) -> int:
@@ -135,12 +135,12 @@ class ServerLog:
             return 0
 
 
-def _read_end(path: Path, begin: int) -> bytes:
-    """Read the last bytes of a file, from ``begin`` at the earliest; all of a shorter one."""
+def _read_last_bytes(path: Path, not_before: int) -> bytes:
+    """Read the last bytes of a file, but none before ``not_before``; all of a shorter one."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
-            file.seek(max(begin if begin <= size else 0, size - _READ))
+            file.seek(max(not_before if not_before <= size else 0, size - _READ))
             return file.read(_READ)
     except OSError:
         return b""

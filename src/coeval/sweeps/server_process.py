@@ -76,14 +76,14 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
         return self.is_of_this_host and self.boot == read_boot_id()
 
     @property
-    def worker_lives(self) -> bool:
+    def is_worker_alive(self) -> bool:
         return (
             self.is_of_this_boot
             and self.worker > 0
             and running_process_start_time(self.worker) == self.worker_started
         )
 
-    def living_processes(self) -> list[int]:
+    def list_living_pids(self) -> list[int]:
         """List its living processes that can be told from others: the group, if it is still the server's, and
         whatever else bears its mark."""
         if not self.is_of_this_boot:
@@ -96,7 +96,7 @@ class ServerRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     def end(self, grace_s: float) -> Iterator[float]:
         """End what remains of it, as `end_group` does."""
-        return end_group(self.group, self.living_processes, grace_s)
+        return end_group(self.group, self.list_living_pids, grace_s)
 
 
 def read_server_record(folder: Path) -> ServerRecord | None:
@@ -240,7 +240,7 @@ class ServerProcess:
     def kill(self) -> None:
         with suppress(ProcessLookupError):
             self._guard.kill()
-        signal_group(self.record.group, self.record.living_processes(), signal.SIGKILL)
+        signal_group(self.record.group, self.record.list_living_pids(), signal.SIGKILL)
         with suppress(OSError):
             (self._folder / RECORD).unlink(missing_ok=True)
 
@@ -249,7 +249,7 @@ class ServerProcess:
 WINDING_DOWN_S = 60.0
 
 
-def end_leftovers(workers: Path) -> list[str]:
+def end_leftover_workers_and_servers(workers: Path) -> list[str]:
     """End the servers of all workers below a folder in which nobody else works; return a sentence on each. A
     worker that still lives may end its server first; one that does not end is killed. Servers of other
     machines are left to these."""
@@ -260,17 +260,17 @@ def end_leftovers(workers: Path) -> list[str]:
 
 
 def end_leftover_worker_and_server(folder: Path, worker_patience_s: float = WINDING_DOWN_S) -> str | None:
-    """End the server of one worker's folder, as `end_leftovers` does."""
+    """End the server of one worker's folder, as `end_leftover_workers_and_servers` does."""
     record = read_server_record(folder)
     if record is None or not record.is_of_this_host:
         return None
     until = time.monotonic() + worker_patience_s
-    while record.worker_lives and record.worker != os.getpid() and time.monotonic() < until:
+    while record.is_worker_alive and record.worker != os.getpid() and time.monotonic() < until:
         time.sleep(LOOK_S)
-    if record.worker_lives and record.worker != os.getpid():
+    if record.is_worker_alive and record.worker != os.getpid():
         with suppress(ProcessLookupError, PermissionError):
             os.kill(record.worker, signal.SIGKILL)
-    left = record.living_processes()  # nothing, where the machine has been started anew since
+    left = record.list_living_pids()  # nothing, where the machine has been started anew since
     for seconds in record.end(GRACE_S):
         time.sleep(seconds)
     with suppress(OSError):
@@ -323,13 +323,13 @@ def is_port_free(host: str, port: int) -> bool:
     return True
 
 
-def find_listeners(port: int, pids: Collection[int]) -> tuple[bool, int | None]:
+def find_own_and_foreign_listener(port: int, own_pids: Collection[int]) -> tuple[bool, int | None]:
     """Return whether these processes take connections on a port, and the id of another that does (0:
     unknown). Servers of one user may share a port (``SO_REUSEPORT``), and answer for each other."""
     if not any(table.exists() for table in _TABLES):  # then a server is taken at its word
         return True, None
     sockets = set(_listening_sockets(port))
-    own = sockets & _list_process_sockets(pids)
+    own = sockets & _list_process_sockets(own_pids)
     others = sockets - own
     if not others:
         return bool(own), None
@@ -383,7 +383,8 @@ async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: s
                     "or see why it hangs",
                     again=False,
                 )
-            if await asyncio.to_thread(_listens_on_port, server) and await _is_healthy(wire, url, key):
+            listens = await asyncio.to_thread(_refuse_stranger_and_check_listening, server)
+            if listens and await _is_healthy(wire, url, key):
                 return
             with suppress(TimeoutError):
                 async with asyncio.timeout(look_s):
@@ -392,12 +393,12 @@ async def wait_until_up(server: ServerProcess, url: str, within_s: float, key: s
     raise ServerDown("the server ended before it was up")
 
 
-def _listens_on_port(server: ServerProcess) -> bool:
+def _refuse_stranger_and_check_listening(server: ServerProcess) -> bool:
     """Check whether the server takes connections on its port; raise ServerDown if another process does."""
     port = server.record.port
-    listens, stranger = find_listeners(port, server.record.living_processes())
+    listens, stranger = find_own_and_foreign_listener(port, server.record.list_living_pids())
     if stranger:
-        if server.down.is_set() or stranger in server.record.living_processes():  # has just ended, or begun
+        if server.down.is_set() or stranger in server.record.list_living_pids():  # has just ended, or begun
             return False
         raise ServerDown(
             f"process {stranger} listens on port {port}, which is the server's, and is not of the server's "

@@ -14,11 +14,11 @@ from typing import Any
 
 import msgspec
 
-from coeval.core.entry_points import install_command
+from coeval.core.entry_points import extra_pip_command
 from coeval.core.errors import GAPS, CoevalError, StoreError, UsageError
 from coeval.store.jsonl import read_json, store_error
 from coeval.store.rundir import RunDir
-from coeval.sweeps.checkpoints import Checkpoint, Submission, hash_content
+from coeval.sweeps.checkpoints import Checkpoint, Submission, hash_file_stamps
 from coeval.sweeps.job_table import JobTable
 from coeval.sweeps.sweep import JobPlan, queue_folder, sweep_folder
 
@@ -38,11 +38,11 @@ def submit_checkpoint(
     out, folder = Path(out), Path(path).absolute()
     if step < 0:
         raise UsageError(f"step {step!r}: give a whole number, 0 or more")
-    content = hash_content(folder)
+    content = hash_file_stamps(folder)
     if not content:
         raise UsageError(f"{path} is no folder with files in it; save the checkpoint first, then submit it")
     checkpoint = Checkpoint(step=step, path=str(folder), content=content)
-    _refuse_other_path(out, checkpoint)
+    _refuse_unfit_folder_or_step(out, checkpoint)
     submission = Submission(checkpoint=checkpoint, at=time.time_ns())
     _write_submission(_queue_file(out, step), submission)
     return _wait_until_scored(out, submission, say) if wait else 0
@@ -58,7 +58,7 @@ def explain_idle_sweep(out: Path) -> str:
     )
 
 
-def _refuse_other_path(out: Path, checkpoint: Checkpoint) -> None:
+def _refuse_unfit_folder_or_step(out: Path, checkpoint: Checkpoint) -> None:
     """Raise UsageError if ``out`` is not a sweep's, or has the step with another path; StoreError if it is a
     link."""
     own = sweep_folder(out)
@@ -139,7 +139,7 @@ def _read_outcome(out: Path, submission: Submission) -> tuple[int | None, str]:
             done += left
     if done == jobs:
         return 0, counts
-    if not table.has_ended(checkpoint, submission.at // 10**9):
+    if not table.is_whole_or_ended_since(checkpoint, submission.at // 10**9):
         return None, counts
     why = next((status.problem for status in statuses if status.problem), "answers or judgments are missing")
     return GAPS, f"{counts}; {why}"
@@ -155,7 +155,7 @@ def sweep_callback(out: str | Path) -> Any:
     try:
         from transformers import TrainerCallback
     except ImportError as error:
-        raise UsageError(f"the callback needs transformers: {install_command('huggingface')}") from error
+        raise UsageError(f"the callback needs transformers: {extra_pip_command('huggingface')}") from error
 
     class SweepCallback(TrainerCallback):  # type: ignore[misc]  # untyped
         """Submits what is saved; only the process of rank 0 does."""

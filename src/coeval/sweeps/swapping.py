@@ -43,7 +43,7 @@ _CANARY_TOKENS = 32
 _LONGEST_SAID = 200
 
 
-def with_base_model(server: Server) -> Server:
+def with_base_model_of_adapter(server: Server) -> Server:
     """Return a server with what it starts with: one that serves adapters starts with their base model."""
     if not server.serves_adapters:
         return server
@@ -87,7 +87,7 @@ class ServedAdapter:
         it does not load the adapter."""
         with suppress(WireError, OSError):
             self._is_sglang = (await self._send("GET", "/get_model_info")).status == 200
-        await self._load_adapter(self.server)
+        await self._replace_adapter(self.server)
         with suppress(SwapDoubted):
             self.answers = await self._ask_canaries()
 
@@ -99,16 +99,16 @@ class ServedAdapter:
             raise SwapDoubted(
                 "the server does not answer plain prompts (/v1/completions), which check a swap"
             )
-        if with_base_model(before).checkpoint != with_base_model(after).checkpoint:
+        if with_base_model_of_adapter(before).checkpoint != with_base_model_of_adapter(after).checkpoint:
             raise SwapDoubted(f"{after.name} has a different base model from {before.name}")
-        await self._load_adapter(after)
+        await self._replace_adapter(after)
         answers = await self._ask_canaries()
         if answers == self.answers:
             raise SwapDoubted(f"with {after.name} loaded, the server answers as {before.name} does")
         self.server, self.answers = after, answers
         return answers
 
-    async def _load_adapter(self, server: Server) -> None:
+    async def _replace_adapter(self, server: Server) -> None:
         """Unload the server's adapter, and load another; none for a base model."""
         above = "" if self._is_sglang else "/v1"
         if self._adapter:

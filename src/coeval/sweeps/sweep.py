@@ -73,14 +73,14 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
         folder = self.own_folder / WORKERS / name
         loaded = checkpoint if merged is None else Checkpoint(step=checkpoint.step, path=str(merged))
         called = fill_checkpoint(self.served_name, loaded)
-        tested = self._name_model(called, checkpoint)
+        tested = self._make_tested_spec(called, checkpoint)
         if tested is not None and self.server is None:  # else the worker adds that of the server it starts
             urls, at = self.external.get(checkpoint.step), number
             if urls is None:
                 urls, at = self.external[None], slot.number
             tested = msgspec.structs.replace(tested, base_url=urls[at % len(urls)])
         requested = msgspec.structs.replace(
-            self._make_evaluation(checkpoint, samples),
+            self._make_checkpoint_evaluation(checkpoint, samples),
             mode="inference",
             judge=None,
             tested=tested,
@@ -110,15 +110,15 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
 
     def make_whole_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
         """Make one evaluation of all that a checkpoint is asked and judged on, for estimates."""
-        shaped = self._make_evaluation(checkpoint, samples)
+        shaped = self._make_checkpoint_evaluation(checkpoint, samples)
         return msgspec.structs.replace(shaped, mode="all" if shaped.judge is not None else "inference")
 
     def make_conclusion(self, checkpoint: Checkpoint, task: str, runs: Sequence[int]) -> EvalSpec:
-        shaped = self._make_evaluation(checkpoint, {task: runs})
+        shaped = self._make_checkpoint_evaluation(checkpoint, {task: runs})
         account = self.own_folder / ACCOUNTS / checkpoint.name / task.replace("/", "_")
         return msgspec.structs.replace(shaped, mode="conclude", account=account)
 
-    def _make_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
+    def _make_checkpoint_evaluation(self, checkpoint: Checkpoint, samples: Samples) -> EvalSpec:
         """Make a checkpoint's evaluation from the sweep's, with these samples only."""
         pattern = self.evaluation
         tasks = tuple(
@@ -133,12 +133,12 @@ class Sweep(msgspec.Struct, frozen=True, kw_only=True):
             pattern,
             output=self.out / checkpoint.name,
             tasks=tasks,
-            tested=self._name_model(fill_checkpoint(self.served_name, checkpoint), checkpoint),
+            tested=self._make_tested_spec(fill_checkpoint(self.served_name, checkpoint), checkpoint),
             judge=judge,
             checkpoint=checkpoint.identity,
         )
 
-    def _name_model(self, model: str, checkpoint: Checkpoint) -> ModelSpec | None:
+    def _make_tested_spec(self, model: str, checkpoint: Checkpoint) -> ModelSpec | None:
         tested = self.evaluation.tested
         if tested is None:
             return None
@@ -221,7 +221,7 @@ class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
         return read_json(own_folder / _PLAN, cls)
 
 
-def make_job_plan(sweep: Sweep, *, judges: bool) -> JobPlan:
+def make_plan_without_checkpoints(sweep: Sweep, *, judges: bool) -> JobPlan:
     """Make the plan of a sweep's jobs, without its checkpoints. Raises UsageError: there is no such task, or
     a run that is to be one cannot be read."""
     evaluation = sweep.evaluation
@@ -342,10 +342,10 @@ class ConclusionDue:
         return ConclusionDue(self.checkpoint, self.task, runs, self.attempts)
 
 
-def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, labels: Mapping[str, TaskJobs]) -> None:
+def merge_other_shards(sweep: Sweep, checkpoint: Checkpoint, tasks_by_label: Mapping[str, TaskJobs]) -> None:
     """Merge answers made in another number of shards, so that nobody requests them again. Raises StoreError:
     a file cannot be read or written."""
-    for label, task in labels.items():
+    for label, task in tasks_by_label.items():
         for run in range(task.samples):
             folder = sweep.out / checkpoint.name / f"run_{run}" / label
             shards = [path.name for path in folder.glob(f"{SHARDS}/*")]

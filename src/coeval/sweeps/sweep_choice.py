@@ -13,10 +13,10 @@ import msgspec
 
 from coeval.benchmarks.benchmark import OptionValues
 from coeval.benchmarks.run.eval_choice import (
-    check_task_names,
     make_evaluation,
+    normalise_and_check_task_names,
     normalise_task_name,
-    read_task_options,
+    read_all_task_options,
 )
 from coeval.benchmarks.run.eval_settings import EvalSettings, SharedSettings, split_names
 from coeval.benchmarks.run.eval_spec import EvalSpec
@@ -32,9 +32,9 @@ from coeval.sweeps.checkpoints import (
     CheckpointWatch,
     refuse_duplicate_steps,
 )
-from coeval.sweeps.engine import LocalEngine, SweepEngine, make_slots, open_ray, open_slurm
+from coeval.sweeps.engine import LocalEngine, SweepEngine, join_or_start_ray, make_slots, open_slurm
 from coeval.sweeps.server_command import FOR_ADAPTERS, MergeCommand, ServerCommand
-from coeval.sweeps.sweep import PATH, JobPlan, Sweep, make_job_plan, queue_folder
+from coeval.sweeps.sweep import PATH, JobPlan, Sweep, make_plan_without_checkpoints, queue_folder
 from coeval.sweeps.sweep_settings import SweepSettings, parse_counts, parse_steps
 from coeval.sweeps.worker_files import Server
 
@@ -59,8 +59,8 @@ def locate_checkpoints(settings: SweepSettings) -> CheckpointPlaces:
             f"no checkpoint is named; give their folder ({spell('checkpoints')} DIR), or a list of step "
             "and path in a file (--config)"
         )
-    only, merged = tuple(parse_steps(settings.steps) or ()), bool(settings.merge_command)
-    return CheckpointPlaces(tuple(listed), folder, settings.name_pattern, only, queue, merged)
+    only, to_merge = tuple(parse_steps(settings.steps) or ()), bool(settings.merge_command)
+    return CheckpointPlaces(tuple(listed), folder, settings.name_pattern, only, queue, to_merge)
 
 
 def _make_checkpoint(step: int, path: str) -> Checkpoint:
@@ -79,7 +79,7 @@ def make_watch(settings: SweepSettings, places: CheckpointPlaces) -> CheckpointW
     return CheckpointWatch(places, settings.watch_interval, settings.until_step)
 
 
-def refuse_ambiguous(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
+def refuse_unclear_servers(sweep: Sweep, checkpoints: Sequence[Checkpoint], *, watched: bool = False) -> None:
     """Raise UsageError if checkpoints share a step, or it is unclear which of the user's servers has which.
     ``watched``: further checkpoints may come."""
     refuse_duplicate_steps(checkpoints)
@@ -164,7 +164,7 @@ def make_sweep_request(settings: SweepSettings, keys: Keys) -> SweepRequest:
         logs=None if settings.log_dir is None else Path(settings.log_dir),
         vouched=bool(external and settings.served_name and STEP not in settings.served_name),
     )
-    places, plan = locate_checkpoints(settings), make_job_plan(sweep, judges=settings.judge)
+    places, plan = locate_checkpoints(settings), make_plan_without_checkpoints(sweep, judges=settings.judge)
     return SweepRequest(settings, keys, sweep, plan, places, make_watch(settings, places))
 
 
@@ -172,10 +172,10 @@ def _make_evaluation(
     settings: SweepSettings, external: Mapping[int | None, Sequence[str]], keys: Keys
 ) -> EvalSpec:
     """Make what every checkpoint is asked; its servers' key is passed by the environment."""
-    samples = count_samples(settings)
+    samples = count_samples_by_task(settings)
     shared = {name: getattr(settings, name) for name in read_settings(SharedSettings)}
     requested = EvalSettings(
-        **{**shared, "api_key": None, "task_options": _read_options_of_tasks(settings)},
+        **{**shared, "api_key": None, "task_options": _read_task_options_refusing_answers(settings)},
         tasks=list(samples),
         model=_SERVED_NAME,
         output_dir=settings.out or "",
@@ -192,20 +192,20 @@ def _make_evaluation(
     return msgspec.structs.replace(evaluation, tasks=tasks)
 
 
-def _read_options_of_tasks(settings: SweepSettings) -> OptionValues:
+def _read_task_options_refusing_answers(settings: SweepSettings) -> OptionValues:
     """Read the tasks' options; refuse those that name existing answers: a sweep asks its checkpoints."""
-    values = read_task_options(settings)
+    values = read_all_task_options(settings)
     for name in (row.responses.name for row in TASKS.values() if row.responses is not None):
         if values[name] is not None:
             raise UsageError(f"{TASK_OPTION} {name}: a sweep asks its checkpoints; leave it out")
     return values
 
 
-def count_samples(settings: SweepSettings) -> dict[str, int]:
+def count_samples_by_task(settings: SweepSettings) -> dict[str, int]:
     """Count the samples by task. Raises UsageError: there is no such task, or a number is below 1."""
     requested = settings.tasks
     numbers = dict(requested) if isinstance(requested, Mapping) else {}
-    tasks = check_task_names(SAMPLES if requested is None else split_names(requested))
+    tasks = normalise_and_check_task_names(SAMPLES if requested is None else split_names(requested))
     more = settings.n_samples or {}
     if isinstance(more, str) and more.strip().isdecimal():
         more = int(more)
@@ -282,7 +282,7 @@ def open_engine(request: SweepRequest, environment: Mapping[str, str]) -> SweepE
     tp_size = sweep.server.tp_size if sweep.server is not None else 0
     match settings.engine:
         case "ray":
-            return open_ray(tp_size, settings.slots, environment)
+            return join_or_start_ray(tp_size, settings.slots, environment)
         case "slurm":
             folder = sweep.own_folder / "slurm"
             return open_slurm(tp_size, settings.slots, environment, folder, settings.slurm or {})

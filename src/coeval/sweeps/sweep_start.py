@@ -19,7 +19,7 @@ from coeval.core.errors import Draining, ModelUnavailable, UsageError
 from coeval.core.options import NO_JUDGE, spell
 from coeval.core.plain import escape_line
 from coeval.core.text import pluralize
-from coeval.engine.probing import Probing, probe_and_record, yield_silent_models
+from coeval.engine.probing import Probing, explain_silent_models, probe_and_write_results
 from coeval.engine.progress import Board, Unwatched, Watcher
 from coeval.engine.session import SessionContext, open_session
 from coeval.engine.terms import make_terms
@@ -29,17 +29,17 @@ from coeval.pricing.lengths import Span, exact
 from coeval.pricing.price_book import PriceBook
 from coeval.store.rundir import RunDir
 from coeval.sweeps.checkpoints import Checkpoint
-from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_other_checkpoint
+from coeval.sweeps.job_table import JobTable, OwedJobs, refuse_or_set_aside_other_answers
 from coeval.sweeps.judging_run import JUDGING_MODULE, JudgingProcess
 from coeval.sweeps.scheduler import Scheduler, SweepBoard, find_own_errors
-from coeval.sweeps.server_process import end_leftovers
+from coeval.sweeps.server_process import end_leftover_workers_and_servers
 from coeval.sweeps.sweep import ACCOUNTS, WORKERS, JobPlan, Sweep, queue_folder
 from coeval.sweeps.sweep_choice import (
     KEY_VARIABLE,
     SweepRequest,
     explain_absent_program,
     open_engine,
-    refuse_ambiguous,
+    refuse_unclear_servers,
 )
 
 
@@ -60,17 +60,17 @@ class SweepUnderWay(NamedTuple):
     run: Callable[[asyncio.Event], Coroutine[Any, Any, None]]
 
 
-def find_sweep_checkpoints(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
+def find_checkpoints_at_start(request: SweepRequest, warn: Callable[[str], None]) -> list[Checkpoint]:
     """Find the whole checkpoints of a sweep; none yet if it watches for them. Raises UsageError: there is
     none, or it is unclear which of the user's servers has which."""
     read_throttle(os.environ)  # wrong variables are told before anything begins
     if request.watch is not None:
-        refuse_ambiguous(request.sweep, [], watched=True)
+        refuse_unclear_servers(request.sweep, [], watched=True)
         return []
     checkpoints, places = request.places.find_all(), request.places
     for path, why in places.explain_skipped().items():
         warn(f"{path} is passed over: {why}; {spell('watch')} waits for such ones")
-    refuse_ambiguous(request.sweep, checkpoints)
+    refuse_unclear_servers(request.sweep, checkpoints)
     if not checkpoints:
         pattern = spell("name_pattern")
         raise UsageError(f"{places.folder} holds no whole checkpoint; say where they lie below it: {pattern}")
@@ -87,9 +87,9 @@ def open_sweep(
     sweep, settings = request.sweep, request.settings
     with RunDir(sweep.own_folder).hold_lock():
         plan = request.plan.with_earlier_checkpoints(sweep.own_folder)
-        checkpoints = [c for c in checkpoints if _accepts_checkpoint(sweep, plan, c, watcher)]
+        checkpoints = [c for c in checkpoints if _accept_or_skip_or_refuse(sweep, plan, c, watcher)]
         table = JobTable(sweep.out, plan)
-        for sentence in end_leftovers(sweep.own_folder / WORKERS):
+        for sentence in end_leftover_workers_and_servers(sweep.own_folder / WORKERS):
             watcher.note(sentence)
         environment = dict(os.environ)
         if settings.api_key:
@@ -105,7 +105,7 @@ def open_sweep(
         async def run(interrupt: asyncio.Event) -> None:
             try:
                 if board.workers or request.watch is not None:
-                    await _probe_judge(request, watcher, interrupt)
+                    await _probe_any_judge(request, watcher, interrupt)
                 await scheduler.run(interrupt, request.watch)
             except BaseExceptionGroup as group:
                 raise next(find_own_errors(group), group) from None
@@ -113,7 +113,7 @@ def open_sweep(
                 await engine.aclose()
 
         with closing(table):
-            table.include(checkpoints)
+            table.add_checkpoints_and_write_plan(checkpoints)
             for sentence in describe_changes(table, checkpoints):
                 watcher.warn(sentence)
             for checkpoint in checkpoints:
@@ -127,11 +127,13 @@ def open_sweep(
             yield SweepUnderWay(board, run)
 
 
-def _accepts_checkpoint(sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher) -> bool:
+def _accept_or_skip_or_refuse(
+    sweep: Sweep, plan: JobPlan, checkpoint: Checkpoint, watcher: SweepWatcher
+) -> bool:
     """Check whether the step is free of another checkpoint's answers; else raise UsageError, or only warn if
     it was submitted."""
     try:
-        refuse_other_checkpoint(sweep, plan, checkpoint)
+        refuse_or_set_aside_other_answers(sweep, plan, checkpoint)
     except UsageError as error:
         if not checkpoint.content:
             raise
@@ -148,7 +150,7 @@ class _Told(Unwatched):
         self.warn = watcher.warn  # type: ignore[method-assign]
 
 
-async def _probe_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
+async def _probe_any_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: asyncio.Event) -> None:
     """Probe the judge before a server starts: GPUs must not be kept busy with what nobody can judge. Raises
     ModelUnavailable: it does not answer."""
     sweep, judge = request.sweep, request.sweep.evaluation.judge
@@ -161,8 +163,8 @@ async def _probe_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: 
     terms = make_terms([judge], {}, PriceBook())
     try:
         async with open_session(accounts, [judge], Board((), {}), context, terms) as session:
-            results = await probe_and_record(session, Probing(), None)
-            reasons = list(yield_silent_models(results, watcher.warn))
+            results = await probe_and_write_results(session, Probing(), None)
+            reasons = list(explain_silent_models(results, watcher.warn))
     except Draining:
         return
     if reasons:
@@ -172,7 +174,7 @@ async def _probe_judge(request: SweepRequest, watcher: SweepWatcher, interrupt: 
         )
 
 
-def has_results(request: SweepRequest, board: SweepBoard) -> bool:
+def should_draw_results(request: SweepRequest, board: SweepBoard) -> bool:
     """Check whether there are results to draw and log: a watching sweep ends by Ctrl-C."""
     ends = not board.interrupted or request.watch is not None
     return ends and any(request.sweep.out.glob("step_*/run_*/*/summary.json"))
@@ -180,7 +182,7 @@ def has_results(request: SweepRequest, board: SweepBoard) -> bool:
 
 def describe_changes(table: JobTable, checkpoints: Sequence[Checkpoint]) -> Iterator[str]:
     """Explain what becomes of earlier answers if settings, or files of checkpoints, have changed since."""
-    for checkpoint in table.find_rewritten(checkpoints):
+    for checkpoint in table.find_newer_than_their_jobs(checkpoints):
         yield (
             f"{checkpoint.path} has files that are newer than the answers of step {checkpoint.step}, which "
             f"count as its own; if it is another checkpoint now, give another {spell('out')}, or remove "

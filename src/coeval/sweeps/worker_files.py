@@ -123,7 +123,7 @@ WORKER_LOG = "worker.log"
 WORKER, PROGRESS, RESULT = "worker.json", "progress.json", "result.json"
 
 
-def write_worker(worker: Worker) -> None:
+def replace_worker_files(worker: Worker) -> None:
     """Write ``worker.json`` into the worker's folder, and remove an earlier worker's progress and result.
     Raises UsageError: an address holds a credential; ValueError: a model's ``access_key`` is set, instead of
     the variable that holds it."""
@@ -197,7 +197,7 @@ class WorkerCount:
         self._marks.clear()
         self.state = "asking"
 
-    def count_last_round(self) -> tuple[int, Counter[str]]:
+    def count_good_and_failed_of_last_round(self) -> tuple[int, Counter[str]]:
         """Count good answers of the last round of requests, and failed ones by kind."""
         counts = [count for board in self._boards[-1:] for count in board.phases.values()]
         failed: Counter[str] = sum((count.failed for count in counts), Counter())
@@ -205,9 +205,9 @@ class WorkerCount:
 
     def progress(self) -> WorkerProgress:
         """Return the current progress; to be called about once a second."""
-        tasks = {run.label: self._count_task(run) for run in self.task_runs}
+        tasks = {run.label: self._count_done_and_planned(run) for run in self.task_runs}
         done, planned = sum(n for n, _ in tasks.values()), sum(n for _, n in tasks.values())
-        tokens_per_s, remaining_s = self._measure_pace(planned - done)
+        tokens_per_s, remaining_s = self._measure_token_pace_and_seconds_left(planned - done)
         return WorkerProgress(
             at=time.time(),
             state=self.state,
@@ -219,13 +219,13 @@ class WorkerCount:
             restarted=cut_middle(self.restarted, _LONGEST_MESSAGE),
         )
 
-    def _count_task(self, task_run: TaskRun) -> tuple[int, int]:
+    def _count_done_and_planned(self, task_run: TaskRun) -> tuple[int, int]:
         if not self._boards:
             return sum(map(is_good, task_run.answers.values())), len(task_run.items)
         count = self._boards[-1].phases[task_run.label]
         return count.recorded + count.done, len(task_run.items)
 
-    def _measure_pace(self, left: int) -> tuple[float | None, float | None]:
+    def _measure_token_pace_and_seconds_left(self, left: int) -> tuple[float | None, float | None]:
         """Return output tokens per second and the seconds left, by the last minute; None if unknown."""
         now, counts = time.monotonic(), [count for board in self._boards for count in board.phases.values()]
         ended = sum(count.done + count.failed.total() for count in counts)

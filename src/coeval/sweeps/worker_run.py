@@ -39,7 +39,7 @@ from coeval.engine.probing import Probing
 from coeval.engine.session import await_unless_interrupted
 from coeval.models.keys import Keys
 from coeval.models.transport.endpoint import OUTAGE_AFTER_S
-from coeval.sweeps.checkpoints import why_no_longer_servable
+from coeval.sweeps.checkpoints import why_submitted_not_servable
 from coeval.sweeps.guard import LOOK_S
 from coeval.sweeps.server_command import HOST, ServerCommand
 from coeval.sweeps.server_log import ServerLog
@@ -51,7 +51,7 @@ from coeval.sweeps.server_process import (
     format_names,
     wait_until_up,
 )
-from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, with_base_model
+from coeval.sweeps.swapping import ENVIRONMENT, KEPT_NAME, ServedAdapter, with_base_model_of_adapter
 from coeval.sweeps.worker_files import Server, Worker, WorkerCount, WorkerResult, write_progress, write_result
 
 # --- Server of a worker
@@ -91,15 +91,15 @@ class WorkerServer:
         environment = {**gpus, **(ENVIRONMENT if server.serves_adapters else {})}
         process = await ServerProcess.launch(
             self.folder,
-            self._command.fill_for_server(with_base_model(server), port),
+            self._command.fill_for_server(with_base_model_of_adapter(server), port),
             environment,
             port,
-            self._command.filter_environment(os.environ, server.passed),
+            self._command.strip_other_secrets(os.environ, server.passed),
         )
         try:
             url = f"http://{HOST}:{port}/v1"
             await await_unless_interrupted(
-                self._wait_until_up(process, url), interrupt, "the server was still starting"
+                self._wait_until_up_or_quote_log(process, url), interrupt, "the server was still starting"
             )
             yield Up(process, url)
         except asyncio.CancelledError:
@@ -109,7 +109,7 @@ class WorkerServer:
             count.state = "stopping"
             await process.end()
 
-    async def _wait_until_up(self, process: ServerProcess, url: str) -> None:
+    async def _wait_until_up_or_quote_log(self, process: ServerProcess, url: str) -> None:
         try:
             await wait_until_up(process, url, self.server.start_timeout_s, self.key)
         except ServerDown as error:
@@ -152,7 +152,7 @@ class KeptServer:
             held = self._held
             if held is None or not await self._try_swap(held, server, interrupt):
                 await self.aclose()
-                held = self._held = await self._start(server, interrupt)
+                held = self._held = await self._start_and_load_first(server, interrupt)
             yield held.up._replace(name=held.adapter.name)
             stays = True
         finally:
@@ -164,7 +164,7 @@ class KeptServer:
         stack, self._stack, self._held = self._stack, AsyncExitStack(), None
         await stack.__aexit__(*sys.exc_info())
 
-    async def _start(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
+    async def _start_and_load_first(self, server: WorkerServer, interrupt: asyncio.Event) -> _HeldServer:
         await asyncio.to_thread(end_leftover_worker_and_server, server.folder)
         up = await self._stack.enter_async_context(server.serve(interrupt))
         adapter = ServedAdapter(up.url, server.server, server.key)
@@ -172,7 +172,7 @@ class KeptServer:
             await await_unless_interrupted(adapter.load_first(), interrupt, "the server was still starting")
         except SwapDoubted as error:
             raise ServerDown(f"the server does not load it: {error}", again=False) from error
-        self._remember_cold_start(adapter)
+        self._remember_cold_answers_if_first(adapter)
         return _HeldServer(up, adapter)
 
     async def _try_swap(self, held: _HeldServer, server: WorkerServer, interrupt: asyncio.Event) -> bool:
@@ -181,13 +181,13 @@ class KeptServer:
             return False
         server.count.state = "starting"
         try:
-            swapping = self._swap(held.adapter, server.server)
+            swapping = self._swap_if_proven(held.adapter, server.server)
             return await await_unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
             server.count.warn(f"{error}; the server is restarted")
             return False
 
-    async def _swap(self, adapter: ServedAdapter, after: Server) -> bool:
+    async def _swap_if_proven(self, adapter: ServedAdapter, after: Server) -> bool:
         """Swap if this server is known to do so correctly; its first swap is to an adapter that an earlier
         server loaded first. Raises SwapDoubted: it may hold anything."""
         if adapter.loads and not adapter.is_proven:
@@ -200,10 +200,10 @@ class KeptServer:
                 raise SwapDoubted(f"a swap to {other.server.name} changed the answers of a cold start")
             adapter.is_proven = True
         await adapter.swap(after)
-        self._remember_cold_start(adapter)
+        self._remember_cold_answers_if_first(adapter)
         return True
 
-    def _remember_cold_start(self, adapter: ServedAdapter) -> None:
+    def _remember_cold_answers_if_first(self, adapter: ServedAdapter) -> None:
         """Record the answers of an adapter that was the first in its server."""
         if adapter.loads == 1:
             self._cold[adapter.server.checkpoint] = _ColdStart(adapter.server, adapter.answers)
@@ -269,7 +269,7 @@ class _WorkerRun:
     @asynccontextmanager
     async def keep_writing_progress(self) -> AsyncIterator[None]:
         ended = asyncio.Event()
-        telling = asyncio.create_task(self._write_progress(ended))
+        telling = asyncio.create_task(self._write_progress_until(ended))
         try:
             yield
         finally:
@@ -278,7 +278,7 @@ class _WorkerRun:
             self.count.state = "ended"
             write_progress(self._worker.folder, self.count.progress())
 
-    async def _write_progress(self, ended: asyncio.Event) -> None:
+    async def _write_progress_until(self, ended: asyncio.Event) -> None:
         while not ended.is_set():
             progress = self.count.progress()
             try:
@@ -300,7 +300,7 @@ class _WorkerRun:
         prepared = await asyncio.to_thread(prepare_evaluation, evaluation, self.count)
         async with self._lock_folders(prepared):
             for task_run in prepared.task_runs:
-                task_run.read_answers()
+                task_run.read_current_or_failed_answers()
             self.count.task_runs = prepared.task_runs
             if not has_owed_answers(prepared):
                 return WorkerResult(end="done")
@@ -335,7 +335,7 @@ class _WorkerRun:
                 kept, stop = self._kept, self._interrupt
                 async with server.serve(stop) if kept is None else kept.serve(server, stop) as up:
                     came_up = True
-                    if loaded and (why := await asyncio.to_thread(why_no_longer_servable, loaded)):
+                    if loaded and (why := await asyncio.to_thread(why_submitted_not_servable, loaded)):
                         return WorkerResult(end="failed", problem=why)
                     return await self._ask_own_server(prepared, tested, up)
             except Draining:
@@ -386,7 +386,7 @@ class _WorkerRun:
             if stopped:
                 why = f"{'; '.join(stopped.values())}{await self._describe_served_models(tested)}"
                 return WorkerResult(end="failed", problem=why)
-            made, failed = self.count.count_last_round()
+            made, failed = self.count.count_good_and_failed_of_last_round()
             dropped = not OF_SERVERS.isdisjoint(failed)
             if dropped and not made:
                 why = f"every request to the server failed: {_last_failure_message(prepared)}"

@@ -13,7 +13,7 @@ from cli.written_training import JUDGE, drawn, write_run, write_training
 from coeval.analysis.comparison.paired_difference import PairedScores, holm_adjust, paired_difference
 from coeval.analysis.training.sweep_comparison import (
     SweepComparison,
-    compare_runs,
+    compare_checkpoints,
     compare_sweeps,
     read_sweeps,
 )
@@ -42,7 +42,7 @@ def compared(*roots: Path) -> SweepComparison:
 def test_the_best_is_named_with_those_tied_with_it(tmp_path: Path) -> None:
     scores = drawn({**RISING, 400: 0.7}, 200, 2)
     write_training(tmp_path / "a", scores)
-    found = compare_runs(only(tmp_path / "a"))
+    found = compare_checkpoints(only(tmp_path / "a"))
     [chosen] = found.choices
     assert (chosen.task, chosen.of, chosen.n_items) == ("ifeval", 4, 200)
     assert {chosen.best.step, *(peer.step for peer in chosen.peers)} == {300, 400}
@@ -66,7 +66,7 @@ def only(folder: Path) -> tuple[TrainingRun, ...]:
 
 def test_a_leader_without_peers_is_significantly_better_than_each(tmp_path: Path) -> None:
     write_training(tmp_path / "a", drawn({1: 0.2, 2: 0.3, 3: 0.9}, 150, 1))
-    found = compare_runs(only(tmp_path / "a"))
+    found = compare_checkpoints(only(tmp_path / "a"))
     assert found.choices[0].peers == ()
     assert found.sentences[0].endswith(": it leads the 2 others.")
     assert found.sentences[1].startswith("Rising at the last step on ifeval: step 3 − step 2 is ")
@@ -127,7 +127,7 @@ def test_other_judges_and_other_items_are_told_and_not_compared(tmp_path: Path) 
     alone = [judged(tmp_path / name, RISING, judge=name) for name in ("c", "d")]
     with pytest.raises(UsageError, match=r"nothing to compare: .*judged by c and by d; judge both alike"):
         compared(*alone)
-    apart = compare_runs(read_sweeps(alone))
+    apart = compare_checkpoints(read_sweeps(alone))
     assert [one.best.run for one in apart.choices] == ["c", "d"], "each run by itself"
 
 
@@ -144,7 +144,7 @@ def test_what_is_shipped_says_which_checkpoints_it_was_not_compared_with(tmp_pat
     scores = drawn({100: 0.4, 200: 0.5, 300: 0.6}, 200, 1)
     scores[300][:60] = np.nan
     write_training(tmp_path / "grpo", scores)
-    first, second, *_ = compare_runs(only(tmp_path / "grpo")).sentences
+    first, second, *_ = compare_checkpoints(only(tmp_path / "grpo")).sentences
     assert first.startswith("Ship step 200")
     assert second == ("Not compared, since items or tasks are missing or were made otherwise: step 300.")
 
@@ -158,7 +158,7 @@ def test_a_single_equal_step_is_named(tmp_path: Path) -> None:
 
 def test_a_checkpoint_that_lacks_a_task_is_in_no_mean_over_tasks(tmp_path: Path) -> None:
     root = judged(write_training(tmp_path / "a", drawn({**RISING, 400: 0.9}, 60, 1)), RISING)
-    found = compare_runs(only(root))
+    found = compare_checkpoints(only(root))
     over, ifeval, _ = found.choices
     assert (over.of, ifeval.of) == (3, 4)
     assert ifeval.best == TrainedCheckpoint("a", 400)

@@ -13,7 +13,7 @@ from cli.written_training import JUDGE, STRICT, drawn, write_run, write_training
 
 from coeval import open_run
 from coeval.analysis.training.aggregate import aggregate_checkpoint, find_evaluated_steps
-from coeval.analysis.training.sweep_comparison import compare_runs, compare_sweeps, read_sweeps
+from coeval.analysis.training.sweep_comparison import compare_checkpoints, compare_sweeps, read_sweeps
 from coeval.analysis.training.training_curves import build_training_run, read_training_curves
 from coeval.core.errors import UsageError
 from coeval.reports.training_report import training_report
@@ -62,7 +62,7 @@ def test_what_follows_is_told_and_drawn_alike(tmp_path: Path, coeval: Command) -
 def test_every_face_of_a_checkpoint_has_the_same_figure(tmp_path: Path) -> None:
     """The curve, the results of its folder, its measures, and its line in the list of `coeval view`."""
     [run] = read_training_curves({"a": two_tasks(tmp_path)})
-    compared = compare_runs([run])
+    compared = compare_checkpoints([run])
     listed = {step: read_summary(folder).best for step, folder in run.folders.items()}
     for one in compared.overall:
         best = listed[one.step]
@@ -112,7 +112,7 @@ def test_a_checkpoint_judged_otherwise_is_drawn_and_counts_in_no_conclusion(tmp_
     assert [*curve.first_better.gaps] == [240, 360, 480]
     assert curve.points[-1].judge is not None
     assert curve.points[-1].judge.model == "strict"
-    steps = [aggregate_checkpoint(step) for step in find_evaluated_steps(tmp_path, base=600)]
+    steps = [aggregate_checkpoint(step) for step in find_evaluated_steps(tmp_path, required_step=600)]
     run = build_training_run("a", tmp_path, steps, base=600)
     assert run.curves["ifeval"].first_better is None
     assert "nothing is held against step 600, which no conclusion counts" in run.curves["ifeval"].notes
@@ -182,7 +182,7 @@ def test_the_sweep_its_curves_and_a_comparison_ship_the_same_checkpoint(
         coeval("sweep", "plot", "--runs", f"a={tmp_path / 'a'}", "--plot-dir", tmp_path / "plots").out,
     ]
     runs = read_training_curves({"a": tmp_path / "a"})
-    page = [sentence.text for sentence in training_report(runs, compare_runs(runs)).lead]
+    page = [sentence.text for sentence in training_report(runs, compare_checkpoints(runs)).lead]
     for first, second, *_ in [*(out.splitlines() for out in told), page]:
         assert first == page[0]
         assert first.startswith(shipped)
@@ -211,7 +211,7 @@ def test_a_checkpoint_has_one_figure_in_table_plot_and_sentence(tmp_path: Path, 
     curve = run.curves["healthbench"]
     assert [point.mean for point in curve.points] == pytest.approx([0.0, 0.125])
     assert ended.out.startswith("Ship step 200, 12.5 on healthbench: it leads the other by this judge.")
-    report = training_report([run], compare_runs([run]))
+    report = training_report([run], compare_checkpoints([run]))
     [row] = report.table("ship-table").to_dicts()
     assert (row["best"], row["score"]) == ("step 200", curve.points[1].mean)
 
@@ -228,7 +228,7 @@ def test_scores_from_1_to_10_are_shown_in_points_and_what_they_cost(tmp_path: Pa
             json.dumps({"models": {"gpt-4.1": {"requests": 200, "cost_usd": 0.6, "unpriced": 0}}})
         )
     [run] = read_training_curves({"a": tmp_path})
-    report = training_report([run], compare_runs([run]))
+    report = training_report([run], compare_checkpoints([run]))
     [best] = report.table("ship-table").to_dicts()
     assert best["score"] == pytest.approx(0.8), "of the scale from 1 to 10"
     shown = [row["mean"] for row in report.table("points-writingbench").to_dicts()]
@@ -251,7 +251,7 @@ def test_several_runs_have_patterns_and_steps_of_their_own(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="holds no scores of x yet"):
         read_training_curves({"a": tmp_path / "a"}, ["x"])
     with pytest.raises(UsageError, match=r"--base 7: .* has no results for this step; it has 1, 2"):
-        find_evaluated_steps(tmp_path / "a", base=7)
+        find_evaluated_steps(tmp_path / "a", required_step=7)
 
 
 @pytest.mark.process

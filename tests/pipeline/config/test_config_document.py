@@ -229,7 +229,7 @@ plain: st.SearchStrategy[Any] = st.recursive(
 def test_a_snapshot_is_read_back_as_it_was(data: dict[str, Any]) -> None:
     with TemporaryDirectory() as folder:
         run = RunDir(folder)
-        run.write_config(data)
+        run.write_config_and_keep_older(data)
         assert read_document(run.config).data == data
 
 

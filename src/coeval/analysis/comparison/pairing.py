@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from coeval.analysis.comparison.paired_difference import PairedScores
 from coeval.analysis.comparison.side import Measure, MetricName, RequestedItem, Side, UnsharedJudges
 from coeval.analysis.intervals import SHARE, Floats, Scale
-from coeval.analysis.measures.near_duplicates import NearDuplicate, group_duplicates
+from coeval.analysis.measures.near_duplicates import NearDuplicate, first_of_duplicate_group
 from coeval.analysis.measures.pair_scores import ComparedGrid, SharedScores
 from coeval.analysis.measures.score_grid import (
     UNSCORED,
@@ -84,11 +84,11 @@ def number_items_of_shared_tasks(a: Side, b: Side) -> NumberedItems:
             for own, side in zip(codes, (a, b), strict=True)
         ]
         notes += _note_unshared_items(a, b, task, items)
-        notes += _note_changed_context(a, b, task, items)
+        notes += _note_changed_references_or_attributes(a, b, task, items)
     alike = [
         pair for side, own in zip((a, b), codes, strict=True) for pair in _find_near_duplicates(side, own)
     ]
-    clusters = group_duplicates(alike, len(tasks)) if alike else None
+    clusters = first_of_duplicate_group(alike, len(tasks)) if alike else None
     codes_a, codes_b = (np.array(own, np.int64) for own in codes)
     return NumberedItems((codes_a, codes_b), tasks, clusters, tuple(notes))
 
@@ -125,7 +125,9 @@ def _note_unshared_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) 
     return [Mismatch(task, message)]
 
 
-def _note_changed_context(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list[Mismatch]:
+def _note_changed_references_or_attributes(
+    a: Side, b: Side, task: str, items: Sequence[_ByCode]
+) -> list[Mismatch]:
     """Report shared items whose reference answer or attributes differ, so that judges and labels measured
     them against something else on either side."""
     items_a, items_b = items
@@ -330,7 +332,7 @@ class Pairing:
     def has_equal_coverage(self, students: Collection[str]) -> bool:
         """Check whether these students of the grids have scores on the same items by the same judges."""
         cuts = (grid.shared_scores(*factor) for grid in self.grids.values() for factor in grid.task_factors)
-        return not self.unshared and all(cut.have_same_scores(students) for cut in cuts)
+        return not self.unshared and all(cut.have_scores_in_same_cells(students) for cut in cuts)
 
     def build_scored_pairs(self, task: str, metric: MetricName | None = None) -> ScoredPairs | None:
         """Return the paired item means of a task in one metric, or over all factors (with weights or checks,
@@ -339,9 +341,9 @@ class Pairing:
         pairs = shared.pair_means(self.a, self.b).get(task)
         if pairs is None:
             return None
-        scores = [shared.recorded_means(student) for student in (self.a, self.b)]
+        scores = [shared.means_and_coverage(student) for student in (self.a, self.b)]
         scale = _extend_scale(SHARE if metric is None else metric.scale, [means for means, _ in scores])
-        paired = np.isfinite(shared.item_means(self.a, self.b)[0])
+        paired = np.isfinite(shared.shared_item_means_or_nan(self.a, self.b)[0])
         missing = self._mark_items_of_metric(task, metric) & ~paired
         (low_a, high_a), (low_b, high_b) = (
             _sum_missing_at_ends(scale.to_shares(means), present, missing) for means, present in scores
@@ -353,17 +355,17 @@ class Pairing:
         low, high = (gaps + low_b - high_a) / items, (gaps + high_b - low_a) / items
         return ScoredPairs(pairs, lacking, low, high, scale)
 
-    def differences_by_judge(self, task: str, metric: MetricName | None = None) -> JudgeValues:
+    def b_minus_a_by_judge(self, task: str, metric: MetricName | None = None) -> JudgeValues:
         """Return each judge's mean gaps, second side minus first; empty if the sides share no judge."""
         if (metric is None or metric.measure != "label") and any(
             judges.task == task and judges.none_shared and judges.compared for judges in self.unshared
         ):
             return JudgeValues(np.empty((0, 0)), 1.0)
         shared = self._shared_scores(task, metric)
-        [gaps] = shared.differences_by_judge(self.a, self.b, [task])
+        [gaps] = shared.judge_values_by_task(self.a, self.b, [task])
         if metric is None or metric.measure != "metric":
             return gaps
-        scale = _extend_scale(metric.scale, [shared.recorded_means(name)[0] for name in (self.a, self.b)])
+        scale = _extend_scale(metric.scale, [shared.means_and_coverage(name)[0] for name in (self.a, self.b)])
         return gaps._replace(values=gaps.values / scale.width)
 
     def _shared_scores(self, task: str, metric: MetricName | None) -> SharedScores:
@@ -428,7 +430,7 @@ def pair_sides(a: Side, b: Side) -> Pairing:
             *_note_changed_rubrics(a, b),
             *_note_changed_weights(a, b),
             *(
-                Mismatch(task, f"{task}: {side.label}: {served.clause}")
+                Mismatch(task, f"{task}: {side.label}: {served.came_from_clause}")
                 for side in (a, b)
                 for task, served in side.served.items()
             ),

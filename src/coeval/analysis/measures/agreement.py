@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, ndtri, stdtrit
 
-from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_share
+from coeval.analysis.intervals import LEVEL, Bounds, Floats, Scatter, unseen_variance_share
 from coeval.analysis.measures.score_grid import THREE_LEVELS, Codes
 
 # Low, Medium and High.
@@ -32,7 +32,7 @@ class LevelScale(NamedTuple):
         """Return 1 minus the distance of two levels, (K, K) (linear weights; Cicchetti and Allison 1971)."""
         return np.asarray(1 - np.abs(np.subtract.outer(self.values, self.values)), np.float64)
 
-    def kappa(self, tables: Floats) -> Floats:
+    def plain_or_weighted_kappa(self, tables: Floats) -> Floats:
         """Compute Cohen's κ (1960), ``(a − e) / (1 − e)``: a is the share of units that both judges scored
         alike, e the one expected by chance from both judges' shares of levels, ``Σ p_a q_a``; or his weighted
         κ (1968), with mean weights instead of shares. Undefined where e = 1."""
@@ -182,20 +182,20 @@ def smooth_level_shares(shares: Floats) -> Floats:
     return np.asarray((shares + 1 / shares.shape[-1]) / 2, np.float64)
 
 
-def unseen_share_of_agreement(tables: Floats, items: int, linear: Floats) -> float:
-    """Return `unseen_share` of the weighted agreement by item: near 1 where agreement is all or nothing or
+def unseen_agreement_share(tables: Floats, items: int, linear: Floats) -> float:
+    """Return `unseen_variance_share` of the weighted agreement by item: near 1 where it is all or nothing or
     hardly tested, near 0 where each item shows a good deal of it. ``tables`` (blocks, K, K): units by the
     levels of two judges, or coincidences of several; ``linear`` as in `LevelScale`."""
     sizes, sums = tables.sum(axis=(1, 2)), (tables * linear).sum(axis=(1, 2))
     share = float(sums.sum() / sizes.sum())
     distances = (sums - share * sizes) * items / sizes.sum()
-    return unseen_share(share, [Scatter(items, float(distances @ distances))])
+    return unseen_variance_share(share, [Scatter(items, float(distances @ distances))])
 
 
-def weight_of_end_items(unseen_share: float) -> float:
+def weight_of_end_items(unseen_variance_share: float) -> float:
     """Return how much of an item to add at either end, at most half: ``φ₀^⅓ / 2`` (the root was found by
     ``python -m evidence.measure_coverage``)."""
-    return float(_AT_EACH_END * unseen_share ** (1 / 3))
+    return float(_AT_EACH_END * unseen_variance_share ** (1 / 3))
 
 
 class Reweighting:
@@ -268,7 +268,7 @@ def percentile_interval(draws: Floats, value: float, items: int) -> Bounds | Non
     return Bounds(min(low, value), max(high, value))
 
 
-def dispersion_interval(draws: Floats, value: float, items: int) -> Bounds | None:
+def spread_measure_interval(draws: Floats, value: float, items: int) -> Bounds | None:
     """Return the interval of a measure of spread, from 0 up, that chance inflates: in the sample by as much
     as in the draws once more, so the draws' excess over ``value`` is subtracted twice from the lower
     bound."""

@@ -135,10 +135,12 @@ def measure_attribute_coverage(declared: Space, sampled: Iterable[Sequence[str]]
         for a, b in product(by_name[first], by_name[second])
     ]
     absent = tuple(stratum[0] for stratum in strata if not single[stratum])
-    return Coverage(*_coverage_ratios(strata, single), *_coverage_ratios(pairs, double), absent)
+    return Coverage(
+        *_plain_and_rare_coverage(strata, single), *_plain_and_rare_coverage(pairs, double), absent
+    )
 
 
-def _coverage_ratios(
+def _plain_and_rare_coverage(
     declared: Sequence[Stratum], counts_by_stratum: Counter[Stratum]
 ) -> tuple[float | None, float | None]:
     counts = [counts_by_stratum[stratum] for stratum in declared]

@@ -19,9 +19,9 @@ from coeval.analysis.measures.benchmark_measures import measure_benchmark
 from coeval.analysis.measures.judge_measures import (
     FEWEST_COMMON,
     JudgeMeasures,
-    agreement_by_judge,
     combine_judge_measures,
     compare_judge_pairs,
+    mean_agreement_by_judge,
     measure_judge_pairs,
     measure_panel,
 )
@@ -82,7 +82,7 @@ from coeval.analysis.readers.output_reader import OutputReader
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.result_rows import BY_TASK, student_rows
-from coeval.analysis.run_results import answer_note_sentences, answer_warning_sentences
+from coeval.analysis.run_results import lacking_task_and_cut_off_sentences, missing_cut_off_or_empty_warnings
 from coeval.analysis.sampled_answers import measure_samples
 from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.figures import figure_with_interval, format_points, kappa_word
@@ -249,9 +249,9 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
     sentences: tuple[tuple[Topic, Iterable[str]], ...] = (
         ("leads", pair_sentences(compared) if compared is not None else ()),
         ("leads", (text for text in leads if text not in agreement_sentences)),
-        ("leads", leaders.label_task_notes(grid, labels)),
-        ("leads", leaders.unscored_notes(reader, grid)),
-        ("leads", leaders.label_sentences(labels)),
+        ("leads", leaders.label_only_notes(grid, labels)),
+        ("leads", leaders.failed_or_unscored_notes(reader, grid)),
+        ("leads", leaders.label_leader_and_missing_sentences(labels)),
         ("leads", panel_findings.leader_judges_sentence(grid, ranks, families)),
         ("leads", leaders.significant_pair_count_sentences(ranks)),
         ("leads", leaders.partial_student_sentences(ranks)),
@@ -263,8 +263,8 @@ def draw_conclusions(reader: RunReader, grid: ScoreGrid, measures: RunMeasures) 
         ("judges", panel_findings.reliability_sentences(measures.g_study)),
         ("cost", _missing_scores_sentences(students, adjusted=ranks.adjusted)),
         ("leads", people_sentences(people) if people is not None else ()),
-        ("leads", answer_warning_sentences(rows)),
-        ("leads", answer_note_sentences(rows)),
+        ("leads", missing_cut_off_or_empty_warnings(rows)),
+        ("leads", lacking_task_and_cut_off_sentences(rows)),
     )
     return tuple(Conclusion(topic, text) for topic, texts in sentences for text in texts)
 
@@ -339,7 +339,7 @@ def task_leader_sentences(
 # --- What the configuration has lost
 
 
-def count_answers_by_student(reader: RunReader) -> StudentCounts:
+def count_answers_by_student_and_task(reader: RunReader) -> StudentCounts:
     """Count the answers of all students on record, removed ones included."""
     counts_by_student: defaultdict[str, dict[str, StudentAnswers]] = defaultdict(dict)
     for task, student, *counts in reader.rows(_COUNTS):
@@ -350,12 +350,12 @@ def count_answers_by_student(reader: RunReader) -> StudentCounts:
 def measure_removed(reader: RunReader, grid: ScoreGrid, counts: StudentCounts) -> RemovedMeasures | None:
     """Measure what ``grid`` leaves out of a run, by plain means; None where nothing is removed."""
     whole_grid = read_grid_with_removed(reader)
-    students = {} if whole_grid is grid else _measure_removed_students(reader, whole_grid, counts)
+    students = {} if whole_grid is grid else _measure_students_with_removed_tasks(reader, whole_grid, counts)
     labels = measure_removed_labels(reader, whole_grid, grid.students)
     return RemovedMeasures(students, labels) if students or labels else None
 
 
-def _measure_removed_students(
+def _measure_students_with_removed_tasks(
     reader: RunReader, whole_grid: ScoreGrid, counts: StudentCounts
 ) -> dict[str, StudentMeasures]:
     """Measure all students, removed tasks included by task but not in overall scores."""
@@ -444,10 +444,10 @@ def compute_run_measures(
     grid, robust_options = read_score_grid(reader), options or RobustOptions()
     judge_scores, reweighting = grid.judge_scores, Reweighting(len(grid.items.ids), cluster=grid.items.alike)
     pairs = cache(lambda: compare_judge_pairs(judge_scores, reweighting))
-    agreement = cache(lambda: agreement_by_judge(judge_scores, pairs()))
+    agreement = cache(lambda: mean_agreement_by_judge(judge_scores, pairs()))
     benchmark = cache(lambda: measure_benchmark(reader, grid))
     ranked = cache(lambda: rank_students(grid))
-    counts = cache(lambda: count_answers_by_student(reader))
+    counts = cache(lambda: count_answers_by_student_and_task(reader))
     students = cache(lambda: measure_students(grid, ranked().scores, counts()))
 
     def measure(name: str, compute: Callable[[], _PartT], default: _PartT) -> _PartT:
@@ -528,7 +528,7 @@ def compute_output_measures(reader: OutputReader) -> OutputMeasures:
     }
     judges = combine_judge_measures(
         grid,
-        agreement_by_judge(grid, pairs),
+        mean_agreement_by_judge(grid, pairs),
         adjust_bias_ledger(ledger),
         panel_reading.measure_consistency(grid.judges, requested, reweighting),
     )

@@ -25,7 +25,7 @@ from coeval.analysis.measures.agreement import (
     smooth_level_shares,
     sum_by_unit,
     tabulate_pair_levels,
-    unseen_share_of_agreement,
+    unseen_agreement_share,
     weight_of_end_items,
 )
 from coeval.analysis.measures.measure_tree import FILES, NOT_MEASURED, Entity, Measured, ShownAs
@@ -154,7 +154,7 @@ def compare_two_judges(
         np.trace(tables, axis1=1, axis2=2),
         (tables * scale.linear).sum(axis=(1, 2)),
         shared,
-        float(scale.kappa(tables.sum(axis=0))),
+        float(scale.plain_or_weighted_kappa(tables.sum(axis=0))),
         _bootstrap_kappa(tables, int(shared.sum()), scale, reweighting),
         missing,
     )
@@ -165,16 +165,19 @@ def measure_judge_pairs(pairs: Sequence[JudgePair]) -> dict[tuple[str, str], Pai
 
 
 def measure_judge_pair(pair: JudgePair) -> PairAgreement:
-    return PairAgreement(*_mean_over_pairs([pair] if pair.count else []), count=pair.count)
+    return PairAgreement(*_mean_spa_wpa_kappa([pair] if pair.count else []), count=pair.count)
 
 
-def agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
+def mean_agreement_by_judge(grid: ScoreGrid, pairs: Sequence[JudgePair]) -> dict[str, JudgeAgreement]:
     """Average each judge's agreement over its pairs."""
     agreement_of_judge = {}
     for judge in grid.judges:
         own_pairs = [pair for pair in pairs if judge in (pair.first, pair.second) and pair.count]
         common = sum(pair.count for pair in own_pairs)
-        measures = (*_mean_over_pairs(own_pairs), *_mean_over_pairs(own_pairs, by_count=True))
+        measures = (
+            *_mean_spa_wpa_kappa(own_pairs),
+            *_mean_spa_wpa_kappa(own_pairs, by_count=True),
+        )
         agreement_of_judge[judge] = JudgeAgreement(*measures, degenerate=common < FEWEST_COMMON, count=common)
     return agreement_of_judge
 
@@ -204,10 +207,10 @@ def _bootstrap_kappa(
     plain = reweighting.draw_sums(tables.reshape(len(tables), math.prod(tables.shape[1:])))
     if not items:
         return BootstrapDraws(*[np.full(len(plain), np.nan)] * 3)
-    weight = weight_of_end_items(unseen_share_of_agreement(tables, items, scale.linear))
+    weight = weight_of_end_items(unseen_agreement_share(tables, items, scale.linear))
     with_ends = reweighting.add_ends(plain, _pair_ends(tables.sum(axis=0), items), weight, weight)
     plain_kappas, kappas_with_ends = (
-        scale.kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
+        scale.plain_or_weighted_kappa(flat.reshape(-1, *tables.shape[1:])) for flat in (plain, with_ends)
     )
     return BootstrapDraws(plain_kappas, kappas_with_ends, kappas_with_ends)
 
@@ -226,7 +229,7 @@ def _pair_ends(table: Floats, items: int) -> Ends:
     )
 
 
-def _mean_over_pairs(
+def _mean_spa_wpa_kappa(
     pairs: Sequence[JudgePair], *, by_count: bool = False
 ) -> tuple[Measured, Measured, Measured]:
     """Return ``spa``, ``wpa`` and ``kappa`` as means over pairs, κ over those that have one; ``by_count``:
@@ -293,7 +296,7 @@ def measure_panel(grid: ScoreGrid, reweighting: Reweighting) -> PanelMeasures:
     measured = [Measured.with_bounds(math.nan, None, items, missing)] * 3
     if len(judges) >= 2 and count >= FEWEST_COMMON:
         block = reweighting.block[grid.item[is_complete]]
-        flat = _sum_by_block(levels[is_complete], grid.scale, block, reweighting.blocks)
+        flat = _sum_complete_units(levels[is_complete], grid.scale, block, reweighting.blocks)
         ends = _panel_ends(levels[is_complete], grid.scale, count / items)
         drawn = _bootstrap_alpha_and_correlations(flat, grid.scale, ends, items, reweighting)
         values = _panel_values_from_sums(flat.sum(axis=0), len(grid.scale))
@@ -329,7 +332,7 @@ def _bootstrap_alpha_and_correlations(
     uses the worse end alone (and up to a quarter more, found by simulation), its upper bound the better."""
     levels = len(scale)
     tables = flat_sums[:, : levels**2].reshape(-1, levels, levels)
-    unseen = unseen_share_of_agreement(tables, items, LevelScale(scale).linear)
+    unseen = unseen_agreement_share(tables, items, LevelScale(scale).linear)
     weight, seen = weight_of_end_items(unseen), 1 - unseen
     drawn = reweighting.draw_sums(flat_sums)
     plain, both, worse, better = (
@@ -343,7 +346,9 @@ def _bootstrap_alpha_and_correlations(
     )
 
 
-def _sum_by_block(levels: NDArray[np.int8], scale: Floats, block: NDArray[np.int64], blocks: int) -> Floats:
+def _sum_complete_units(
+    levels: NDArray[np.int8], scale: Floats, block: NDArray[np.int64], blocks: int
+) -> Floats:
     """Sum complete units by block, (blocks, K² + 3 + k), in chunks so that memory stays small."""
     sums_by_block = np.zeros((blocks, len(scale) ** 2 + 3 + levels.shape[1]))
     step = max(_CHUNK // sums_by_block.shape[1], 1)

@@ -11,7 +11,7 @@ import numpy as np
 
 from coeval.analysis.comparison.comparison_report import (
     format_difference,
-    interval_over_judges_text,
+    interval_over_judges_or_unknown,
     lead_text,
     p_value_clause,
     tie_text,
@@ -21,7 +21,7 @@ from coeval.analysis.intervals import Looks
 from coeval.analysis.measures.label_measures import LabelMeasures, Labels
 from coeval.analysis.measures.measure_tree import Measured
 from coeval.analysis.measures.pair_measures import pair_sentences
-from coeval.analysis.measures.ranking import SAME, Ranking, leading_pair
+from coeval.analysis.measures.ranking import SAME, Ranking, leader_and_rival
 from coeval.analysis.measures.run_measures import RunMeasures
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.student_measures import StudentScores
@@ -43,15 +43,15 @@ def leader_sentences(
     """Say who leads; how many items would settle a tie; what other judges might say. ``looks``: those
     that the ranking's p-values allow for."""
     yield leader_sentence(students, ranks, at_any_look=looks is not None and looks.is_repeated)
-    if (gap := leading_difference(ranks)) is not None:
+    if (gap := leader_rival_difference(ranks)) is not None:
         yield from filter(None, (items_needed_sentence(gap), judges_agree_sentence(ranks, gap)))
 
 
-def leading_difference(ranks: Ranking) -> PairDifference | None:
-    """Return the difference of the `leading_pair`; None where they share no items, or nobody can lead."""
+def leader_rival_difference(ranks: Ranking) -> PairDifference | None:
+    """Return the difference of the `leader_and_rival`; None where they share no items, or nobody can lead."""
     if len(ranks.order) < 2 or _why_no_leader(ranks):
         return None
-    return ranks.difference(*leading_pair(ranks))
+    return ranks.difference(*leader_and_rival(ranks))
 
 
 def leader_sentence(
@@ -59,7 +59,7 @@ def leader_sentence(
 ) -> str:
     """Say who leads, and how far ahead of the next. ``students``: with and without a score."""
     if len(ranks.order) < 2:
-        return _single_student_sentence(students, ranks)
+        return _fewer_than_two_students_sentence(students, ranks)
     if reason := _why_no_leader(ranks):
         return reason
     scores = {name: mean_in_points(students[name].score) for name in ranks.order}
@@ -71,7 +71,7 @@ def _verdict_text(
 ) -> str:
     """Say ``A leads by these judges: 3.4 ± 2.9 points ahead of B on 167 shared items (p = 0.036).``, or ``A
     (82.8) and B (79.5) are tied: the gap is 3.3 ± 4.1 points on 167 shared items.``"""
-    first, second = leading_pair(ranks)
+    first, second = leader_and_rival(ranks)
     gap = ranks.difference(first, second)
     if gap is None:
         return f"{first} {highest} ({figures[first]}); {second} shares no scored items with it."
@@ -89,7 +89,7 @@ def mean_in_points(measured: Measured) -> str:
     return format_points(measured.value or 0.0)
 
 
-def _single_student_sentence(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
+def _fewer_than_two_students_sentence(students: Mapping[str, StudentScores], ranks: Ranking) -> str:
     """Say what is known of one student, or of none."""
     if not ranks.order:
         return "No student has a score yet."
@@ -139,10 +139,10 @@ def _cannot_be_settled_by_items(gap: PairDifference) -> bool:
 
 
 def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
-    """Say whether judges agree about the `leading_pair`; '' where no judge scored."""
+    """Say whether judges agree about the `leader_and_rival`; '' where no judge scored."""
     if gap.judges is None:
         return ""
-    first, second = leading_pair(ranks)
+    first, second = leader_and_rival(ranks)
     own_gap = gap.with_leader_as_b
     if own_gap.ci95_over_judges_adjusted is None:
         if gap.judges == 1:
@@ -160,7 +160,7 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     if not clause and _cannot_be_settled_by_items(gap):
         clause = ": more items cannot settle it, more judges can"
     caveat = "; two judges give only a rough idea" if judges == 2 else ""
-    if (interval := interval_over_judges_text(own_gap)) != NOT_KNOWN:
+    if (interval := interval_over_judges_or_unknown(own_gap)) != NOT_KNOWN:
         interval = f"{format_points(own_gap.difference)} {interval} points"
     noun = "lead" if gap.significant else "gap"
     return f"{agreement}; allowing for other judges, the {noun} is {interval}{clause}{caveat}."
@@ -232,21 +232,21 @@ def opening_sentences(measures: RunMeasures, looks: Looks | None) -> list[str]:
     elif measures.pairs is not None:
         sentences = pair_sentences(measures.pairs)
     else:
-        sentences = label_sentences(measures.labels)
+        sentences = label_leader_and_missing_sentences(measures.labels)
     return list(islice(sentences, 3))
 
 
 # --- Runs without judged scores
 
 
-def label_sentences(labels: Labels) -> Iterator[str]:
+def label_leader_and_missing_sentences(labels: Labels) -> Iterator[str]:
     """Say for the first few labels who is right most often; then what is missing of any."""
     labelled = [
         (f"{task} ({name})", measures) for task, names in labels.items() for name, measures in names.items()
     ]
     for name_in_task, measures in labelled[:_MOST_LABELS]:
         if measures.ranking.order:
-            yield label_sentence(measures, name_in_task)
+            yield label_leader_sentence(measures, name_in_task)
         else:
             yield f"No answer has been compared with the labels of {name_in_task} yet."
     for name_in_task, measures in labelled:
@@ -257,7 +257,7 @@ def label_sentences(labels: Labels) -> Iterator[str]:
         yield f"{pluralize(more, 'more label')}: see coeval analyze labels."
 
 
-def label_sentence(measures: LabelMeasures, label: str) -> str:
+def label_leader_sentence(measures: LabelMeasures, label: str) -> str:
     """Say who states a label most often; needs a student that has been compared with it."""
     right = {name: mean_in_points(measures.students[name].accuracy) for name in measures.ranking.order}
     if len(right) == 1:
@@ -269,7 +269,7 @@ def label_sentence(measures: LabelMeasures, label: str) -> str:
 # --- What has no score
 
 
-def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str]:
+def label_only_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str]:
     """Say how many items have no score, as their tasks have labels alone; ``labelled``: tasks with labels."""
     counts = np.bincount(grid.items.task, minlength=len(grid.tasks)).tolist()
     items = dict(zip(grid.tasks, counts, strict=True))
@@ -285,7 +285,7 @@ def label_task_notes(grid: ScoreGrid, labelled: Collection[str]) -> Iterator[str
         )
 
 
-def unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
+def failed_or_unscored_notes(reader: RunReader, grid: ScoreGrid) -> Iterator[str]:
     """Say that everything failed, or which factors no answer of a student has a score of in a task."""
     if not grid.scored.any() and not reader.run.files(PAIRS):
         [(scored_count, *failed)] = reader.rows(_FAILURES)

@@ -167,22 +167,23 @@ def iterate_leaves(
                 yield from iterate_leaves(part, inner, (*steps, name), entity)
 
 
-def part_to_json(node: Any, *, inside: bool = False) -> Any:
+def part_to_json(node: Any, *, in_entity: bool = False) -> Any:
     """Return a part as ``measures.json`` has it: an entity's measures become numbers, and ``n``, ``missing``
     and ``ci95`` (``[low, high]``) are added with the same nested keys."""
     match node:
         case Measured():
             return node.value
         case msgspec.Struct() | Mapping():
-            entity = not inside and _is_entity(node)
+            entity = not in_entity and _is_entity(node)
             plain = {
-                name: part_to_json(inner, inside=inside or entity) for name, inner in named_entries(node)
+                name: part_to_json(inner, in_entity=in_entity or entity)
+                for name, inner in named_entries(node)
             }
             if entity and _holds_measures(node):
                 plain |= {kind: _collect_field_of_measures(node, kind) for kind in ("n", "missing", "ci95")}
             return plain
         case list() | tuple():
-            return [part_to_json(inner, inside=inside) for inner in node]
+            return [part_to_json(inner, in_entity=in_entity) for inner in node]
         case _:
             return node
 

@@ -89,7 +89,7 @@ class NearDuplicate(NamedTuple):
     similarity: float
 
 
-def find_near_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
+def find_earlier_duplicates(prompts: Sequence[str]) -> list[NearDuplicate]:
     """Find, for each prompt of one task, the most similar earlier prompt of at least `SIMILAR`, if any.
 
     Shingles that more than half of ten or more prompts share, such as the instructions around each item,
@@ -131,9 +131,9 @@ def _rank_shingles(prompts: Sequence[str], template: Set[tuple[str, ...]]) -> li
     return [np.sort(numbers) for numbers in np.split(rank[kind], ends)]
 
 
-def group_duplicates(duplicates: Sequence[NearDuplicate], count: int) -> NDArray[np.int64]:
+def first_of_duplicate_group(duplicates: Sequence[NearDuplicate], prompts: int) -> NDArray[np.int64]:
     """Return the first index of each prompt's group, (count,): its own where it is alone."""
-    first = list(range(count))
+    first = list(range(prompts))
     for twin in duplicates:
         root, other_root = first[twin.place], first[twin.of]
         while first[root] != root:
@@ -141,7 +141,7 @@ def group_duplicates(duplicates: Sequence[NearDuplicate], count: int) -> NDArray
         while first[other_root] != other_root:
             other_root = first[other_root]
         first[max(root, other_root)] = min(root, other_root)
-    for place in range(count):
+    for place in range(prompts):
         first[place] = first[first[place]]
     return np.array(first, np.int64)
 

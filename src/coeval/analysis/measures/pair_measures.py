@@ -160,13 +160,13 @@ class Comparisons(NamedTuple):
         return self._replace(**{name: getattr(self, name)[rows] for name in names})
 
 
-class PlannedPair(msgspec.Struct, frozen=True):
+class CountedPair(msgspec.Struct, frozen=True):
     """A planned comparison, and whether it succeeded."""
 
     good: bool
     part: PreferencePart
 
-    def win_share(self, student: str) -> float | None:
+    def win_share_unless_failed(self, student: str) -> float | None:
         """Return 1 if the student won, ½ for a tie, None if the comparison failed."""
         if not self.good:
             return None
@@ -181,7 +181,7 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
     """Read the planned comparisons of existing answers, if any. Raises StoreError: a file is unreadable."""
     if not reader.run.files(PAIRS):
         return None
-    pairs = read_planned_pairs(reader)
+    pairs = read_counted_pairs(reader)
     good = [pair.part for pair in pairs if pair.good]
     (tasks, task), (items, item), (judges, judge), (students, who) = (
         np.unique(np.array(names, np.str_), return_inverse=True)
@@ -208,19 +208,19 @@ def read_pair_comparisons(reader: RunReader) -> Comparisons | None:
     )
 
 
-def read_planned_pairs(reader: RunReader) -> list[PlannedPair]:
+def read_counted_pairs(reader: RunReader) -> list[CountedPair]:
     """Read the planned comparisons of existing answers, failed ones too. Raises StoreError: unreadable."""
-    index: Index[PlannedPair] = Index()
-    index.read(reader.run.files(PAIRS), PreferencePart, lambda part: PlannedPair(is_good(part), part))
+    index: Index[CountedPair] = Index()
+    index.read(reader.run.files(PAIRS), PreferencePart, lambda part: CountedPair(is_good(part), part))
     answers = {
         (item, student)
         for item, student in reader.rows("SELECT item, model FROM answers WHERE NOT failed AND sample = 0")
     }
     pairs = (index.get(key) for key in index)
-    return [pair for pair in pairs if pair is not None and _is_planned(reader, pair, answers)]
+    return [pair for pair in pairs if pair is not None and _is_planned_and_answered(reader, pair, answers)]
 
 
-def _is_planned(reader: RunReader, pair: PlannedPair, answers: set[tuple[str, str]]) -> bool:
+def _is_planned_and_answered(reader: RunReader, pair: CountedPair, answers: set[tuple[str, str]]) -> bool:
     part, planned = pair.part, reader.planned
     students = (part.first_model_id, part.second_model_id)
     if any((part.datapoint_id, student) not in answers for student in students):

@@ -63,18 +63,18 @@ class SharedScores:
                 )
         return strata
 
-    def means_by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
+    def shared_means_by_item(self, first: str, second: str) -> dict[str, tuple[float, float]]:
         """Return both students' means over the scores they share, by item id."""
-        a, b = self.item_means(first, second)
+        a, b = self.shared_item_means_or_nan(first, second)
         ids = self.grid.items.ids
         return {ids[at]: (float(a[at]), float(b[at])) for at in np.flatnonzero(np.isfinite(a)).tolist()}
 
-    def item_means(self, first: str, second: str) -> tuple[Floats, Floats]:
+    def shared_item_means_or_nan(self, first: str, second: str) -> tuple[Floats, Floats]:
         """Return both students' means per item, (I,) each; NaN where they share no score."""
         of_a, of_b = self._cached_shared_rows(first, second, frozenset())
         return of_a.means, of_b.means
 
-    def differences_by_judge(
+    def judge_values_by_task(
         self, first: str, second: str, tasks: Collection[str], excluded_judges: Collection[str] = ()
     ) -> list[JudgeValues]:
         """Return, for each of ``tasks``, second minus first student by item and judge who scored both."""
@@ -89,7 +89,7 @@ class SharedScores:
             if task in tasks
         ]
 
-    def recorded_means(self, student: str) -> tuple[Floats, Floats]:
+    def means_and_coverage(self, student: str) -> tuple[Floats, Floats]:
         """Return, (I,) each, a student's means over all recorded scores, NaN where there is none, and the
         share of a whole score that they cover: below 1 where factors are weighted and some are missing."""
         grid, rows = self.grid, self._rows[self._student_code[student]]
@@ -100,7 +100,7 @@ class SharedScores:
             weight_share = np.where(total_weights > 0, np.minimum(share / total_weights, 1.0), 1.0)
             return np.asarray(total / share, np.float64), np.asarray(weight_share, np.float64)
 
-    def have_same_scores(self, names: Collection[str]) -> bool:
+    def have_scores_in_same_cells(self, names: Collection[str]) -> bool:
         """Check whether all of these students who have any score have the very same ones, in each answer."""
         patterns = [
             pattern for name in names if len(pattern := self._score_patterns[self._student_code[name]])
@@ -158,7 +158,7 @@ class SharedScores:
     ) -> tuple[_SharedRows, _SharedRows]:
         a, b = self._student_code[first], self._student_code[second]
         if self._coverage_codes[a] == self._coverage_codes[b]:
-            return self._rows_of_student(a, excluded), self._rows_of_student(b, excluded)
+            return self._average_all_of_student(a, excluded), self._average_all_of_student(b, excluded)
         of_a, of_b = self._rows[a], self._rows[b]
         cells = self._cell[of_a], self._cell[of_b]
         if self.grid.sample is None and not np.array_equal(*cells):
@@ -173,7 +173,7 @@ class SharedScores:
         valid, checked = self.grid.levels[rows] >= 0, self.grid.checked
         return valid if checked is None else np.c_[valid, np.isfinite(checked[rows])]
 
-    def _rows_of_student(self, student: int, excluded: frozenset[str]) -> _SharedRows:
+    def _average_all_of_student(self, student: int, excluded: frozenset[str]) -> _SharedRows:
         if (student, excluded) not in self._whole_rows:
             rows = self._rows[student]
             self._whole_rows[student, excluded] = self._average_shared(

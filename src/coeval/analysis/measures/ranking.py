@@ -116,7 +116,7 @@ class Ranking(Record, frozen=True):
         return "tied" if gap is None else gap.verdict
 
 
-def leading_pair(ranks: Ranking) -> tuple[str, str]:
+def leader_and_rival(ranks: Ranking) -> tuple[str, str]:
     """Name the best of two or more students, and its rival: the best it is tied with, so that both may have
     rank 1; else the best it leads by these judges alone; else the second."""
     first, second, *_ = ranks.order
@@ -149,7 +149,7 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
         without = excluded_judges(*pair) if excluded_judges is not None else ()
         common[pair] = shared.pair_means(*pair, without)
         if common[pair]:
-            judged[pair] = shared.differences_by_judge(*pair, common[pair], without)
+            judged[pair] = shared.judge_values_by_task(*pair, common[pair], without)
     levels = {name: StudentMean(means[name], int(item_sums.units[codes[name]].sum())) for name in scored}
     incomplete = {name for name in scored if not grid.is_assigned[codes[name]].all()}
     partial = {
@@ -188,10 +188,10 @@ def rank_students(grid: ScoreGrid, excluded_judges: ExcludedJudges | None = None
 
 
 def _name_factor_of_lead(grid: ScoreGrid, ranks: Ranking) -> Ranking:
-    """Name the factor that the lead of the `leading_pair` comes from."""
+    """Name the factor that the lead of the `leader_and_rival` comes from."""
     if len(ranks.order) < 2:
         return ranks
-    first, second = leading_pair(ranks)
+    first, second = leader_and_rival(ranks)
     pair = (min(first, second), max(first, second))
     if (gap := ranks.differences.get(pair)) is None or not gap.significant:
         return ranks
@@ -235,7 +235,7 @@ def task_verdict(grid: ScoreGrid, ranks: Ranking, first: str, second: str, task:
             for other_pair, strata in common.items()
         }
         judged = {
-            other_pair: shared.differences_by_judge(*other_pair, strata)
+            other_pair: shared.judge_values_by_task(*other_pair, strata)
             for other_pair, strata in strata.items()
             if strata
         }
@@ -253,7 +253,7 @@ def compare_two_students(grid: ScoreGrid, first: str, second: str) -> PairDiffer
     """Test how the second student differs from the first, as this pair alone; None if they share no score."""
     shared, pair = SharedScores(grid), (first, second)
     strata = shared.pair_means(*pair)
-    members = family_members({pair: strata}, {pair: shared.differences_by_judge(*pair, strata)}, grid.looks)
+    members = family_members({pair: strata}, {pair: shared.judge_values_by_task(*pair, strata)}, grid.looks)
     return adjust_family([*members.values()])[0] if members else None
 
 

@@ -16,7 +16,7 @@ from coeval.core.errors import UsageError
 from coeval.core.records import VARIANT
 from coeval.core.text import join_names
 
-ScoreChoice = Mapping[str, Set[str]]
+NamesByDimension = Mapping[str, Set[str]]
 """By dimension, the names that are chosen; a dimension without names is not restricted. Values of one
 attribute (``attribute=value``) are a union, attributes are a cut."""
 
@@ -41,10 +41,10 @@ _NAMES: Mapping[str, Callable[[ScoreGrid], Iterable[str]]] = {
 }
 
 
-def read_score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> ScoreChoice:
+def make_score_choice(grid: ScoreGrid, dimensions_and_names: Iterable[tuple[str, str]]) -> NamesByDimension:
     """Read a choice from pairs of a dimension and a name. Raises UsageError: the grid has no such one."""
     choice: dict[str, set[str]] = {}
-    for dimension, name in pairs:
+    for dimension, name in dimensions_and_names:
         if dimension not in _NAMES:
             raise UsageError(f"scores are chosen by {join_names(_NAMES)}, not by {dimension}")
         if name not in _NAMES[dimension](grid):
@@ -53,9 +53,9 @@ def read_score_choice(grid: ScoreGrid, pairs: Iterable[tuple[str, str]]) -> Scor
     return choice
 
 
-def select_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
+def select_chosen_scores(grid: ScoreGrid, choice: NamesByDimension) -> ScoreGrid:
     """Return the scores of a choice; names of tasks, teachers and factors stay."""
-    chosen = grid.select_items(select_chosen_items(grid, choice))
+    chosen = grid.select_items(find_chosen_items(grid, choice))
     if judges := choice.get("judge"):
         chosen = chosen.select_judges([name for name in grid.judges if name in judges])
     if factors := choice.get("factor"):
@@ -65,7 +65,7 @@ def select_scores(grid: ScoreGrid, choice: ScoreChoice) -> ScoreGrid:
     return chosen
 
 
-def select_chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool_]:
+def find_chosen_items(grid: ScoreGrid, choice: NamesByDimension) -> NDArray[np.bool_]:
     """Return which items are chosen, (I,)."""
     items = np.ones(len(grid.items.ids), bool)
     for dimension, names, of_items in (
@@ -89,7 +89,7 @@ def select_chosen_items(grid: ScoreGrid, choice: ScoreChoice) -> NDArray[np.bool
 _MOST_VALUES = 12
 
 
-def list_single_choices(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
+def offered_dimension_names(grid: ScoreGrid) -> Sequence[tuple[str, str]]:
     """List the choices of one name that a report offers, as (dimension, name): all names where there are two
     or more, and values of attributes that have at most 12."""
     names = {dimension: tuple(named(grid)) for dimension, named in _NAMES.items()}

@@ -186,7 +186,7 @@ class ScoreGrid(NamedTuple):
         return np.append(self.scale, 0.0)
 
     @property
-    def scales(self) -> tuple[RubricScale, ...]:
+    def distinct_scales(self) -> tuple[RubricScale, ...]:
         """Return the scales of all judged factors, High, Medium and Low first."""
         scales = {design.scales[name]: None for design in self.designs for name in sorted(design.scales)}
         return tuple(sorted(scales, key=lambda scale: scale is not HIGH_MEDIUM_LOW)) or (HIGH_MEDIUM_LOW,)
@@ -194,7 +194,7 @@ class ScoreGrid(NamedTuple):
     @property
     def has_default_scale(self) -> bool:
         """Check whether all judged factors are on the default scale."""
-        return self.scales == (HIGH_MEDIUM_LOW,)
+        return self.distinct_scales == (HIGH_MEDIUM_LOW,)
 
     def sum_scores(self, *, equal_weights: bool = False, complete_only: bool = True) -> RowSums:
         """Sum the scores of each row.
@@ -211,7 +211,7 @@ class ScoreGrid(NamedTuple):
             has_check = np.isfinite(self.checked)
             total += np.where(has_check, self.checked, 0.0)
             units += has_check
-        weights = None if equal_weights else self._weights
+        weights = None if equal_weights else self._weights_by_task_and_factor
         if weights is None:
             return RowSums(total, units.astype(np.float64), units)
         weight = weights[self.task, self.factor]
@@ -232,7 +232,7 @@ class ScoreGrid(NamedTuple):
         return any(design.weights for design in self.designs)
 
     @property
-    def _weights(self) -> Floats | None:
+    def _weights_by_task_and_factor(self) -> Floats | None:
         """Return (tasks, factors) weights, NaN for a task where scores count equally; None for such a run."""
         if not self.is_weighted:
             return None
@@ -300,7 +300,7 @@ class LevelNames(NamedTuple):
 
 def grid_level_names(grid: ScoreGrid) -> LevelNames:
     """Name the levels of all scales of a grid, and map each task, factor and level index to its name."""
-    scales = grid.scales
+    scales = grid.distinct_scales
     words = Counter(level for scale in scales for level in scale.levels)
     names = [
         level if words[level] == 1 else f"{level} ({scale.levels_text()})"

@@ -196,7 +196,7 @@ def measure_students(
     by_teacher = means_by_group(grid.items.teacher, grid.teachers)
     by_factor, by_part = _means_by_factor(grid)
     by_judge = _merge_mappings(grid, (_means_by_judge(grid, at) for at in range(len(grid.judges))))
-    by_value = _merge_mappings(grid, (means_by_group(*values) for values in _attribute_groups(grid.items)))
+    by_value = _merge_mappings(grid, (means_by_group(*values) for values in _disjoint_values(grid.items)))
     bounds, levels = bound_student_scores(grid, recorded), count_levels_by_student(grid)
     units = recorded.units @ (grid.items.task[:, None] == np.arange(len(grid.tasks)))
     partial = np.logical_not(grid.is_assigned[:, np.unique(grid.task)].all(axis=1)).tolist()
@@ -213,11 +213,11 @@ def measure_students(
             valid_evals=int(units[at].sum()),
             valid_evals_by_task=dict(zip(grid.tasks, units[at].tolist(), strict=True)),
             levels=levels[at],
-            bounds=_bounds_or_score(bounds[at].overall, ranked_scores[student].score),
+            bounds=_bounds_or_exact_score(bounds[at].overall, ranked_scores[student].score),
             bounds_by_task={
                 task: ends
                 for task, score in ranked_scores[student].score_by_task.items()
-                if (ends := _bounds_or_score(bounds[at].by_task.get(task), score)) is not None
+                if (ends := _bounds_or_exact_score(bounds[at].by_task.get(task), score)) is not None
             },
             samples=int(grid.answers_per_item[at]),
             partial=partial[at],
@@ -228,7 +228,7 @@ def measure_students(
     }
 
 
-def _attribute_groups(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
+def _disjoint_values(items: GridItems) -> Iterator[tuple[Codes, Sequence[str]]]:
     """Yield groups of exclusive attribute values: which each item sampled (below 0: none), and names."""
     group, names = np.full(len(items.ids), -1), list[str]()
     for value, sampled in items.attributes.items():
@@ -253,7 +253,7 @@ def _sum_answer_counts(by_task: Mapping[str, StudentAnswers], tasks: Collection[
     return StudentAnswers(*map(sum, zip(*rows, strict=True)))
 
 
-def _bounds_or_score(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
+def _bounds_or_exact_score(ends: LeastAndMost | None, score: Measured) -> LeastAndMost | None:
     """Return the bounds of a score: the score itself where nothing is missing, None where there is none."""
     if ends is None or score.value is None:
         return None

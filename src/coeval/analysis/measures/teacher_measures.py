@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from coeval.analysis.intervals import Floats
-from coeval.analysis.measures.agreement import Reweighting, dispersion_interval
+from coeval.analysis.measures.agreement import Reweighting, spread_measure_interval
 from coeval.analysis.measures.measure_tree import Entity, Measured, ShownAs
 from coeval.analysis.measures.score_grid import ScoreGrid
 
@@ -123,7 +123,7 @@ def _measure_teacher(rows: _Rows, reweighting: Reweighting, missing: int) -> Tea
     values, draws = measure_differentiation(means), measure_differentiation(drawn)
     v1, s2, r3 = (
         Measured.with_bounds(
-            float(value), dispersion_interval(of_draws, float(value), rows.items), rows.items, missing
+            float(value), spread_measure_interval(of_draws, float(value), rows.items), rows.items, missing
         )
         for value, of_draws in zip(values, draws, strict=True)
     )

@@ -65,7 +65,9 @@ def read_metric_grid(reader: Reader, samples: Mapping[str, Sequence[int]]) -> Sc
     task = np.array([codes[task] for task, _ in item_keys], np.int32)
     items = GridItems([item for _, item in item_keys], task, np.zeros(len(item_keys), np.int32), {})
     judges = tuple(sorted(name for (name,) in reader.rows("SELECT DISTINCT judge FROM scores") if name))
-    return _read_value_grid(reader, _METRICS, items, _Names(reader.models(), judges, tasks), samples)
+    return _read_value_grid(
+        reader, _METRICS, items, _Names(reader.answering_models(), judges, tasks), samples
+    )
 
 
 def _read_value_grid(

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from coeval.analysis.comparison.family import PairDifference
 from coeval.analysis.intervals import ALPHA
 from coeval.analysis.measures.judge_measures import JudgeMeasures
-from coeval.analysis.measures.ranking import Ranking, compare_two_students, leading_pair
+from coeval.analysis.measures.ranking import Ranking, compare_two_students, leader_and_rival
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases
 from coeval.analysis.panel.g_study import GStudy
@@ -41,7 +41,7 @@ def _position_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
         bias = measures.bias.position
         if bias.is_significant:
             place = "first" if bias.size > 0 else "second"
-            yield f"{judge} favours the answer shown {place} by {bias.size_text}."
+            yield f"{judge} favours the answer shown {place} by {bias.unsigned_size_text}."
 
 
 def _family_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]:
@@ -51,7 +51,7 @@ def _family_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[str]
     for judge, measures in judges.items():
         for whose, bias_of in _FAMILY_BIASES.items():
             if (bias := bias_of(measures.bias)).is_significant:
-                by = f"{bias.size_text} {'higher' if bias.size > 0 else 'lower'}"
+                by = f"{bias.unsigned_size_text} {'higher' if bias.size > 0 else 'lower'}"
                 text = f"{judge} scores {whose} {by} than expected from the other judges"
                 if bias.usual is not None:
                     text += f"; judges differ about a family by {format_points(bias.usual)} (sd)"
@@ -70,7 +70,7 @@ def _two_judge_bias_sentences(judges: Mapping[str, JudgeMeasures]) -> Iterator[s
         [other] = [judge for judge in judges if judge != named[0]]
         own, more = biases[named[0]], "higher" if biases[named[0]].size > 0 else "lower"
         yield (
-            f"Of the two judges, {named[0]} scores {whose} {more} than {other} by {own.size_text}: "
+            f"Of the two judges, {named[0]} scores {whose} {more} than {other} by {own.unsigned_size_text}: "
             "either may be the biased one."
         )
 
@@ -167,7 +167,7 @@ def leader_judges_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[st
     """State which judges are of the leader's family, as `coeval compare` does."""
     if len(ranks.order) < 2:
         return
-    first, second = leading_pair(ranks)
+    first, second = leader_and_rival(ranks)
     related = find_related_judges(model_of(first), model_of(second), grid.judges, families)
     if related is None or ranks.difference(first, second) is None:
         return
@@ -181,7 +181,7 @@ def leader_teachers_sentence(grid: ScoreGrid, ranks: Ranking, families: Mapping[
     they ask may be what it knows."""
     if len(ranks.order) < 2:
         return
-    first, second = leading_pair(ranks)
+    first, second = leader_and_rival(ranks)
     wrote: dict[str, list[str]] = {}
     for teacher in grid.teachers:
         if (student := related_model(teacher, first, second, families)) is not None:

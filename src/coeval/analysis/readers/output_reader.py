@@ -31,7 +31,7 @@ from coeval.core.errors import StoreError, UsageError
 from coeval.core.records import LEVEL_VALUE, RESPONSE_SQL, VALUE_SQL, is_good_sql
 from coeval.core.text import join_names
 from coeval.store.jsonl import read_json
-from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_number
+from coeval.store.output_folder import JUDGMENTS, RESPONSES, SCORES, SUMMARY, list_output_tasks, sample_index
 from coeval.store.rundir import refuse_foreign
 
 # --- Tables of an ``eval-framework`` folder
@@ -271,7 +271,7 @@ class OutputReader(Reader):
         for task in self._tasks:
             refuse_foreign(task, ())
         self._unread_notes: list[str] = []
-        self._summaries = {task: self._read_summary(task) for task in self._tasks}
+        self._summaries = {task: self._read_summary_or_note(task) for task in self._tasks}
         super().__init__(path)
         with self._close_on_failure():
             self._load_files(
@@ -289,7 +289,7 @@ class OutputReader(Reader):
             SampleMetricFigure(
                 model=summary.model,
                 task=_task_name(task, summary),
-                sample=sample_number(task),
+                sample=sample_index(task),
                 metric=name,
                 value=figure.value,
                 low=figure.ci95[0] if figure.ci95 is not None else None,
@@ -306,8 +306,8 @@ class OutputReader(Reader):
             for name, figure in summary.metrics.items()
         )
 
-    def models(self) -> tuple[str, ...]:
-        return tuple(filter(None, super().models())) or ("",)
+    def answering_models(self) -> tuple[str, ...]:
+        return tuple(filter(None, super().answering_models())) or ("",)
 
     def model_condition_sql(self, model: str) -> tuple[str, list[str]]:  # noqa: ARG002  there is one
         return "true", []  # all of the folder is one model's
@@ -327,20 +327,19 @@ class OutputReader(Reader):
         for folder in self.task_folders():
             self._insert_item_texts(SEARCHED, folder.answers, folder.task)
 
-    def record_counts(self) -> dict[str, TaskCounts]:
+    def count_answers_and_judgments(self) -> dict[str, TaskCounts]:
         """Count each task's answers, and its judgments if any. What is planned is known once the task has
         been summed up: of answers where prompts are counted, of judgments where nothing is missing."""
         good_and_failed = {
             view: {
-                (task, sample): record_counts
-                for task, sample, *record_counts in self.rows(_COUNT.format(view))
+                (task, sample): good_failed for task, sample, *good_failed in self.rows(_COUNT.format(view))
             }
             for view in ("answers", "judgments")
         }
-        has_samples = len({sample_number(task) for task in self._summaries}) > 1
+        has_samples = len({sample_index(task) for task in self._summaries}) > 1
         counts: dict[str, TaskCounts] = {}
         for task, summary in self._summaries.items():
-            key = (_task_name(task, summary), sample_number(task))
+            key = (_task_name(task, summary), sample_index(task))
             label = f"run_{key[1]} {key[0]}" if has_samples else key[0]
             good, failed = good_and_failed["answers"].get(key, (0, 0))
             planned = summary.n_expected if summary.counted == "prompts" and summary.n_expected else None
@@ -350,7 +349,7 @@ class OutputReader(Reader):
                 counts[f"{label} judging"] = TaskCounts(good if summary.complete else None, good, failed)
         return counts
 
-    def status(self) -> str:
+    def status_when_idle(self) -> str:
         """Return the status of a folder that no process is writing to: "completed" where nothing is missing,
         "incomplete" where the run has ended and records are missing, else "stopped"."""
         summaries = self._summaries.values()
@@ -379,7 +378,7 @@ class OutputReader(Reader):
                 notes.append(Incomparable(label, summary.compared_with, reasons).sentence)
         return tuple(notes)
 
-    def _read_summary(self, task: Path) -> _Summary:
+    def _read_summary_or_note(self, task: Path) -> _Summary:
         try:
             return read_task_summary(task, _Summary)
         except StoreError as error:
@@ -394,7 +393,7 @@ class OutputReader(Reader):
             judge = summary.judge or _SummaryJudge()
             identity = (summary.model or None, judge.model or None, judge.recipe or None)
             rows.append(
-                (str(path.absolute()), str(task), _task_name(task, summary), sample_number(task), *identity)
+                (str(path.absolute()), str(task), _task_name(task, summary), sample_index(task), *identity)
             )
         self.rows(PLACES, [list(column) for column in zip(*rows, strict=True)] or [[]] * 7)
 

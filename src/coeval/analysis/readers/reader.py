@@ -19,7 +19,7 @@ import duckdb
 import msgspec
 from numpy.typing import NDArray
 
-from coeval.analysis.doubtful_answers import ServedModel, sum_served_models
+from coeval.analysis.doubtful_answers import ServedModel, find_stand_ins_and_mixtures
 from coeval.analysis.intervals import Looks
 from coeval.analysis.planned_names import ItemsBeyondTotal, LeftOut, Planned
 from coeval.analysis.readers.whole_items import WholeItems
@@ -233,7 +233,7 @@ class Reader:
         """Return the hashes of the options and code that made the good scores, by task and check."""
         return {}
 
-    def models(self) -> tuple[str, ...]:
+    def answering_models(self) -> tuple[str, ...]:
         """Name the models that answered; only those that the configuration still names, if there are any."""
         names = [model for (model,) in self.rows("SELECT DISTINCT model FROM answers ORDER BY model")]
         if self.planned is not None and self.planned.students is not None:
@@ -294,10 +294,10 @@ class Reader:
         )
         self.rows(f"DROP TABLE {stage.table}")
 
-    def stand_in_models(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
+    def stand_ins_and_mixtures(self, *, by_task: bool = False) -> tuple[ServedModel, ...]:
         """Return whom other models, or several, served; over all tasks together unless ``by_task``."""
         requested = self.planned.requested if self.planned is not None else {}
-        return tuple(sum_served_models(self._served_counts, requested, by_task=by_task))
+        return tuple(find_stand_ins_and_mixtures(self._served_counts, requested, by_task=by_task))
 
     @cached_property
     def _served_counts(self) -> list[tuple[Any, ...]]:
@@ -314,7 +314,7 @@ class Reader:
             + (" (the last one was cut off)" if damage.torn else "")
             for damage in self.damage
         )
-        return (*damaged, *(stand_in_models.note for stand_in_models in self.stand_in_models()))
+        return (*damaged, *(served.note for served in self.stand_ins_and_mixtures()))
 
     @contextmanager
     def _close_on_failure(self) -> Iterator[None]:

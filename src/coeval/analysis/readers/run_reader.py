@@ -24,8 +24,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from coeval.analysis.doubtful_answers import SampleCopies, mark_stand_in_labels
-from coeval.analysis.measures.near_duplicates import find_near_duplicates, group_duplicates
+from coeval.analysis.doubtful_answers import SampleCopies, mark_stand_in_students
+from coeval.analysis.measures.near_duplicates import find_earlier_duplicates, first_of_duplicate_group
 from coeval.analysis.planned_names import KINDS, ItemsBeyondTotal, Kind, LeftOut, Planned
 from coeval.analysis.readers.reader import (
     EMPTY_SQL,
@@ -61,7 +61,7 @@ from coeval.core.scale import HIGH_MEDIUM_LOW
 from coeval.core.text import pluralize
 from coeval.store.jsonl import read_decodable_lines, read_json_if_whole
 from coeval.store.legacy import is_legacy, read_declared_attributes, read_legacy
-from coeval.store.record_index import index_good_records
+from coeval.store.record_index import index_record_states
 from coeval.store.rundir import PAIRS, RunDir
 
 # --- Tables of a run's JSONL files
@@ -319,7 +319,7 @@ class RunReader(Reader):
         self._checks: list[tuple[str, str]] = []
         if not self.run.is_run():
             raise UsageError(f"{folder} is no run: it holds neither meta.json nor any phase's files")
-        self.run.refuse_unreadable()
+        self.run.refuse_foreign_or_half_replaced()
         super().__init__(self.run.path)
         with self._close_on_failure():
             self._load_files(
@@ -334,8 +334,8 @@ class RunReader(Reader):
             factors = [RecordedFactors(*row) for row in self.rows(_RECORDED_FACTORS)]
             self.left_out = self._exclude_unplanned(factors)
             self._register_checked_factors(factors)
-        if planned is not None and (served := self.stand_in_models()):
-            labels = mark_stand_in_labels(served, planned.labels)
+        if planned is not None and (served := self.stand_ins_and_mixtures()):
+            labels = mark_stand_in_students(served, planned.labels)
             self.planned = msgspec.structs.replace(planned, labels=labels)
 
     @property
@@ -356,8 +356,8 @@ class RunReader(Reader):
             of_task.setdefault(task, []).append(item)
         twins: dict[str, Twin] = {}
         for ids in of_task.values():
-            alike = find_near_duplicates([prompts.get(item, "") for item in ids])
-            first = group_duplicates(alike, len(ids))
+            alike = find_earlier_duplicates([prompts.get(item, "") for item in ids])
+            first = first_of_duplicate_group(alike, len(ids))
             twins |= {
                 ids[duplicate.place]: Twin(ids[duplicate.of], ids[first[duplicate.place]])
                 for duplicate in alike
@@ -375,22 +375,22 @@ class RunReader(Reader):
                 if text.id in chosen and text.status == "ok" and text.prompt is not None:
                     yield text
 
-    def read_records(self, kind: type[RecordT], ids: Collection[str]) -> Iterator[RecordT]:
+    def read_records(self, kind: type[RecordT], owner_ids: Collection[str]) -> Iterator[RecordT]:
         """Read the records of a kind by their ids (evaluations by their answers', comparisons of pairs by
         their items'), in either layout. Raises StoreError: a file cannot be read."""
         phase = _PHASE[kind]
         if is_legacy(self.run.path) and phase != PAIRS:
             for record in read_legacy(self.run.path, phase, []):
                 whose = record.response_id if isinstance(record, Evaluation) else record.id
-                if isinstance(record, kind) and whose in ids:
+                if isinstance(record, kind) and whose in owner_ids:
                     yield record
             return
-        index = index_good_records(self.run.files(phase), phase)
+        index = index_record_states(self.run.files(phase), phase)
         for key in index:
             owner_id = (
                 strip_names(key, 2) if phase == PAIRS else parent_id(key) if phase == "evaluation" else key
             )
-            if owner_id in ids:
+            if owner_id in owner_ids:
                 yield index.load(key, kind)
 
     def items(self) -> WholeItems:
@@ -422,7 +422,7 @@ class RunReader(Reader):
         """Describe the scale of a factor; '' for High, Medium and Low."""
         plan = self.planned.tasks.get(task) if self.planned is not None else None
         scale = plan.scales.get(factor, HIGH_MEDIUM_LOW) if plan is not None else HIGH_MEDIUM_LOW
-        return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.in_words()})"
+        return "" if scale == HIGH_MEDIUM_LOW else f" ({scale.levels_and_values_text()})"
 
     @property
     def cluster_items_sql(self) -> str:
@@ -449,7 +449,7 @@ class RunReader(Reader):
         kinds = ((self.orphans.responses, "answer", "item"), (self.orphans.evaluations, "judgment", "answer"))
         if orphans := [f"{pluralize(n, noun)} without a good {parent}" for n, noun, parent in kinds if n]:
             notes += (f"not counted: {', '.join(orphans)}",)
-        return notes + tuple(self.copies.notes(sampled=self.has_samples))
+        return notes + tuple(self.copies.notes(has_samples=self.has_samples))
 
     def _on_table_made(self, stage: Stage) -> None:
         if stage.table != "datapoint":

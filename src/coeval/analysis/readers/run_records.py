@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 from coeval.core.html_table import Columns, record_columns
 from coeval.core.records import Datapoint, Evaluation, Preference, Record, Response
 from coeval.core.text import pluralize
-from coeval.store.record_index import index_good_records
+from coeval.store.record_index import index_record_states
 from coeval.store.rundir import PAIRS, RunDir
 
 R = TypeVar("R", bound=Record | Preference, covariant=True)
@@ -27,7 +27,7 @@ class Records(Generic[R]):
 
     def __init__(self, folder: RunDir, phase: str) -> None:
         self._kind: type[R] = RECORD_KINDS[phase]
-        self._index = index_good_records(folder.files(phase), phase)
+        self._index = index_record_states(folder.files(phase), phase)
 
     def __iter__(self) -> Iterator[R]:
         return (self._index.load(key, self._kind) for key in self._index)

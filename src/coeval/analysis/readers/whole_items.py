@@ -131,7 +131,7 @@ class ItemLines:
     def __init__(self, files: Iterable[Path]) -> None:
         self._files = RecordFiles()
         keys, positions = array("q"), array("Q")
-        for position, part in self._files.lines(files, _ItemLine):
+        for position, part in self._files.read_parts(files, _ItemLine):
             keys.append(hash(part.datapoint_id or part.item or part.id))
             positions.append(position)
         item_hashes = np.frombuffer(keys, np.int64)
@@ -145,7 +145,7 @@ class ItemLines:
         begin, end = (np.searchsorted(self._keys, hash(item), side) for side in ("left", "right"))
         for position in self._positions[begin:end].tolist():
             with suppress(Undecodable):
-                records.append(read(self._files.line(position)))
+                records.append(read(self._files.read_line(position)))
         return list(choose_counted(filter(is_needed, records)).values())
 
 

@@ -208,12 +208,12 @@ class EvaluatedStep(NamedTuple):
 
 
 def find_evaluated_steps(
-    root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None, base: int | None = None
+    root: Path, pattern: str = PATTERN, steps: Collection[int] | None = None, required_step: int | None = None
 ) -> tuple[EvaluatedStep, ...]:
     """Find the checkpoints below ``root`` whose folders hold results, by step; ``steps``: only these;
-    ``pattern``: the folders' name or path, with ``{step}`` once; ``base``: a step to be among them.
+    ``pattern``: the folders' name or path, with ``{step}`` once; ``required_step``: to be among them.
 
-    Raises UsageError: the pattern cannot be used, nothing fits it, two folders are of one step, or the base
+    Raises UsageError: the pattern cannot be used, nothing fits it, two folders are of one step, or that step
     is missing; StoreError: a folder cannot be read.
     """
     if pattern.count(STEP) != 1 or Path(pattern).is_absolute() or ".." in Path(pattern).parts:
@@ -244,9 +244,9 @@ def find_evaluated_steps(
     if not chosen:
         none = f"{root} has no results for the steps {join_names(map(str, steps or ()))}"
         raise UsageError(f"{none}; it has {join_names(map(str, sorted(folders)))}")
-    if base is not None and base not in chosen:
+    if required_step is not None and required_step not in chosen:
         steps_found = join_names(map(str, chosen))
-        raise UsageError(f"--base {base}: {root} has no results for this step; it has {steps_found}")
+        raise UsageError(f"--base {required_step}: {root} has no results for this step; it has {steps_found}")
     return tuple(EvaluatedStep(step, folders[step]) for step in chosen)
 
 

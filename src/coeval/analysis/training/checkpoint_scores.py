@@ -17,7 +17,7 @@ from coeval.analysis.readers.reader import Reader
 from coeval.core.errors import StoreError
 from coeval.core.text import canonical_json, digest, join_names, pluralize
 from coeval.store.jsonl import read_json_if_whole
-from coeval.store.output_folder import list_output_tasks, sample_number
+from coeval.store.output_folder import list_output_tasks, sample_index
 
 # --- Samples of a task at a checkpoint that can be pooled
 #
@@ -158,9 +158,9 @@ def _choose_runs_of_task(
     """Choose the samples of a task, and note why others are left out; ``others``: the folder's tasks."""
     read: dict[int, RunFacts] = {}
     reasons: dict[int, str] = {}
-    gone = {sample_number(path) for path in paths if not has_scores(path)}
+    gone = {sample_index(path) for path in paths if not has_scores(path)}
     for path in paths:
-        run = sample_number(path)
+        run = sample_index(path)
         own = _read_facts_or_reason(path)
         if isinstance(own, str):
             reasons[run] = own
@@ -228,7 +228,7 @@ def _describe_difference(facts: RunFacts, first: RunFacts) -> str:
         return _other_task_reason(facts)
     if facts.model != first.model:
         return f"answered by {facts.model}, the others by {first.model}"
-    if names := describe_sampling_change(facts, first):
+    if names := name_changed_sampling_settings(facts, first):
         return f"made with other sampling ({names})"
     return describe_judging_change(facts, first, ", the others by ")
 
@@ -247,7 +247,7 @@ def describe_judging_change(a: RunFacts, b: RunFacts, joined: str = " and by ") 
     return f"judged by {judge_a} with other settings ({join_names(_changed_settings(a.judge, b.judge))})"
 
 
-def describe_sampling_change(a: RunFacts, b: RunFacts) -> str:
+def name_changed_sampling_settings(a: RunFacts, b: RunFacts) -> str:
     """List the settings in which the sampling of b's answers differs from a's; empty if none does."""
     if a.answering_hash == b.answering_hash:
         return ""

@@ -126,7 +126,7 @@ def _read_judged_step(reader: OutputReader, runs: ChosenRuns) -> _JudgedStep | N
     )
 
 
-def _match_steps(
+def _compare_shared_steps(
     a: Mapping[int | None, _JudgedStep], b: Mapping[int | None, _JudgedStep]
 ) -> tuple[list[_SharedStep], list[str]]:
     """Compare the steps that both judged, in order, and note what does not fit."""
@@ -233,7 +233,7 @@ def compare_judges(
             if lacking := [label for label in (a, b) if task not in read[label]]:
                 notes.append(f"{task}: nothing was judged in the folder of {join_names(lacking)}")
                 continue
-            shared, of_task = _match_steps(read[a][task], read[b][task])
+            shared, of_task = _compare_shared_steps(read[a][task], read[b][task])
             notes += [f"{task}, {a} and {b}: {note}" for note in of_task]
             if shared:
                 of_two[task] = shared

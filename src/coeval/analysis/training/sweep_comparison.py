@@ -114,7 +114,7 @@ class SweepComparison(PlainReport, frozen=True):
     sentences: tuple[str, ...]
     notes: tuple[str, ...]
 
-    def group_by_task(self) -> Iterator[list[CheckpointDifference]]:
+    def differences_by_runs_and_task(self) -> Iterator[list[CheckpointDifference]]:
         """Group the differences by pair of runs and task, by step."""
         for _, gaps in groupby(self.differences, key=lambda gap: (gap.task, gap.a.run, gap.b.run)):
             yield list(gaps)
@@ -138,9 +138,9 @@ def read_sweeps(
 
 
 def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
-    """Compare several runs by `compare_runs`, with the notes on their points. Raises UsageError if they share
+    """Compare runs by `compare_checkpoints`, with the notes on their points. Raises UsageError if they share
     no task that was scored alike; the message says why."""
-    comparison = compare_runs(runs)
+    comparison = compare_checkpoints(runs)
     if not comparison.differences:
         raise UsageError(
             "; ".join(["nothing to compare: no task is scored alike at a step of both", *comparison.notes])
@@ -150,7 +150,7 @@ def compare_sweeps(runs: Sequence[TrainingRun]) -> SweepComparison:
     return msgspec.structs.replace(comparison, notes=(*comparison.notes, *point_notes))
 
 
-def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
+def compare_checkpoints(runs: Sequence[TrainingRun]) -> SweepComparison:
     """Choose among all checkpoints of one or several runs, and compare the runs with each other."""
     together = match_runs(runs)
     groups = [together] if together.shared else [match_runs([run]) for run in runs]
@@ -168,8 +168,8 @@ def compare_runs(runs: Sequence[TrainingRun]) -> SweepComparison:
             if matrix.task is None
             for step, mean in zip(matrix.checkpoints, matrix.means, strict=True)
         ),
-        choices=tuple(chosen for matrix in shared if (chosen := choose_checkpoint(matrix)) is not None),
-        changes=_adjust_differences([pair for matrix in shared for pair in _last_step_pairs(matrix)]),
+        choices=tuple(chosen for matrix in shared if (chosen := choose_best_checkpoint(matrix)) is not None),
+        changes=_adjust_differences([pair for matrix in shared for pair in _pair_last_two_steps(matrix)]),
         differences=_adjust_differences([pair for matrix in together.shared for pair in _run_pairs(matrix)]),
         only_in=only_in,
         sentences=(),
@@ -192,7 +192,7 @@ def _unshared_steps(runs: Sequence[TrainingRun]) -> dict[str, tuple[int, ...]]:
 # --- The best checkpoint and those tied with it
 
 
-def choose_checkpoint(shared: CheckpointMatrix) -> CheckpointChoice | None:
+def choose_best_checkpoint(shared: CheckpointMatrix) -> CheckpointChoice | None:
     """Choose the checkpoint with the highest mean, and those tied with it; None if there is no choice."""
     count, means = len(shared.checkpoints), shared.means
     if count < 2 or shared.items < 2:
@@ -231,7 +231,7 @@ class _ComparedCheckpoints(NamedTuple):
     difference: Difference
 
 
-def _last_step_pairs(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
+def _pair_last_two_steps(shared: CheckpointMatrix) -> Iterator[_ComparedCheckpoints]:
     for run in dict.fromkeys(checkpoint.run for checkpoint in shared.checkpoints):
         for steps in pairwise(sorted(shared.steps_of_run(run))[-2:]):
             before, last = (TrainedCheckpoint(run, step) for step in steps)
@@ -291,9 +291,9 @@ def _sweep_sentences(comparison: SweepComparison, left_out: Sequence[TrainedChec
     tasks = dict.fromkeys(choice.task for choice in main)
     for task in tasks:
         changes = [change for change in comparison.changes if change.task == task]
-        if sentence := rising_sentence(changes, several=several):
+        if sentence := last_step_trend_sentence(changes, several=several):
             yield sentence
-    for rows in comparison.group_by_task():
+    for rows in comparison.differences_by_runs_and_task():
         if rows[0].task in tasks:
             yield run_difference_sentence(rows)
 
@@ -345,7 +345,7 @@ def list_peers(choice: CheckpointChoice, *, several: bool, most: int = _MOST_NAM
     return "; ".join(parts) + (f" and {more} more" if more else "")
 
 
-def rising_sentence(changes: Sequence[CheckpointDifference], *, several: bool) -> str:
+def last_step_trend_sentence(changes: Sequence[CheckpointDifference], *, several: bool) -> str:
     """State whether the last step of each run gained on the one before; empty if no run has two. ``Rising at
     the last step: step 800 − step 700 is 3.6 ± 1.4 points.``"""
     if not changes:

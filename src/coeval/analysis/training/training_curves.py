@@ -30,8 +30,8 @@ from coeval.analysis.training.checkpoint_scores import (
     ItemColumn,
     RunFacts,
     describe_judging_change,
-    describe_sampling_change,
     keep_columns_of_main_metric,
+    name_changed_sampling_settings,
     select_common_items,
 )
 from coeval.core.errors import UsageError
@@ -347,7 +347,7 @@ def _why_incomparable(curves: dict[str, TaskCurve]) -> str:
 
 def _sampling_notes(task: str, curves: dict[str, TaskCurve]) -> Iterator[str]:
     for (a, curve_a), (b, curve_b) in combinations(curves.items(), 2):
-        if how := describe_sampling_change(curve_a.facts, curve_b.facts):
+        if how := name_changed_sampling_settings(curve_a.facts, curve_b.facts):
             yield f"{task}: {a} and {b} were sampled differently ({how}): the difference is also one of that"
 
 

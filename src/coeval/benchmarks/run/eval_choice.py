@@ -19,7 +19,7 @@ from coeval.core.errors import UsageError
 from coeval.core.model import ModelSpec, judge_name
 from coeval.core.options import TASK_OPTION, spell
 from coeval.core.records import Purpose, SamplingParameters
-from coeval.core.settings import effective_defaults
+from coeval.core.settings import values_for_none
 from coeval.engine.probing import Probing
 from coeval.models.batch.job_list import BatchMode
 from coeval.models.catalog import HOSTS
@@ -43,8 +43,8 @@ class Address(NamedTuple):
 def make_evaluation(settings: EvalSettings, keys: Keys) -> EvalSpec:
     """Make the evaluation that the settings describe. Raises UsageError: settings contradict each other, or
     name an unknown task or an absent file."""
-    options = read_task_options(settings)
-    names = check_task_names(split_names(settings.tasks) or _response_files_by_task(options))
+    options = read_all_task_options(settings)
+    names = normalise_and_check_task_names(split_names(settings.tasks) or _response_files_by_task(options))
     for problem in _find_problems(settings, names, options):
         raise UsageError(problem)
     tested = _tested_spec(settings)
@@ -52,9 +52,9 @@ def make_evaluation(settings: EvalSettings, keys: Keys) -> EvalSpec:
         output=Path(settings.output_dir),
         tasks=tuple(_make_request(name, settings, options) for name in names),
         tested=tested,
-        judge=_judge_spec(settings, tested, keys),
+        judge=_separate_judge_spec(settings, tested, keys),
         sampling=_choose_sampling(settings, tested),
-        droppable=tuple(name for name in effective_defaults(EvalSettings) if getattr(settings, name) is None),
+        droppable=tuple(name for name in values_for_none(EvalSettings) if getattr(settings, name) is None),
         judge_sampling=SamplingParameters.of(
             {name: getattr(settings, f"judge_{name}") for name in _SAMPLING}
         ),
@@ -77,7 +77,7 @@ def normalise_task_name(name: str) -> str:
     return name if name.startswith(PREFIX) else name.replace("_", "-")
 
 
-def check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
+def normalise_and_check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
     """Return the tasks' normalised names, each once. Raises UsageError: one is unknown, or none is named."""
     names = tuple(dict.fromkeys(map(normalise_task_name, requested)))
     if not names:
@@ -92,7 +92,7 @@ def check_task_names(requested: Iterable[str]) -> tuple[str, ...]:
     return names
 
 
-def read_task_options(settings: SharedSettings) -> OptionValues:
+def read_all_task_options(settings: SharedSettings) -> OptionValues:
     """Return every task option's value by name; raises UsageError: one is unknown, or of another kind."""
     options = {option.name: option for row in TASKS.values() for option in row.options}
     texts = settings.task_options or {}
@@ -124,7 +124,7 @@ def _convert_option(option: TaskOption, value: Any) -> Any:
 
 def describe_idle_options(settings: EvalSettings, names: Iterable[str]) -> str | None:
     """Describe options of tasks that are not among ``names``, if any are set."""
-    values = read_task_options(settings)
+    values = read_all_task_options(settings)
     options = (option for task, row in TASKS.items() if task not in names for option in row.options)
     idle = [option.flag for option in options if values[option.name] != option.default]
     if not idle:
@@ -154,7 +154,7 @@ def _make_request(name: str, settings: EvalSettings, options: OptionValues) -> T
     responses = _response_files_by_task(options).get(name)
     if responses is not None and not responses.is_file():
         raise UsageError(f"{_response_options_by_task()[name].flag}: there is no file {responses}")
-    files = benchmark_class(name).find_files(values) | row.own_files(values)
+    files = benchmark_class(name).find_checkout_or_dataset_files(values) | row.own_files(values)
     return msgspec.structs.replace(request, given=files, options=values, responses=responses)
 
 
@@ -200,7 +200,7 @@ def _tested_spec(settings: EvalSettings) -> ModelSpec | None:
     return msgspec.structs.replace(spec, max_concurrency=threads, start_concurrency=threads)
 
 
-def _judge_spec(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) -> ModelSpec | None:
+def _separate_judge_spec(settings: EvalSettings, tested: ModelSpec | None, keys: Keys) -> ModelSpec | None:
     """Return the judge, if it is not the tested model; settings left out are the tested model's."""
     url, key = settings.judge_base_url, settings.judge_api_key
     if settings.judge_model is None and url is None and key is None:
@@ -257,7 +257,7 @@ def _find_address(url: str | None) -> Address:
 
 
 def _choose_sampling(settings: EvalSettings, tested: ModelSpec | None) -> SamplingParameters:
-    assumed = dict(effective_defaults(EvalSettings))
+    assumed = dict(values_for_none(EvalSettings))
     if tested is None or tested.interface not in _TAKES_TOP_K:
         del assumed["top_k"]
     chosen = {name: getattr(settings, name) for name in _SAMPLING if getattr(settings, name) is not None}

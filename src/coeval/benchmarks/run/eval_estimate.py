@@ -28,7 +28,7 @@ def estimate_evaluation(prepared: Prepared, prices: PriceBook) -> Estimate:
     rules: dict[Cell, Span] = {}
     for task_run in runs:
         if task_run.given is None:
-            task_run.read_answers()
+            task_run.read_current_or_failed_answers()
         task_run.read_judgments()
         _add_recorded_lengths(lengths, task_run)
         if task_run.tested is not None:
@@ -37,14 +37,14 @@ def estimate_evaluation(prepared: Prepared, prices: PriceBook) -> Estimate:
     facts = ModelFacts(
         requested_specs(prepared), {}, prices, lambda phase, _: phase in prepared.evaluation.batched
     )
-    answers, met = lengths.predict("answer", rules), set[int]()
-    shapes = [shape for task_run in runs for shape in _call_shapes(task_run, facts, answers, met)]
+    answers, benchmarks_met = lengths.predict("answer", rules), set[int]()
+    shapes = [shape for task_run in runs for shape in _call_shapes(task_run, facts, answers, benchmarks_met)]
     phases = {phase for task_run in runs for phase in (task_run.label, task_run.judging)}
     return estimate_calls(shapes, lengths, [phases])
 
 
 def _call_shapes(
-    task_run: TaskRun, facts: ModelFacts, answers: Mapping[Cell, Span], met: set[int]
+    task_run: TaskRun, facts: ModelFacts, answers: Mapping[Cell, Span], benchmarks_met: set[int]
 ) -> Iterator[CallShape]:
     """Yield the calls that a task owes: answers, and the judgments of present and future answers."""
     benchmark, tested, judge, asking = task_run.benchmark, task_run.tested, task_run.judge, Asking({}, 0)
@@ -68,9 +68,9 @@ def _call_shapes(
             to_come += benchmark.asks(item, Answer(id=item.id, response=_PLACEHOLDERS["answer"]))
     needed = len(owed_asks) + len(to_come)
     least, most = benchmark.judge_calls(needed)
-    if least and id(benchmark) in met:  # the samples of a task meet their judge once
+    if least and id(benchmark) in benchmarks_met:  # the samples of a task meet their judge once
         least, most = needed, most - (least - needed)
-    met |= {id(benchmark)} if least else set()
+    benchmarks_met |= {id(benchmark)} if least else set()
     requested = facts.price_model("evaluation", judge)
     reply = RULE_OF_THUMB.span_around(benchmark.judgment_characters)
     requests = [ask.request() for ask in _thin_out([*owed_asks, *to_come])]
@@ -82,16 +82,15 @@ def _make_call_shape(
     task_run: TaskRun,
     requested: PricedModel,
     calls: Span,
-    requests: Sequence[Request],
-    texts: Mapping[str, Span],
-    characters: Span,
+    sampled_requests: Sequence[Request],
+    lengths_by_placeholder: Mapping[str, Span],
+    reply_characters: Span,
 ) -> CallShape:
-    """Measure a kind of call. ``requests`` are a sample of the owed ones, ``texts`` fill their placeholders;
-    replies have so many ``characters``."""
+    """Measure a kind of call by a sample of the owed requests, with these lengths for their placeholders."""
     phase = task_run.judging if requested.role == "judge" else task_run.label
-    size = measure_prompts(requests, _PLACEHOLDERS)
-    reply = characters * size.per_character + requested.thinking
-    prompt, head = size.prompt_tokens(texts), size.head_tokens(texts)
+    size = measure_prompts(sampled_requests, _PLACEHOLDERS)
+    reply = reply_characters * size.per_character + requested.thinking
+    prompt, head = size.prompt_tokens(lengths_by_placeholder), size.head_tokens(lengths_by_placeholder)
     return CallShape(phase, task_run.task, requested, calls, calls, prompt, reply, head)
 
 
@@ -120,7 +119,7 @@ def _add_recorded_lengths(lengths: Lengths, task_run: TaskRun) -> None:
 # --- Budget check before the first request
 
 
-def refuse_too_dear(prepared: Prepared) -> None:
+def refuse_too_dear_unless_begun(prepared: Prepared) -> None:
     """Raise UsageError if the low end of the estimate exceeds the remaining budget; the folders are locked.
     A resumed folder is not refused, as with runs: it continues until the budget is spent."""
     evaluation = prepared.evaluation

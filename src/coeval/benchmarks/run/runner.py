@@ -37,7 +37,7 @@ from coeval.engine.session import Accounts, Session, SessionContext, await_unles
 from coeval.engine.terms import (
     RequestedUnder,
     make_terms,
-    require_bounded_costs,
+    require_prices_and_bounds,
     warn_models_counted_free,
     warn_undiscounted_batches,
 )
@@ -140,16 +140,16 @@ async def ask_owed(
         watcher.warn(sentence)
     for sentence in warn_models_counted_free(specs, terms, evaluation.budget_usd):
         watcher.note(sentence)
-    require_bounded_costs(_models_by_role(specs, task_runs), terms, evaluation.budget_usd)
+    require_prices_and_bounds(_models_by_role(specs, task_runs), terms, evaluation.budget_usd)
     board = Board(task_runs_by_phase(task_runs), {task_run.judging: task_run.label for task_run in task_runs})
     async with open_session(accounts, specs, board, context, terms) as session:
         asking = EvalSession(evaluation, task_runs, session)
-        asking.read_recorded()
+        asking.read_recorded_and_warn_of_damage()
         try:
-            await asking.probe(_models_by_role(specs, task_runs))
+            await asking.probe_models_and_judges(_models_by_role(specs, task_runs))
         except Draining:
             return EndOfAsking(begun=False, interrupted=True)
-        asking.switch_folders(watcher.note)
+        asking.switch_recipes_and_store_supplied_answers(watcher.note)
         watcher.begin(session.board)
         await asking.make_missing_records()
         jobs = session.batches.list_uncollected() if session.batches is not None else ()
@@ -242,16 +242,16 @@ class EvalSession:
         self._asking = Asking(session.models, RETRIES)
         self._run_by_phase = task_runs_by_phase(task_runs)
 
-    def read_recorded(self) -> None:
+    def read_recorded_and_warn_of_damage(self) -> None:
         """Read the folders' records, and report unreadable lines."""
         for task_run in self._task_runs:
             if task_run.given is None:
-                task_run.read_answers()
+                task_run.read_current_or_failed_answers()
             task_run.read_judgments()
             for remark in task_run.folder.damage_remarks():
                 self._session.context.watcher.warn(remark)
 
-    def switch_folders(self, note: Callable[[str], None]) -> None:
+    def switch_recipes_and_store_supplied_answers(self, note: Callable[[str], None]) -> None:
         """Switch each folder's files to this evaluation's recipe; store supplied responses as answers."""
         for task_run in self._task_runs:
             if task_run.tested is None:
@@ -264,9 +264,9 @@ class EvalSession:
                     if recorded.get(answer.id) != answer:
                         self._session.journal.append(task_run.folder.responses, answer)
 
-    async def probe(self, requested: Iterable[RequestedUnder]) -> None:
+    async def probe_models_and_judges(self, requested: Iterable[RequestedUnder]) -> None:
         """Probe the models ``requested``, and let tasks probe their judge. Raises as `probe_models`."""
-        counts = count_work(map(self._list_owed, self._task_runs))
+        counts = count_work(map(self._list_owed_works, self._task_runs))
         await probe_models(self._session, self._evaluation.probing, counts.owing_models(), requested)
         met: set[int] = set()  # the samples of a task share their benchmark
         for task_run in self._task_runs:
@@ -305,7 +305,7 @@ class EvalSession:
 
     async def make_missing_records(self) -> None:
         """Make all missing records possible, in as many rounds as batch jobs need."""
-        counts = count_work(map(self._list_owed, self._task_runs))
+        counts = count_work(map(self._list_owed_works, self._task_runs))
         for task_run in self._task_runs:  # show what is owed
             phases: Mapping[str, Purpose] = {
                 task_run.label: "response_collection",
@@ -322,7 +322,7 @@ class EvalSession:
 
     async def _run_round(self) -> None:
         async for done in self._session.carry_out(
-            self._yield_works(), self._record_result, self._list_judgments_after_answer
+            self._yield_works(), self._record_result, self._list_next_judgments_and_adjust_board
         ):
             if done.pending:
                 continue
@@ -333,13 +333,13 @@ class EvalSession:
 
     async def _yield_works(self) -> AsyncIterator[Work]:
         for task_run in self._task_runs:
-            owed = self._list_owed(task_run)
+            owed = self._list_owed_works(task_run)
             works: Sequence[Work] = (*owed.judgments, *owed.answers)
             for work in works:
                 yield work
                 await asyncio.sleep(0)
 
-    def _list_owed(self, task_run: TaskRun) -> Owed:
+    def _list_owed_works(self, task_run: TaskRun) -> Owed:
         asks = task_run.given is None and task_run.tested is not None and self._evaluation.mode != "conclude"
         answers = task_run.list_answer_works(self._asking) if asks else []
         judgments = (
@@ -357,7 +357,7 @@ class EvalSession:
                 self._session.journal.append(task_run.folder.judgments_path(task_run.judge), record)
                 task_run.judgments[record.id] = record
 
-    def _list_judgments_after_answer(self, work: Work, _: Kept) -> Iterable[Work]:
+    def _list_next_judgments_and_adjust_board(self, work: Work, _: Kept) -> Iterable[Work]:
         task_run = self._run_by_phase[work.phase]
         if not isinstance(work, AnswerWork) or task_run.judge is None:
             return ()

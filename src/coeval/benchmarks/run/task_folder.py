@@ -23,7 +23,7 @@ from coeval.core.foreign import decode
 from coeval.core.records import Completion, Kept, Message, Request, choose_counted, is_good
 from coeval.core.regular_files import read_file_bytes
 from coeval.core.text import digest, join_names, pluralize
-from coeval.engine.model_work import ModelWork, RecordFields, RoleModel, answer_text, differing_parts
+from coeval.engine.model_work import ModelWork, RecordFields, RoleModel, differing_parts, text_unless_refused
 from coeval.store.jsonl import append_lines, decode_records, read_decodable_lines, store_error
 from coeval.store.output_folder import RESPONSES, SCORES, SHARDS, SUMMARY
 from coeval.store.rundir import RunDir
@@ -81,7 +81,7 @@ class JudgmentWork(ModelWork[Judgment]):
         return msgspec.structs.replace(requested, shared=0) if self.alone and requested.shared else requested
 
     def parse_fields(self, completion: Completion) -> RecordFields:
-        answer_text(completion, "the judge")
+        text_unless_refused(completion, "the judge")
         return {"value": self.needed.parse(completion)}
 
     def identity_fields(self) -> RecordFields:
@@ -221,12 +221,12 @@ class TaskFolder:
         return message
 
     def _describe_difference(self, answer: Answer, tested: RoleModel) -> str:
-        parts = self.recipe_parts(answer.recipe)
+        parts = self.read_recipe_parts_from_summary(answer.recipe)
         names = differing_parts(parts, tested.recipe.parts) if parts else []
         keys = [name.removeprefix("parameters.").removesuffix(" (student)") for name in names]
         return f"other settings ({join_names(keys)})" if keys else "other settings"
 
-    def recipe_parts(self, recipe: str) -> dict[str, str]:
+    def read_recipe_parts_from_summary(self, recipe: str) -> dict[str, str]:
         """Return the recipe's parts from the last summary, if known."""
         made = self.read_summary().inference
         return made.parts if made is not None and made.recipe == recipe else {}
@@ -270,10 +270,10 @@ class TaskFolder:
         own = read_first_answer(self.responses)
         same = own is None or own.recipe == first.recipe
         target = self.responses if same else self._aside_path(first.model, first.recipe)
-        present = self._read_records(target, Answer)
+        present = self._read_counted(target, Answer)
         added = [
             record
-            for record in self._read_records(file, Answer).values()
+            for record in self._read_counted(file, Answer).values()
             if (earlier := present.get(record.id)) is None or (is_good(record) and not is_good(earlier))
         ]
         append_lines(target, added)  # they are on disk before the file that they came from goes
@@ -286,7 +286,7 @@ class TaskFolder:
     def read_answers(self, tested: RoleModel | None) -> dict[str, Answer]:
         """Read the answers by item, failed ones if no good one exists. Those of ``tested``, even if set
         aside; None: those of ``responses.jsonl``."""
-        mine = self._read_records(self.responses if tested is None else self._answers_path(tested), Answer)
+        mine = self._read_counted(self.responses if tested is None else self._answers_path(tested), Answer)
         if self.whole is None:
             return mine
         return choose_counted((*self.whole.read_answers(tested).values(), *mine.values()))
@@ -299,9 +299,9 @@ class TaskFolder:
 
     def read_judgments(self, judge: RoleModel) -> dict[str, Judgment]:
         """Read the judgments of this judge's recipe by ask, failed ones as in `read_answers`."""
-        return self._read_records(self.judgments_path(judge), Judgment)
+        return self._read_counted(self.judgments_path(judge), Judgment)
 
-    def _read_records(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
+    def _read_counted(self, path: Path, kind: type[RecordT]) -> dict[str, RecordT]:
         decoded = list(decode_records(path, kind))
         records = [record for record in decoded if not isinstance(record, Undecodable)]
         self._damaged[path] = len(decoded) - len(records)
@@ -323,7 +323,7 @@ def read_first_answer(path: Path) -> Answer | None:
     return next(read_decodable_lines(path, Answer), None)
 
 
-def is_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
+def is_good_and_current(record: Kept | None, recipe: str, input_hash: str) -> bool:
     """Check whether a record exists, is good, and up to date."""
     return (
         record is not None and is_good(record) and record.recipe == recipe and record.input_hash == input_hash

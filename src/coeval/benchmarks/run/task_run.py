@@ -31,7 +31,7 @@ from coeval.benchmarks.run.task_folder import (
     SuppliedCounts,
     TaskFolder,
     hash_messages,
-    is_current,
+    is_good_and_current,
 )
 from coeval.core.errors import MODEL_FAILURE_KINDS, CoevalError, describe_error
 from coeval.core.model import WINDOW
@@ -85,7 +85,7 @@ class TaskRun:
         """Return the name of the judgments' phase in a progress display."""
         return f"{self.label} judging"
 
-    def read_answers(self) -> None:
+    def read_current_or_failed_answers(self) -> None:
         """Read the recorded answers that are up to date, and the failed ones."""
         recorded = self.folder.read_answers(self.tested)
         for item in self.items:
@@ -94,7 +94,7 @@ class TaskRun:
             if record is not None and (
                 not is_good(record)
                 or self.tested is None
-                or is_current(record, self.tested.recipe.hash, hash_messages(item.messages))
+                or is_good_and_current(record, self.tested.recipe.hash, hash_messages(item.messages))
             ):
                 self.answers[item.id] = record
 
@@ -116,7 +116,7 @@ class TaskRun:
         """List the works of missing judgments of these items; outdated judgments are forgotten."""
         if self.judge is None:
             return []
-        owed = self._find_owed_judgments(self.judge, items)
+        owed = self._find_owed_and_note_needed(self.judge, items)
         n_owed = Counter(judgment.item.id for judgment in owed)
         return [
             JudgmentWork(
@@ -132,7 +132,7 @@ class TaskRun:
             for item, needed, record in owed
         ]
 
-    def _find_owed_judgments(self, judge: RoleModel, items: Sequence[Item]) -> list[OwedJudgment]:
+    def _find_owed_and_note_needed(self, judge: RoleModel, items: Sequence[Item]) -> list[OwedJudgment]:
         """Find judgments that are missing or outdated; add every needed one, owed or not, to ``needed``."""
         if self.problem is not None:
             return []
@@ -144,7 +144,7 @@ class TaskRun:
             for needed in self._list_asks(item, answer):
                 self.needed[needed.id] = None
                 record = self.judgments.get(needed.id)
-                if is_current(record, judge.recipe.hash, hash_messages(needed.request().messages)):
+                if is_good_and_current(record, judge.recipe.hash, hash_messages(needed.request().messages)):
                     continue
                 if record is not None and is_good(record):
                     del self.judgments[needed.id]
@@ -186,17 +186,17 @@ class TaskRun:
     def _good_answers(self) -> list[Answer]:
         return [record for record in self.recorded_answers() if is_good(record)]
 
-    def has_all_records(self) -> bool:
+    def is_every_record_good_or_failed(self) -> bool:
         """Check whether every planned record is on disk, good or failed."""
         answers = self.items if self.tested is not None and self.given is None else ()
         if any(item.id not in self.answers for item in answers):
             return False
         if self.judge is not None:  # of the last answers, no judgment may have been begun
-            self._find_owed_judgments(self.judge, self.items)
+            self._find_owed_and_note_needed(self.judge, self.items)
         return self.problem is not None or self.judgments.keys() >= self.needed.keys()
 
-    def count_records(self) -> RecordCounts:
-        owed = [] if self.judge is None else self._find_owed_judgments(self.judge, self.items)
+    def count_good(self) -> RecordCounts:
+        owed = [] if self.judge is None else self._find_owed_and_note_needed(self.judge, self.items)
         unanswered = [item for item in self.items if why_value_missing(self.answers.get(item.id)) is not None]
         return RecordCounts(
             answers=len(self.items) - len(unanswered),
@@ -205,12 +205,12 @@ class TaskRun:
             judgments_needed=len(self.needed) + sum(map(self.count_future_judgments, unanswered)),
         )
 
-    def count_missing(self) -> dict[str, int]:
+    def count_missing_by_reason(self) -> dict[str, int]:
         """Count records without a value by reason: answers, and judgments known to be required."""
         answers = (self.answers.get(item.id) for item in self.items)
         return count_failures(chain(answers, map(self.judgments.get, self.needed)))
 
-    def why_not_measured(self) -> str:
+    def describe_failures_of_most_records(self) -> str:
         """Count, by reason, the failures of settings and connection, if more than half of the answers or of
         the required judgments have failed by them; else return an empty text."""
         answers = {item.id: self.answers.get(item.id) for item in self.items if self.given is None}
@@ -225,15 +225,15 @@ class TaskRun:
                 return ", ".join(f"{count:,} {why}" for why, count in failed.items()) + what
         return ""
 
-    def score(self) -> Scored | None:
+    def score_and_write_extra(self) -> Scored | None:
         """Compute the figures and write the benchmark's own files; None if there is a ``problem``. A task
-        with `why_not_measured` has no figures: half an outage is no score."""
+        with `describe_failures_of_most_records` has no figures: half an outage is no score."""
         judgments = {key: self.judgments[key] for key in self.needed if key in self.judgments}
         records = TaskRecords(self.items, self.answers, judgments)
         scored: Scored | None = None
         with self.catch_errors():
             scored = self.benchmark.score(records)
-            if self.why_not_measured():
+            if self.describe_failures_of_most_records():
                 return scored.without_figures()
             self.benchmark.write_extra(self.folder.path, records, scored)
         return scored if self.problem is None else None

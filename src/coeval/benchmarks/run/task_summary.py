@@ -13,11 +13,11 @@ from typing import Any
 import msgspec
 
 from coeval import __version__
-from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, sum_served_models
+from coeval.analysis.doubtful_answers import CutOffAnswers, ServedModel, find_stand_ins_and_mixtures
 from coeval.analysis.run_results import ModelCost, read_model_costs
 from coeval.benchmarks.assets.library import AssetOrigin, AssetUsed
 from coeval.benchmarks.benchmark import Metric, Scored
-from coeval.benchmarks.run.eval_estimate import refuse_too_dear
+from coeval.benchmarks.run.eval_estimate import refuse_too_dear_unless_begun
 from coeval.benchmarks.run.eval_spec import EvalSpec
 from coeval.benchmarks.run.runner import (
     EndOfAsking,
@@ -49,7 +49,7 @@ def list_incomparable_reasons(
     if scored is None:
         first = [task_run.problem or OF_INFERENCE]
     else:
-        first = [f"not measured: {why}"] if (why := task_run.why_not_measured()) else []
+        first = [f"not measured: {why}"] if (why := task_run.describe_failures_of_most_records()) else []
     common = (*_data_reasons(task_run, assets), *_judge_reasons(task_run), *_record_reasons(task_run, cut))
     return (*first, *common, *(scored.reasons if scored is not None else ()))
 
@@ -94,8 +94,8 @@ def _record_reasons(task_run: TaskRun, cut: CutOffAnswers) -> Iterator[str]:
         for name, count in sorted(count_dropped(records).items()):
             if name != "seed":  # no benchmark prescribes one
                 yield f"the host refused {name}: {count:,} of {good:,} {kind} were made without it"
-    yield from (served.clause for served in _find_served_models(task_run) if served.others)
-    if missing := task_run.count_missing():
+    yield from (served.came_from_clause for served in _find_served_models(task_run) if served.others)
+    if missing := task_run.count_missing_by_reason():
         counts = ", ".join(f"{count} {reason}" for reason, count in missing.items())
         yield f"records without a value: {counts}"
 
@@ -110,7 +110,7 @@ def _find_served_models(task_run: TaskRun) -> Iterator[ServedModel]:
         if is_good(record)
     ]
     requested = {role.name: (role.name, role.model) for role in (task_run.tested, task_run.judge) if role}
-    return sum_served_models(rows, requested)
+    return find_stand_ins_and_mixtures(rows, requested)
 
 
 class Requested(msgspec.Struct, frozen=True):
@@ -208,7 +208,7 @@ def make_summary(
     task_run: TaskRun, scored: Scored | None, evaluation: EvalSpec, assets: Mapping[str, AssetUsed]
 ) -> TaskSummary:
     """Make the task's summary; ``scored`` is None while answers are still to be judged."""
-    missing = task_run.count_missing()
+    missing = task_run.count_missing_by_reason()
     answers = task_run.recorded_answers()
     cut, empty = task_run.count_cut_off(), task_run.count_empty()
     why = list_incomparable_reasons(task_run, scored, assets, cut)
@@ -226,7 +226,7 @@ def make_summary(
         remarks=scored.remarks if scored is not None else (),
         complete=not missing and scored is not None,
         missing=missing,
-        not_measured=task_run.why_not_measured() if scored is not None else "",
+        not_measured=task_run.describe_failures_of_most_records() if scored is not None else "",
         given=task_run.given,
         inference=_inference_usage(task_run),
         judge=_judge_usage(task_run),
@@ -277,7 +277,7 @@ def _inference_usage(task_run: TaskRun) -> Requested | None:
     if task_run.tested is not None and task_run.tested.recipe.hash == last.recipe:
         made = task_run.tested.recipe
     else:
-        made = Recipe(last.recipe, task_run.folder.recipe_parts(last.recipe))
+        made = Recipe(last.recipe, task_run.folder.read_recipe_parts_from_summary(last.recipe))
     return _sum_usage(last.model, requested if last.sampling is None else last.sampling, made, records)
 
 
@@ -355,7 +355,7 @@ class Outcome:
 
 
 @contextmanager
-def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
+def lock_affordable_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[None]:
     """Create the output folder, write its log and lock its tasks; a new folder that stays empty is removed.
     Raises UsageError: another process is at work in it, or even the least cost exceeds the budget."""
     output = prepared.evaluation.output
@@ -363,7 +363,7 @@ def open_output_folder(prepared: Prepared, log_level: str = "INFO") -> Iterator[
     output.mkdir(parents=True, exist_ok=True)
     try:
         with write_log(output / "run.log", log_level), lock_task_folders_and_merge_shards(prepared):
-            refuse_too_dear(prepared)
+            refuse_too_dear_unless_begun(prepared)
             yield
     finally:
         with suppress(OSError):
@@ -381,11 +381,11 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
         [], ended.stopped, ended.interrupted, errors if errors.exists() else None, costs, ended.batches
     )
     for task_run in prepared.task_runs if ended.begun else ():
-        whole = not ended.interrupted or task_run.has_all_records()
+        whole = not ended.interrupted or task_run.is_every_record_good_or_failed()
         outcome.tasks.append(
             _score_and_write(task_run, prepared)
             if whole
-            else TaskOutcome(task_run.label, task_run.folder.path, None, left_at=task_run.count_records())
+            else TaskOutcome(task_run.label, task_run.folder.path, None, left_at=task_run.count_good())
         )
     return outcome
 
@@ -393,7 +393,7 @@ def conclude(prepared: Prepared, ended: EndOfAsking) -> Outcome:
 def _score_and_write(task_run: TaskRun, prepared: Prepared) -> TaskOutcome:
     evaluation = prepared.evaluation
     waits = evaluation.mode == "inference" and task_run.benchmark.is_judged
-    scored = None if waits else task_run.score()
+    scored = None if waits else task_run.score_and_write_extra()
     if scored is None and not waits:
         return TaskOutcome(task_run.label, task_run.folder.path, None, task_run.problem)
     summary = make_summary(task_run, scored, evaluation, prepared.assets[task_run.task])

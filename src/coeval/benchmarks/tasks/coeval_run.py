@@ -204,7 +204,7 @@ class CoevalRun(Benchmark):
     def __init__(self, settings: TaskSettings) -> None:
         super().__init__(settings)
         self._run = RunDir(str(settings.options[TASK_OPTION]).removeprefix(PREFIX))
-        self._run.refuse_unreadable()
+        self._run.refuse_foreign_or_half_replaced()
         if not self._run.config.is_file():
             raise UsageError(
                 f"coeval:{self._run.path}: there is no {self._run.config}; name the folder of a run"
@@ -233,7 +233,7 @@ class CoevalRun(Benchmark):
 
     def _prepare_task(self, task: TaskConfig) -> RunTask:
         """Collect what scores an answer to a task: rubric, judge's form, checks and labels."""
-        rubric = self._read_rubric(task)
+        rubric = self._read_judged_factors(task)
         settled = {"rationale": self._config.decide_reasons(task, len(rubric)).are_given}
         checks = {  # a factor named like a label is compared, not checked
             factor: read_check(options)
@@ -289,7 +289,7 @@ class CoevalRun(Benchmark):
             )
         return items
 
-    def _read_rubric(self, task: TaskConfig) -> dict[str, str]:
+    def _read_judged_factors(self, task: TaskConfig) -> dict[str, str]:
         """Read the factors that judges score: all but labels, checks, and removed ones."""
         rubric = task.declared_rubric
         with suppress(FileNotFoundError):

@@ -14,7 +14,7 @@ from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import ModelUnavailable
 from coeval.core.options import ProbeMode
 from coeval.core.text import pluralize
-from coeval.engine.probing import Probing, yield_silent_models
+from coeval.engine.probing import Probing, explain_silent_models
 from coeval.pipeline.config.load_file import load_config
 from coeval.pipeline.config.roles import model_id_or_code
 from coeval.pipeline.start.partial_starts import probe_config
@@ -71,7 +71,7 @@ def probe(
         model = models[result.name]
         rows.append((result.name, model.interface, outcome, model_id_or_code(model)))
     show_rows(streams.results(), "", make_columns("model", "interface", "result", "model id"), rows)
-    reasons = list(yield_silent_models(results, lambda sentence: streams.warn(messages, sentence)))
+    reasons = list(explain_silent_models(results, lambda sentence: streams.warn(messages, sentence)))
     for reason in reasons:
         streams.warn(messages, reason)
     if reasons and probing.on_fail == "abort":

@@ -12,7 +12,7 @@ import typer
 from coeval.analysis.breakdown import break_down_scores
 from coeval.analysis.comparison.comparisons import compare_sides, match_sides
 from coeval.analysis.load import require_run_for
-from coeval.analysis.training.sweep_comparison import compare_runs
+from coeval.analysis.training.sweep_comparison import compare_checkpoints
 from coeval.analysis.training.training_curves import read_training_curves
 from coeval.cli import streams
 from coeval.cli.command_names import AsJson, RunFolder, RunWord, require_folder
@@ -80,7 +80,7 @@ def results(
     elif as_csv:
         results_view.print_csv(scores, parts)
     else:
-        results_view.print_tables(scores, parts, streams.results(), labels)
+        results_view.print_results_or_parts(scores, parts, streams.results(), labels)
     print_missing_records(missing, RunDir(folder), streams.messages())
 
 
@@ -89,7 +89,7 @@ def print_paper_table(folder: Path, *, latex: bool) -> None:
     UsageError: the folder is none of these."""
     if is_sweep(folder):
         [run] = read_training_curves({folder.name: folder})
-        table = sweep_paper_table(run, compare_runs([run]))
+        table = sweep_paper_table(run, compare_checkpoints([run]))
     else:
         with open_folder_reader(require_results(folder), is_look=True) as (reader, notes):
             scores = read_results(reader, notes)

@@ -15,8 +15,8 @@ from coeval.analysis.doubtful_answers import (
     EmptyAnswers,
     Incomparable,
     cut_off_sentence,
-    cut_off_warning,
     empty_answers_sentence,
+    too_many_cut_off_warning,
 )
 from coeval.api import load_keys
 from coeval.benchmarks.run.eval_choice import describe_idle_options, make_evaluation
@@ -29,7 +29,7 @@ from coeval.benchmarks.run.task_summary import (
     Outcome,
     TaskOutcome,
     conclude,
-    open_output_folder,
+    lock_affordable_output_folder,
 )
 from coeval.cli import streams
 from coeval.cli.commands.datasets import draw_fetch_progress
@@ -70,7 +70,7 @@ def print_outcome(outcome: Outcome, results: Console, messages: Console) -> None
     if results.file.isatty():
         results.print()
     _print_metrics_by_task(outcome, results)
-    if figures := read_sample_figures(outcome):
+    if figures := read_figures_by_task_and_metric(outcome):
         results.print()
         _print_sample_figures(figures, results)
     names = ShownNames.of(cost.model for cost in outcome.costs)
@@ -135,7 +135,7 @@ def _print_metrics_by_task(outcome: Outcome, console: Console) -> None:
         say(console, f"n: {counted}; {own_line}.", "dim")
 
 
-def read_sample_figures(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
+def read_figures_by_task_and_metric(outcome: Outcome) -> dict[str, dict[str, SampleFigure]]:
     """Return figures over numbered samples by task and metric; tasks without such samples are absent."""
     folder_by_task = {
         task.summary.task: task.folder.parents[1]
@@ -196,7 +196,7 @@ def _print_cut_off_and_empty_answers(outcome: Outcome, results: Console) -> None
         empty.append(EmptyAnswers(label, counts.n, counts.truncated, counts.answers, given=given))
     if (sentence := cut_off_sentence(cut, "to")) is not None:
         say(results, sentence, "yellow")
-    for warning in (cut_off_warning(cut), empty_answers_sentence(empty, "to")):
+    for warning in (too_many_cut_off_warning(cut), empty_answers_sentence(empty, "to")):
         if warning is not None:
             warn(results, warning)
 
@@ -234,7 +234,7 @@ def evaluate_and_print(settings: EvalSettings, output: EvalOutput) -> int:
         if output.estimate_only:
             return _write_and_print_estimate(prepared, messages, as_json=output.as_json)
         ask = partial(ask_alone, prepared, keys, terminal, throttle=throttle)
-        with open_output_folder(prepared, output.log_level):
+        with lock_affordable_output_folder(prepared, output.log_level):
             outcome = conclude(prepared, run_async(run_interruptible(ask, terminal.note)))
     if output.as_json:
         write_json(_outcome_to_json(outcome))
@@ -264,7 +264,6 @@ def _write_and_print_estimate(prepared: Prepared, messages: Console, *, as_json:
 
 
 def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
-    """Return what ``--json`` prints."""
     return {
         "exit_code": outcome.exit_code,
         "interrupted": outcome.interrupted,
@@ -277,6 +276,6 @@ def _outcome_to_json(outcome: Outcome) -> dict[str, Any]:
             }
             for task in outcome.tasks
         },
-        "over_runs": read_sample_figures(outcome),
+        "over_runs": read_figures_by_task_and_metric(outcome),
         "costs": list(outcome.costs),
     }

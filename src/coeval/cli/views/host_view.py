@@ -69,17 +69,16 @@ def _explain_obstacle(spec: ModelSpec, keys: Keys) -> str | None:
 
 
 def print_credentials(credentials: Sequence[FoundCredential], console: Console) -> None:
-    """Print a row for each credential."""
     rows = []
     for credential in credentials:
         label = credential.interface
         label += f" (account {credential.account})" if credential.account is not None else ""
         label += f" (model {credential.model})" if credential.model is not None else ""
-        rows.append((label, credential.usable, _describe_credential_places(credential)))
+        rows.append((label, credential.usable, _describe_places_or_what_to_set(credential)))
     show_rows(console, "", make_columns("interface", "usable", "found"), rows)
 
 
-def _describe_credential_places(credential: FoundCredential) -> str:
+def _describe_places_or_what_to_set(credential: FoundCredential) -> str:
     """List fields with their places, or what to set if something is missing."""
     parts = [f"{field}: {path}" for field, path in credential.found.items()]
     if credential.usable:

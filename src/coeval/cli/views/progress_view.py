@@ -26,7 +26,7 @@ from coeval.engine.progress import (
     Board,
     Figures,
     PhaseCount,
-    format_duration,
+    format_as_clock,
     phase_figures,
     phase_sentence,
 )
@@ -144,7 +144,7 @@ class Terminal(Progress):
         board = self._board
         if board is None:
             return
-        elapsed = format_duration(board.clock() - board.started)
+        elapsed = format_as_clock(board.clock() - board.started)
         for count in self._planned_phase_counts():
             line = phase_sentence(board, count)
             if self._printed.get(count.name) != line:
@@ -206,7 +206,6 @@ _TAG = 8
 
 
 def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Report the jobs that continue at their providers."""
     show_batch_jobs(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
     if submitted:
@@ -216,7 +215,6 @@ def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 
 def show_batch_jobs(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Print a row for each job."""
     columns = (
         *make_columns("batch", "model", "phase"),
         *make_columns("requests", "done", "age", "checked", kind="count"),
@@ -228,7 +226,7 @@ def show_batch_jobs(jobs: Sequence[PendingJob], console: Console) -> None:
 def _job_cells(job: PendingJob) -> tuple[Cell, ...]:
     done = "" if job.done is None else job.done + (job.failed or 0)
     age, checked = (
-        "never" if at is None else format_duration(max(0.0, time.time() - at))
+        "never" if at is None else format_as_clock(max(0.0, time.time() - at))
         for at in (job.written_at, job.checked_at)
     )
     checked = checked if job.checked_at is None else f"{checked} ago"

@@ -13,15 +13,15 @@ import msgspec
 from rich.console import Console
 from rich.text import Text
 
-from coeval.analysis.doubtful_answers import mark_stand_in_labels
+from coeval.analysis.doubtful_answers import mark_stand_in_students
 from coeval.analysis.run_results import (
     BOUNDS,
     LABELS,
     NO_LABEL,
     SIMULATED,
     BoundedScore,
-    answer_note_sentences,
-    answer_warning_sentences,
+    lacking_task_and_cut_off_sentences,
+    missing_cut_off_or_empty_warnings,
     missing_label_sentences,
 )
 from coeval.cli.streams import say, warn
@@ -61,7 +61,7 @@ def _escape_character(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def print_tables(
+def print_results_or_parts(
     results: Results, parts: ScoreParts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
     """Print results, or their ``parts``; ``labels`` as in `short_names`."""
@@ -97,7 +97,7 @@ def short_result_names(results: Results, labels: Mapping[str, str] | None = None
     """Return short names of all models in the results; ``labels`` as in `short_names`."""
     names = [row.student for rows in (results.students, results.labels, results.pairs) for row in rows]
     names += [row.model for rows in (results.metrics, results.costs) for row in rows]
-    return ShownNames.of(names, mark_stand_in_labels(results.served, labels or {}))
+    return ShownNames.of(names, mark_stand_in_students(results.served, labels or {}))
 
 
 def print_results(results: Results, console: Console, labels: Mapping[str, str] | None = None) -> None:
@@ -121,7 +121,6 @@ def print_results(results: Results, console: Console, labels: Mapping[str, str] 
 
 
 def explain_empty_breakdown(results: Results, by: By) -> str:
-    """Say why there is no part of this kind."""
     nothing = f"nothing to show by {by}"
     if by in ("factor", "judge") and results.labels:
         return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
@@ -185,7 +184,7 @@ def result_notes(results: Results) -> Iterator[str]:
     bounds += [(label.least, label.most) for label in results.labels]
     if any(least != most for least, most in bounds):
         yield f"{BOUNDS}: with all that failed or is missing counted as 0 (wrong), and as 100 (right)."
-    yield from map(escape_line, answer_note_sentences(results.students))
+    yield from map(escape_line, lacking_task_and_cut_off_sentences(results.students))
     yield from _label_notes(results)
     if results.sampled:
         yield (
@@ -204,7 +203,7 @@ def result_notes(results: Results) -> Iterator[str]:
 def result_warnings(results: Results) -> Iterator[str]:
     """Yield warnings against trusting the scores as they are."""
     yield from (escape_line(served.warning) for served in results.served if served.warning)
-    yield from map(escape_line, answer_warning_sentences(results.students))
+    yield from map(escape_line, missing_cut_off_or_empty_warnings(results.students))
     for label_name, rows in groupby(results.labels, key=lambda label: f"{label.task} ({label.attribute})"):
         bounded = (
             BoundedScore(label.student, label.least, label.most)

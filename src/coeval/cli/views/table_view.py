@@ -9,7 +9,7 @@ from operator import attrgetter
 from rich.console import Console
 
 from coeval.analysis.doubtful_answers import OTHER_MODELS, Incomparable
-from coeval.analysis.run_results import Bill, ModelCost, sum_costs, uncertain_cost_sentences
+from coeval.analysis.run_results import Bill, ModelCost, perhaps_billed_cost_sentences, sum_costs
 from coeval.cli.streams import say
 from coeval.core.figures import MISSING
 from coeval.core.plain import escape_line
@@ -53,7 +53,7 @@ def pair_headings(a: str, b: str) -> tuple[str, str]:
     return (a, b) if max(len(a), len(b)) <= _LONGEST_SIDE else ("a", "b")
 
 
-def pair_columns(a: str, b: str, difference: str = "b − a") -> tuple[ReportColumn, ...]:
+def make_pair_and_difference_columns(a: str, b: str, difference: str = "b − a") -> tuple[ReportColumn, ...]:
     """Make the columns of two sides' scores and their difference."""
     return (
         ReportColumn("a", a, "points", terminal=a),
@@ -94,7 +94,7 @@ def show_costs(costs: Sequence[ModelCost], console: Console) -> None:
     """Print cost by model, the total, and whose prices these are."""
     from coeval.reports.result_tables import cost_table  # it loads numpy and scipy
 
-    total, perhaps = sum_costs(costs), [*uncertain_cost_sentences(costs)]
+    total, perhaps = sum_costs(costs), [*perhaps_billed_cost_sentences(costs)]
     if total or perhaps:
         show_tables(console, [cost_table(costs)])
         for sentence in (*perhaps, *_cost_notes(total)):

@@ -53,7 +53,6 @@ def _list_parameter_sections(model: ModelConfig) -> Iterator[tuple[str, Paramete
 
 
 def _find_limits_that_mean_no_limit(config: Config) -> Iterator[str]:
-    """Find limits on answers that mean "no limit"."""
     for model in config.models:
         for section, values in _list_parameter_sections(model):
             for path, limit in find_answer_limits(values):

@@ -136,7 +136,6 @@ def list_item_suppliers(config: Config, task: TaskConfig) -> tuple[str, ...]:
 
 
 def list_models_writing_items(config: Config, task: TaskConfig) -> tuple[str, ...]:
-    """Name the models that write items for a task."""
     if task.category == BENCHMARK or task.items is not None:
         return ()
     return tuple(model.name for model in config.with_role("teacher") if model.interface != BENCHMARK)

@@ -19,7 +19,7 @@ from coeval.pipeline.config.findings import Finding, KeyPath, Suggestion
 def check_rubric(draft: Draft, index: int) -> Iterator[Finding]:
     """Check the rubric of one task: something is scored, weights have factors, checks are valid."""
     yield from _check_something_is_scored(draft, index)
-    yield from _check_weights(draft, index)
+    yield from _check_weights_name_factors(draft, index)
     yield from _check_declared_checks(draft, index)
 
 
@@ -30,7 +30,7 @@ def _check_something_is_scored(draft: Draft, index: int) -> Iterator[Finding]:
         yield Finding(path, "V-29", message)
 
 
-def _check_weights(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_weights_name_factors(draft: Draft, index: int) -> Iterator[Finding]:
     rubric = draft.get("tasks", index, "rubric")
     if not isinstance(rubric, dict):
         return  # teachers write the factors

@@ -33,7 +33,7 @@ def check_names(draft: Draft) -> Iterator[Finding]:
                         if (problem := find_name_problem(variant)) is not None:
                             yield Finding((section, index, "variants", variant), "V-04", problem)
     yield from _check_names_of_response_columns(draft)
-    yield from _check_model_labels(draft)
+    yield from _check_labels_are_unique(draft)
     identifier = draft.get("experiment", "id")
     if identifier is not None:
         yield from _check_name(("experiment", "id"), identifier)
@@ -75,7 +75,7 @@ def find_name_problem(name: str, *, is_model: bool = False) -> str | None:
     return None
 
 
-def _check_model_labels(draft: Draft) -> Iterator[Finding]:
+def _check_labels_are_unique(draft: Draft) -> Iterator[Finding]:
     """Find labels that another model has already, as its name or label (V-02)."""
     entries = [(section, index) for section in ("models", "students") for index in draft.indices(section)]
     owners_by_label = {

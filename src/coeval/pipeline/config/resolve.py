@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from coeval.core.errors import KeyMissing, UsageError
-from coeval.engine.terms import find_role_tariff
+from coeval.engine.terms import find_common_tariff
 from coeval.models.catalog import HOSTS, Host
 from coeval.pipeline.config.schema import Config, ModelConfig
 from coeval.pipeline.config.values import ParameterMap
@@ -70,7 +70,7 @@ def _choose_host(
 
     def find_tariff(route: Route) -> Tariff | None:
         moved = model.at_host(route.interface, route.model)
-        return find_role_tariff(moved.spec(), list_role_parameters(moved), prices)
+        return find_common_tariff(moved.spec(), list_role_parameters(moved), prices)
 
     choice = choose_route(model.spec().model, has_credential, prices.table, find_tariff, variables)
     if previous_route is not None and previous_route in [route for route, _ in choice.others]:

@@ -49,7 +49,7 @@ def check_roles(draft: Draft) -> Iterator[Finding]:
         return
     roles = {role for model in models for role in model["roles"]}
     yield from _check_named_tasks_exist(draft)
-    yield from _check_teachers(draft)
+    yield from _check_teachers_can_propose_and_write(draft)
     if (
         "student" not in roles
         and not _has_existing_answers(draft)
@@ -88,7 +88,7 @@ def _check_named_tasks_exist(draft: Draft) -> Iterator[Finding]:
             yield Finding(path, "V-07", f"no task is named '{task}'", Suggestion(str(task), names, "tasks:"))
 
 
-def _check_teachers(draft: Draft) -> Iterator[Finding]:
+def _check_teachers_can_propose_and_write(draft: Draft) -> Iterator[Finding]:
     """Check that teachers can propose what is ``auto``, and write or supply the items of each task."""
     teachers = Teachers(draft)
     writes = not _has_work_to_keep(draft, "data_generation")

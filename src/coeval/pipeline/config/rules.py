@@ -113,13 +113,13 @@ def check_supplied_items(draft: Draft) -> Iterator[Finding]:
             message = "are for items that teachers write; remove them, or `items` and `category: benchmark`"
             yield Finding(("tasks", index, "documents"), "V-42", message)
         if index in tables:
-            yield from _check_item_conditions(draft, index)
+            yield from _check_conditions_parse(draft, index)
         elif draft.get("tasks", index, "sampling", "total") == "all":
             message = "is all, and only a task with `items` has a table whose rows these are; write a number"
             yield Finding(("tasks", index, "sampling", "total"), "V-32", message)
 
 
-def _check_item_conditions(draft: Draft, index: int) -> Iterator[Finding]:
+def _check_conditions_parse(draft: Draft, index: int) -> Iterator[Finding]:
     path: KeyPath = ("tasks", index, "items", "where")
     where = draft.get(*path, default=[])
     for condition in [where] if isinstance(where, str) else where:
@@ -294,7 +294,7 @@ def find_broken_rules(draft: Draft) -> Iterator[Finding]:
     yield from check_roles(draft)
     yield from _refuse_model_mode_in_first_phases(draft)
     yield from _check_resume_from_and_extended_rubrics(draft)
-    yield from _check_batch(draft)
+    yield from _check_batch_settings(draft)
     yield from _check_parameters(draft)
     yield from check_existing_answers(draft)
     yield from check_code_parameters(draft)
@@ -352,7 +352,7 @@ def _check_resume_from_and_extended_rubrics(draft: Draft) -> Iterator[Finding]:
     if source is not None and storage is not None:
         path: KeyPath = ("experiment", "resume_from")
         folder = find_resume_folder(storage, source)
-        RunDir(folder).refuse_unreadable()
+        RunDir(folder).refuse_foreign_or_half_replaced()
         if not folder.is_dir():
             message = f"there is no run '{source}', neither in {storage} nor as a path; name one that exists"
             yield Finding(path, "V-10", message)
@@ -369,7 +369,7 @@ def _check_resume_from_and_extended_rubrics(draft: Draft) -> Iterator[Finding]:
             yield Finding(("tasks", index, "rubric"), "V-09", message)
 
 
-def _check_batch(draft: Draft) -> Iterator[Finding]:
+def _check_batch_settings(draft: Draft) -> Iterator[Finding]:
     for interface, phases in draft.get_mapping("experiment", "batch").items():
         path: KeyPath = ("experiment", "batch", interface)
         if interface not in BATCH_INTERFACES:

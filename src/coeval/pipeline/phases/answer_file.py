@@ -84,7 +84,7 @@ def _read_items_by_task(
     task_names: Set[str], item_files: Iterable[Path], instead: Mapping[Path, list[bytes]]
 ) -> dict[str, dict[str, AnsweredItem]]:
     items_by_task: dict[str, dict[str, AnsweredItem]] = {}
-    for _, item in RecordFiles().lines(item_files, AnsweredItem, instead=instead):
+    for _, item in RecordFiles().read_parts(item_files, AnsweredItem, lines_by_path=instead):
         if item.task_id in task_names and is_good(item):
             items_by_task.setdefault(item.task_id, {})[item.id] = item
     return items_by_task
@@ -224,7 +224,6 @@ class _AnswerTableRows:
         self._problems = harvest.describe_problems()
 
     def match_answers(self, task_items: ItemsOfTask) -> Iterator[tuple[AnsweredItem, str]]:
-        """Yield the items of a task with their answers."""
         if task_items.task.items is not None and task_items.task.items.id is None:
             self._numbered = task_items.task.name
         for item in task_items.items.values():

@@ -15,7 +15,7 @@ import msgspec
 
 from coeval.core.errors import StoreError
 from coeval.core.records import Completion, Kept, Purpose, Request, Schema, is_good, proposal_id
-from coeval.engine.model_work import Asking, ModelWork, RecordFields, RoleModel, answer_text
+from coeval.engine.model_work import Asking, ModelWork, RecordFields, RoleModel, text_unless_refused
 from coeval.pipeline.config.schema import Config, Phase, TaskConfig
 from coeval.pipeline.phases.proposals import merge_attributes, merge_rubrics, parse_attributes, parse_rubric
 from coeval.pipeline.plan.task_setup import TaskBlueprint, build_role_model
@@ -77,7 +77,7 @@ class ProposalWork(ModelWork[Proposal]):
         return self.role_model.prompt({}, _REQUESTED[self.kind][2])
 
     def parse_fields(self, completion: Completion) -> RecordFields:
-        text = answer_text(completion, "the teacher")
+        text = text_unless_refused(completion, "the teacher")
         if self.kind == "rubric":
             return {"rubric": parse_rubric(text)}
         parsed = parse_attributes(text)

@@ -11,7 +11,7 @@ from coeval.core import records
 from coeval.core.errors import CheckFailed, Gap, Pending, Unparsable
 from coeval.core.model import MAX_ANSWER_BYTES
 from coeval.core.text import cut_to_bytes
-from coeval.engine.model_work import ModelWork, RecordFields, answer_text, make_failure
+from coeval.engine.model_work import ModelWork, RecordFields, make_failure, text_unless_refused
 from coeval.engine.work import Tally
 from coeval.judging.checks.check_runner import CheckRunner
 from coeval.judging.checks.rubric_check import build_checked_answer
@@ -217,7 +217,7 @@ class EvaluationWork(ModelWork[records.Evaluation]):
     def _record_reply_text(self, completion: records.Completion, factor: str = "") -> str:
         reply_text = completion.text if completion.refusal is None else completion.refusal
         self.replies.setdefault(factor, []).append(f"{factor}: {reply_text}" if factor else reply_text)
-        return answer_text(completion, "the judge")
+        return text_unless_refused(completion, "the judge")
 
     def _has_score(self) -> bool:
         """Check whether the record has a score, kept from an earlier record or new."""
@@ -317,7 +317,7 @@ class ItemWork(ModelWork[records.Datapoint]):
 
     def parse_fields(self, completion: records.Completion) -> RecordFields:
         """Parse the item; one that was cut off is not repaired into half an item."""
-        text = answer_text(completion, "the teacher")
+        text = text_unless_refused(completion, "the teacher")
         item = parse_item(text)
         if item.repaired and completion.truncated:
             raise Unparsable("it holds half an item", raw=text)
@@ -361,7 +361,7 @@ class PairWork(ModelWork[records.Preference]):
         return self.role_model.prompt(variables, self.design.schema)
 
     def parse_fields(self, completion: records.Completion) -> RecordFields:
-        preferred = parse_preference(answer_text(completion, "the judge"))
+        preferred = parse_preference(text_unless_refused(completion, "the judge"))
         return {
             "winner": preferred.value,
             "reason": preferred.reason[:MOST_REASON] or None,

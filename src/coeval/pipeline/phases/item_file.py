@@ -230,7 +230,6 @@ class ItemFile:
         return max(0, (self.source.task.sampling.max_items or 0) - len(self.ids))
 
     def add_record_and_find_first_line(self, line: bytes, item: Datapoint, line_number: int) -> int:
-        """Add a record; return the line where its id occurred first."""
         self.lines.append(line)
         for label in self.source.task.label_attributes:
             if (value := item.sampled_target_attributes.get(label)) is not None:

@@ -86,7 +86,7 @@ def _read_rows(
     if not file.ids and not file.flaws:
         unwanted = f"; {harvest.unwanted:,} do not meet `where`" if harvest.unwanted else ""
         file.flaws.append(f"{source.name}: of {pluralize(harvest.rows, 'row')} none makes an item{unwanted}")
-    file.notes += [f"{source.name}: {sentence}" for sentence in harvest.describe_gaps(chosen)]
+    file.notes += [f"{source.name}: {sentence}" for sentence in harvest.describe_few_or_partial_items(chosen)]
     file.origin = ItemOrigin.from_harvest(source, harvest, chosen, len(file.ids))
 
 
@@ -119,7 +119,7 @@ class Supply:
         for file in self.files:
             yield from file.notes
             yield from file.remarks.format_lines(file.path)
-            yield from _describe_unmentioned_labels(file)
+            yield from _describe_labels_with_unseen_values(file)
             if file.missing:
                 total = f"the {file.source.task.sampling.total:,} items that sampling.total asks for"
                 yield f"{file.path} holds {len(file.ids):,} of {total}"
@@ -128,7 +128,7 @@ class Supply:
         for documents in self.documents.values():
             yield from documents.omissions
 
-    def refuse_flawed(self) -> None:
+    def refuse_flawed_lines(self) -> None:
         """Raise ConfigError if lines cannot be used as items or answers; it names them."""
         problems = {file.path: [*file.problems.format_lines(file.path)] for file in self.files}
         flaws = [sentence for file in self.files for sentence in (*file.flaws, *problems[file.path])]
@@ -190,7 +190,7 @@ class Supply:
             answers.lines.clear()
 
 
-def _describe_unmentioned_labels(file: ItemFile) -> Iterator[str]:
+def _describe_labels_with_unseen_values(file: ItemFile) -> Iterator[str]:
     """Name labels whose values no prompt of students names."""
     task, declared = file.source.task, file.source.task.target_attributes
     if task.output_description.strip() or any(key.split(".")[0] == "test" for key in task.prompt_library):

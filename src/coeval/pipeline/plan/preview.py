@@ -115,7 +115,7 @@ def read_start_supply(config: Config, options: RunOptions) -> Supply:
     ]
     items_in += [path for path in supply.unwritten_lines if path not in items_in]
     supply.answers.extend(read_answer_files(config, folder, items_in, supply.unwritten_lines))
-    supply.refuse_flawed()
+    supply.refuse_flawed_lines()
     return supply
 
 
@@ -129,7 +129,7 @@ def preview_run(config: Config, options: RunOptions, supply: Supply | None = Non
     ``replaced/`` was interrupted.
     """
     folder = run_folder(config)
-    folder.refuse_unreadable()
+    folder.refuse_foreign_or_half_replaced()
     source = None if options.continue_run else find_source_run(config)
     supply = read_start_supply(config, options) if supply is None else supply
     config = declare_item_labels(config, supply)

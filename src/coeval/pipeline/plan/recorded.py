@@ -149,7 +149,7 @@ class RecordIndexer:
                 if not part.id.startswith(item_prefix(part.task_id, part.teacher_model_id)):
                     raise _misnamed_error(part)
                 row = rows[part.id]
-                if row in column.entries and column.stays(row, part):
+                if row in column.entries and column.keeps_good_entry(row, part):
                     continue
                 good, attributes = self._is_good_noting_doubt(part), part.sampled_target_attributes
                 prompt = part.prompt or ""
@@ -184,7 +184,7 @@ class RecordIndexer:
                 if part.id != part.datapoint_id + end:
                     raise _misnamed_error(part)
                 row = rows[part.datapoint_id]
-                if row in column.entries and column.stays(row, part):
+                if row in column.entries and column.keeps_good_entry(row, part):
                     continue
                 good, fresh, answer = self._is_good_noting_doubt(part), True, part.response
                 if (item := items.get(row)) is None:
@@ -195,7 +195,7 @@ class RecordIndexer:
                     good = good and (fresh or all(part.input_hash != earlier.requested for earlier in older))
                     if answer is not None:
                         if older or row in inputs:
-                            self._note_earlier_inputs(end, row, answer, older)
+                            self._note_old_judged_inputs(end, row, answer, older)
                         inputs[row] = hash_judged_input(item.content, answer)
                 empty = answer is not None and (not answer or answer.isspace())
                 how: Emptiness = ("truncated" if part.truncated else "ended") if empty else ""
@@ -219,7 +219,7 @@ class RecordIndexer:
                 if (columns := judged_by.get((answered, judge))) is None:
                     columns = judged_by[answered, judge] = self._find_judge_column(answered, judge)
                 column, inputs, older, answers = columns
-                if row in column.entries and column.stays(row, part):
+                if row in column.entries and column.keeps_good_entry(row, part):
                     continue
                 judged, outdated = inputs.get(row), False
                 if judged is None and row not in answers:
@@ -257,7 +257,7 @@ class RecordIndexer:
                     raise _misnamed_error(part)
                 row, good = rows[part.datapoint_id], self._is_good_noting_doubt(part)
                 column = indexes.pairs.columns[part.id[len(part.datapoint_id) :]]
-                if row in column.entries and column.stays(row, part):
+                if row in column.entries and column.keeps_good_entry(row, part):
                     continue
                 fresh = True
                 of_two = part.input_hash.split(PAIR) if part.input_hash else ()
@@ -273,7 +273,7 @@ class RecordIndexer:
             except Undecodable:
                 indexes.pairs.files.damage(position)
 
-    def _note_earlier_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
+    def _note_old_judged_inputs(self, end: str, row: int, answer: str, older: Iterable[ItemContents]) -> None:
         """Note the input hashes that judgments of an answer had before."""
         inputs = self._judged[end]
         before = self._older_judged[end].setdefault(row, set())
@@ -386,14 +386,16 @@ class RunIndex:
             ]
 
         if "data_generation" in needed:
-            indexer.index_items(self.items.files.lines(files("data_generation"), ItemPart, without, supplied))
+            indexer.index_items(
+                self.items.files.read_parts(files("data_generation"), ItemPart, without, supplied)
+            )
         if "response_collection" in needed:
             answers = files("response_collection")
-            indexer.index_responses(self.responses.files.lines(answers, ResponsePart, without, supplied))
+            indexer.index_responses(self.responses.files.read_parts(answers, ResponsePart, without, supplied))
         if "evaluation" in needed:
             verdicts = folder.files("evaluation")
-            indexer.index_evaluations(self.evaluations.files.lines(verdicts, EvaluationPart, without))
-            indexer.index_pairs(self.pairs.files.lines(folder.files(PAIRS), PreferencePart, without))
+            indexer.index_evaluations(self.evaluations.files.read_parts(verdicts, EvaluationPart, without))
+            indexer.index_pairs(self.pairs.files.read_parts(folder.files(PAIRS), PreferencePart, without))
         return self
 
     def assume_items(self, task: str, teacher: str, total: int) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from coeval.core.records import Role, model_of
 from coeval.core.text import digest, placeholders
-from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, find_recorded_recipe, make_recipe
+from coeval.engine.model_work import Recipe, RoleModel, choose_base_seed, find_absent_code_recipe, make_recipe
 from coeval.judging.checks.check_options import read_check
 from coeval.judging.checks.rubric_check import RubricCheck
 from coeval.judging.verdict import criterion_hash
@@ -89,7 +89,7 @@ class TaskSetup:
 
         def cast(players: tuple[RoleModel, ...]) -> tuple[RoleModel, ...]:
             return tuple(
-                replace(player, recipe=find_recorded_recipe(player.recipe, recipes_by_hash))
+                replace(player, recipe=find_absent_code_recipe(player.recipe, recipes_by_hash))
                 for player in players
             )
 

@@ -86,7 +86,6 @@ def record_inherited_names(
 
 
 def _read_undeclared_rubric_factors(config: Config, source: RunDir) -> Iterator[InheritedName]:
-    """Read the factors of the source's rubrics that the file does not declare."""
     for task in config.tasks:
         declared = task.rubric if isinstance(task.rubric, dict) else {}
         rubric = read_json(source.rubric(task.name), dict[str, Any], missing={})
@@ -174,7 +173,7 @@ def copy_inherited(config: Config, source: RunDir, target: RunDir) -> CopyResult
         nouns: dict[str, str] = {name: "file" if name in PHASES[:2] else "record" for name in phases}
         counts = ", ".join(f"{pluralize(n, nouns[name])} of {name}" for name, n in converted.counts.items())
         done = f"took over {source.path}, converted from an older layout: {counts}"
-        return CopyResult(done, _describe_dropped_lines(converted.dropped))
+        return CopyResult(done, _describe_dropped_lines(converted.dropped_reasons))
     if "data_generation" in phases:
         inherit_origins(source, target)
     copied = int(copy_if_absent(source.recipes, target.recipes)) if source.recipes.exists() else 0

@@ -13,7 +13,7 @@ from coeval.core.model import ModelSpec
 from coeval.core.options import NO_SAMPLES
 from coeval.core.text import join_names
 from coeval.engine.model_work import RoleModel
-from coeval.engine.probing import ProbeResult, Probing, probe_and_record, probe_models
+from coeval.engine.probing import ProbeResult, Probing, probe_and_write_results, probe_models
 from coeval.engine.progress import Board, Calls
 from coeval.engine.session import Session, SessionContext
 from coeval.models.catalog import HOSTS, OWN_CODE
@@ -63,7 +63,7 @@ async def probe_config(config: Config, probing: Probing, context: SessionContext
     async with lock_and_open_session(config, prices, context) as session:
         resumes = probing.mode == "resume" and options.continue_run
         work_left = find_models_with_work(preview_run(config, options)) if resumes else None
-        return ProbedConfig(config, await probe_and_record(session, probing, work_left))
+        return ProbedConfig(config, await probe_and_write_results(session, probing, work_left))
 
 
 async def sample_for_estimate(

@@ -97,10 +97,10 @@ async def start_run(
         requested = list_role_requests(config) if options.batches.calls_models else ()
         await probe_models(session, probing, find_models_with_work(preview), requested)
         if config.experiment.estimate_cost:
-            from coeval.pipeline.plan.estimate.live_samples import write_start_estimate
+            from coeval.pipeline.plan.estimate.live_samples import sample_and_write_start_estimate
 
             barriers = options.phase_barriers
-            await write_start_estimate(config, preview, session, prices, phase_barriers=barriers)
+            await sample_and_write_start_estimate(config, preview, session, prices, phase_barriers=barriers)
         _note_look_if_extending(config, options, preview, watcher)
         supply.write_items_and_answers(folder)
         meta = _prepare_folder(config, options, folder, watcher)
@@ -199,7 +199,7 @@ def _prepare_folder(config: Config, options: RunOptions, folder: RunDir, watcher
     meta.simulated = any(model.interface == "simulated" for model in config.models)
     meta.phases_in_progress = list(PHASES)
     if options.batches.calls_models:  # else the configuration is the folder's own
-        folder.write_config(config.model_dump(mode="json", exclude_unset=True))
+        folder.write_config_and_keep_older(config.model_dump(mode="json", exclude_unset=True))
     folder.write_meta(meta)
     return meta
 

@@ -18,7 +18,7 @@ from coeval.engine.session import Accounts, Session, SessionContext, open_sessio
 from coeval.engine.terms import (
     RequestedUnder,
     make_terms,
-    require_bounded_costs,
+    require_prices_and_bounds,
     warn_models_counted_free,
     warn_undiscounted_batches,
 )
@@ -105,7 +105,7 @@ def build_terms(config: Config, prices: PriceBook) -> dict[str, Terms]:
     }
     sent = {model.name: list_role_parameters(model) for model in config.models}
     terms = make_terms([model.spec() for model in config.models], limits, prices, sent)
-    require_bounded_costs(list_role_requests(config), terms, config.experiment.budget_usd)
+    require_prices_and_bounds(list_role_requests(config), terms, config.experiment.budget_usd)
     return terms
 
 

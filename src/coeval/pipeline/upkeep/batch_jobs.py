@@ -16,7 +16,7 @@ from coeval.pipeline.start.checks import refuse_bad_start
 from coeval.store.rundir import RunDir
 
 
-async def fetch_batches(
+async def fetch_or_cancel_batches(
     folder: RunDir, keys: Keys, watcher: Watcher, interrupt: asyncio.Event, *, cancel: bool = False
 ) -> RunSummary:
     """Collect the finished batch jobs of a run, and make their records by the configuration in its folder.

@@ -186,7 +186,7 @@ def read_unscored_checks(folder: RunDir) -> UnscoredChecks:
     """Read why checks have no score; raises StoreError if a file cannot be read."""
     paths = [path for path in folder.files("evaluation") if path.name.endswith(f".{CHECK}.evaluations.jsonl")]
     lacking: dict[str, _CheckPart] = {}
-    for _, part in RecordFiles().lines(paths, _CheckPart):
+    for _, part in RecordFiles().read_parts(paths, _CheckPart):
         if part.missing:
             lacking[part.id] = part
         else:

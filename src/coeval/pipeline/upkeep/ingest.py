@@ -177,7 +177,6 @@ def import_items(
 def _count_items_and_values(
     stream: Iterator[HarvestedItem], harvest: Harvest, options: IngestOptions
 ) -> IngestOutcome:
-    """Count all items, and collect the values of their attributes."""
     items = 0
     values: dict[str, dict[str, None]] = {name: {} for name in options.map.attributes}
     for mapped in stream:
@@ -250,6 +249,6 @@ def _refuse_flawed_or_empty_table(harvest: Harvest, options: IngestOptions, item
 
 
 def _make_outcome(harvest: Harvest, options: IngestOptions, items: int) -> IngestOutcome:
-    sentences = [*harvest.describe_problems(), *harvest.describe_gaps(options.selection)]
+    sentences = [*harvest.describe_problems(), *harvest.describe_few_or_partial_items(options.selection)]
     cut = options.selection.read_limit == items
     return IngestOutcome(False, False, harvest.rows, items, harvest.flawed, sentences, cut)

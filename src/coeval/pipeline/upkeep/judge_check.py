@@ -17,7 +17,7 @@ from coeval.analysis.panel.judge_drift import (
     Scores,
     compare_with_anchor,
     read_judge_scores,
-    read_served_models,
+    read_other_served_models,
 )
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.core.errors import UsageError
@@ -28,7 +28,7 @@ from coeval.pipeline.config.roles import describe_user_code
 from coeval.pipeline.config.schema import PHASES, Config, Experiment, ModelConfig, Phase
 from coeval.store.human_labels import read_labels
 from coeval.store.jsonl import read_whole_lines, write_bytes_atomic
-from coeval.store.record_index import index_good_records
+from coeval.store.record_index import index_record_states
 from coeval.store.rundir import RunDir
 
 LABELS = "labels.jsonl"
@@ -51,8 +51,8 @@ class JudgeCheck(NamedTuple):
         """Compare the check's scores so far with the anchor; raises as `judge_drift`."""
         with RunReader(self.source.path) as before, RunReader(self.folder.path) as after:
             drift = compare_with_anchor(self.judge, self.anchor, read_judge_scores(after, self.judge))
-            then = read_served_models(before, self.judge)
-            return msgspec.structs.replace(drift, served=(then, read_served_models(after, self.judge)))
+            then = read_other_served_models(before, self.judge)
+            return msgspec.structs.replace(drift, served=(then, read_other_served_models(after, self.judge)))
 
 
 class CheckRequest(NamedTuple):
@@ -96,7 +96,7 @@ def prepare_check(request: CheckRequest, home: Path | None = None) -> JudgeCheck
     )
     if not continues:
         _copy_items_and_answers(source, folder, items, {place.answer for place in scores})
-    elif set(index_good_records(folder.files("data_generation"), "data_generation")) != items:
+    elif set(index_record_states(folder.files("data_generation"), "data_generation")) != items:
         raise UsageError(
             f"{folder.path} was begun with other items and did not end; give the same --items, "
             "or --start-over"

@@ -293,7 +293,7 @@ def repair_run(folder: RunDir, options: RepairOptions) -> RepairReport:
     with nullcontext() if options.dry_run else folder.hold_lock():
         report = inspect_run(folder, options)
         if not options.dry_run and any(file.invalid for file in report.files):
-            report.aside = _set_invalid_lines_aside(folder, report)
+            report.aside = _set_invalid_lines_aside_and_log(folder, report)
         return report
 
 
@@ -409,7 +409,7 @@ def _examine_documents(folder: RunDir, phase: Phase) -> Iterator[FileState]:
 # --- Mending
 
 
-def _set_invalid_lines_aside(folder: RunDir, report: RepairReport) -> Path:
+def _set_invalid_lines_aside_and_log(folder: RunDir, report: RepairReport) -> Path:
     """Move invalid lines and documents to a folder of this repair, and log it in ``run_errors.jsonl``."""
     aside = folder.repaired / datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
     touched = [file for file in report.files if file.invalid]
@@ -433,7 +433,6 @@ def _set_invalid_lines_aside(folder: RunDir, report: RepairReport) -> Path:
 
 
 def _move_invalid_lines_or_document(file: FileState, target: Path) -> None:
-    """Move a file's invalid lines, or a damaged document as a whole."""
     if file.damaged is None:
         set_lines_aside(file.path, file.flaws, target)
         return

@@ -219,7 +219,7 @@ def quote_names(names: Iterable[str]) -> str:
     return json.dumps([_escape_chart_text(name) for name in names])
 
 
-def make_rows_plain(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def escape_row_texts(rows: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return the rows with all texts escaped for Vega."""
     return [
         {name: _escape_chart_text(cell) if isinstance(cell, str) else cell for name, cell in row.items()}

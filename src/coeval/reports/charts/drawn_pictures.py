@@ -10,7 +10,7 @@ import vl_convert
 
 from coeval.core.errors import UsageError
 from coeval.core.text import join_names
-from coeval.reports.charts.chart_spec import make_rows_plain, resolve_short_names
+from coeval.reports.charts.chart_spec import escape_row_texts, resolve_short_names
 from coeval.reports.charts.themes import LIGHT, theme_config
 from coeval.reports.content import Picture, Report
 
@@ -45,7 +45,8 @@ def draw_figure(report: Report, name: str = "") -> Figure:
     if (picture := pictures.get(name or next(iter(pictures), ""))) is None:
         others = f" {name}; there are {join_names(pictures)}" if pictures else ""
         raise UsageError(f"the report has no picture{others}")
-    spec, name = _complete_spec(picture, report), re.sub(r"[^A-Za-z0-9._-]+", "-", picture.name).strip(".-")
+    spec = _fill_in_names_width_and_rows(picture, report)
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", picture.name).strip(".-")
     on_white = {**theme_config(LIGHT), "background": LIGHT.background}
     svg = vl_convert.vegalite_to_svg(spec, config=on_white, allowed_base_urls=[])
     png = vl_convert.vegalite_to_png(spec, config=on_white, allowed_base_urls=[], ppi=PPI)
@@ -56,10 +57,10 @@ def _pictures_by_name(report: Report) -> dict[str, Picture]:
     return {picture.name: picture for section in report.sections for picture in section.pictures}
 
 
-def _complete_spec(picture: Picture, report: Report) -> dict[str, Any]:
+def _fill_in_names_width_and_rows(picture: Picture, report: Report) -> dict[str, Any]:
     """Return the specification with its rows and labels, and a width in place of the page's."""
     spec: dict[str, Any] = resolve_short_names(picture.spec, report.labels)
     if spec.get("width") == "container":
         limits = spec.get("usermeta", {})
         spec["width"] = max(min(_WIDTH, float(limits.get("width", _WIDTH))), float(limits.get("least", 0)))
-    return {**spec, "datasets": {picture.table: make_rows_plain(report.table(picture.table).to_dicts())}}
+    return {**spec, "datasets": {picture.table: escape_row_texts(report.table(picture.table).to_dicts())}}

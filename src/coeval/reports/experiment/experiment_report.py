@@ -111,7 +111,7 @@ def pick_examples(evidence: RunEvidence) -> Iterator[Example]:
     if len(order) < 2:
         return
     first, second = order[:2]
-    shared = SharedScores(evidence.measured.grid).means_by_item(first, second)
+    shared = SharedScores(evidence.measured.grid).shared_means_by_item(first, second)
     for ahead, behind, turned in ((first, second, False), (second, first, True)):
         gaps = {item: (b - a if turned else a - b) for item, (a, b) in shared.items()}
         item = min(gaps, key=lambda item_id: (-round(gaps[item_id], 9), item_id), default=None)
@@ -211,7 +211,7 @@ def people_section(people: PeopleMeasures) -> ReportSection:
         PEOPLE_TABLE.fill(students),
         _PEOPLE_PAIR_TABLE.fill(pairs),
         MeasureTable("people-judges", "Judges against people", ("Judge",), AgainstPeople).fill(people.judges),
-        _PEOPLE_AGREEMENT_TABLE.fill(people.agreement_by_name if people.agreement else {}),
+        _PEOPLE_AGREEMENT_TABLE.fill(people.agreement_by_person_name if people.agreement else {}),
     )
     texts = map(escape_line, people_sentences(people))
     return ReportSection.with_rows("by-people", "What do people say?", texts, (), tables, PEOPLE_TABLE.name)
@@ -357,7 +357,7 @@ def _find_alerts(evidence: RunEvidence, status: str) -> Iterator[Alert]:
     """Yield warnings that a reader needs before any number, with the command that mends each."""
     if evidence.reader.simulated:
         yield Alert(warning_to_sentence(SIMULATED))
-    served = evidence.reader.stand_in_models()
+    served = evidence.reader.stand_ins_and_mixtures()
     yield from (Alert(escape_line(warning_to_sentence(model.warning))) for model in served if model.warning)
     missing, run = evidence.missing, evidence.reader.run
     if status == "running":

@@ -11,17 +11,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from coeval.analysis.measures.leaders import label_task_notes, opening_sentences, partial_student_sentences
+from coeval.analysis.measures.leaders import label_only_notes, opening_sentences, partial_student_sentences
 from coeval.analysis.measures.ranking import (
     ExcludingSelfJudgments,
     rank_excluding_self_judgments,
     rank_students,
 )
 from coeval.analysis.measures.score_choice import (
-    list_single_choices,
-    read_score_choice,
-    select_chosen_items,
-    select_scores,
+    find_chosen_items,
+    make_score_choice,
+    offered_dimension_names,
+    select_chosen_scores,
 )
 from coeval.analysis.measures.student_measures import measure_students
 from coeval.core.plain import escape_line
@@ -64,8 +64,8 @@ class RunChoices(NamedTuple):
     def _measure_choice(self, pairs: Iterable[tuple[str, str]]) -> RunEvidence:
         """Measure the chosen scores and return their evidence."""
         run = self.evidence.measured
-        choice = read_score_choice(run.grid, pairs)
-        grid = select_scores(run.grid, choice)
+        choice = make_score_choice(run.grid, pairs)
+        grid = select_chosen_scores(run.grid, choice)
         ranks, scores = rank_students(grid)
         others = rank_excluding_self_judgments(grid)
         # if nobody who judged itself is chosen, nothing is left out
@@ -77,7 +77,7 @@ class RunChoices(NamedTuple):
             without_own=ExcludingSelfJudgments(True, (), scores, ranks) if same else others,
             judges={name: judge for name, judge in run.measures.judges.items() if name in grid.judges},
         )
-        costs = self.evidence.answers.costs_by_student(select_chosen_items(run.grid, choice))
+        costs = self.evidence.answers.costs_by_student(find_chosen_items(run.grid, choice))
         measured = run._replace(measures=measures, grid=grid)
         return self.evidence._replace(measured=measured, costs=costs, is_choice=True)
 
@@ -85,7 +85,7 @@ class RunChoices(NamedTuple):
         whole, grid = self.evidence.measured.grid, chosen.measured.grid
         yield f"Chosen: {len(grid.items.ids):,} of {pluralize(len(whole.items.ids), 'item')}."
         yield from partial_student_sentences(chosen.measured.measures.ranking)
-        yield from label_task_notes(grid, self.labelled)
+        yield from label_only_notes(grid, self.labelled)
 
 
 def prepare_choices(evidence: RunEvidence, report: Report) -> RunChoices | None:
@@ -96,4 +96,4 @@ def prepare_choices(evidence: RunEvidence, report: Report) -> RunChoices | None:
     # labels, comparisons and samples are of the whole run; what is measured of items is large
     measures = msgspec.structs.replace(measured.measures, labels={}, pairs=None, samples=None, items={})
     kept = evidence._replace(measured=measured._replace(measures=measures, conclusions=()))
-    return RunChoices(kept, report, list_single_choices(measured.grid), measured.measures.labels.keys())
+    return RunChoices(kept, report, offered_dimension_names(measured.grid), measured.measures.labels.keys())

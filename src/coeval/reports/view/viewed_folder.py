@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from coeval.analysis.load import find_writer_pid, is_readable, list_record_files
+from coeval.analysis.load import find_writer_pid, is_readable, list_possible_source_files
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.aggregate import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
@@ -28,7 +28,7 @@ from coeval.reports.folder_report import open_folder_report
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.result_tables import read_results
 from coeval.reports.site.page import PageChoice, PageFrame
-from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, find_item_marks, read_labels
+from coeval.store.human_labels import LABELS_FILE, HumanLabel, add_labels, find_standing_marks, read_labels
 from coeval.store.jsonl import store_error
 from coeval.store.output_folder import list_sweep_steps
 from coeval.store.rundir import RunDir
@@ -322,7 +322,7 @@ class ViewedFolder:
 
     def read_marks(self) -> dict[tuple[str, str], HumanLabel]:
         """Read the marks by task and item; raises as `read_labels`."""
-        return find_item_marks(read_labels(self.path))
+        return find_standing_marks(read_labels(self.path))
 
     def record_flag_and_note(self, mark: HumanLabel) -> HumanLabel:
         """Record a mark; raises as `add_labels`."""
@@ -385,7 +385,7 @@ class ViewedFolder:
         change."""
         run = RunDir(self.path)
         status_files = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
-        files = (*list_record_files(self.path), self.path / LABELS_FILE, *status_files)
+        files = (*list_possible_source_files(self.path), self.path / LABELS_FILE, *status_files)
         stamp = tuple(_file_stamp(file) for file in files)
         if latest := max(at for _, _, at in stamp):
             self._changed = datetime.fromtimestamp(latest / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

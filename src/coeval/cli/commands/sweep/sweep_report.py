@@ -16,14 +16,14 @@ from coeval.api import load_keys
 from coeval.cli import streams
 from coeval.cli.commands.sweep.sweep_tables import aggregate_draw_and_print
 from coeval.cli.loop import run_async, run_interruptible
-from coeval.cli.streams import say, warn, warn_at_length
+from coeval.cli.streams import say, warn, warn_in_lines
 from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
 from coeval.core.figures import dollars
 from coeval.core.plain import escape_line
 from coeval.core.text import join_names, pluralize
-from coeval.engine.progress import abbreviate, format_duration
+from coeval.engine.progress import abbreviate, format_as_clock
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
 from coeval.pipeline.plan.estimate.run_estimate import format_calls, format_tokens, format_usd_range
@@ -40,9 +40,9 @@ from coeval.sweeps.sweep_start import (
     SweepEstimate,
     describe_changes,
     estimate_sweep,
-    find_sweep_checkpoints,
-    has_results,
+    find_checkpoints_at_start,
     open_sweep,
+    should_draw_results,
 )
 from coeval.sweeps.worker_files import WorkerProgress, read_progress
 
@@ -72,7 +72,7 @@ class SweepView(Progress):
 
     def __enter__(self) -> Self:
         self.animate(self._table, FRAMES_PER_S, transient=True)  # what came of it is told after it
-        self.start_thread(self._keep_printing)
+        self.start_thread(self._keep_printing_problems_and_status)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -82,7 +82,7 @@ class SweepView(Progress):
     def begin(self, board: SweepBoard) -> None:
         self._board = board
 
-    def _keep_printing(self) -> None:
+    def _keep_printing_problems_and_status(self) -> None:
         """Print problems as they occur, and status lines where there is no live table."""
         wait = FIRST_PAUSE_S
         due = time.monotonic() + wait
@@ -94,17 +94,16 @@ class SweepView(Progress):
                 due = time.monotonic() + wait
 
     def _print_new_problems(self) -> None:
-        """Print new retries and server restarts."""
         problems = self._board.problems[self._problems_printed :]
         self._problems_printed += len(problems)
         for problem in problems:
             if not problem.given_up:  # those are told at the end
-                warn_at_length(self._console, f"{problem.what} is tried again: {problem.why}")
+                warn_in_lines(self._console, f"{problem.what} is tried again: {problem.why}")
         for _, name, progress in self._board.list_slots():
             why = "" if progress is None else progress.restarted
             if name is not None and why and self._restarts.get(name) != why:
                 self._restarts[name] = why
-                warn_at_length(self._console, f"{name}: its server ended and is restarted: {why}")
+                warn_in_lines(self._console, f"{name}: its server ended and is restarted: {why}")
 
     def _print_new_status_line(self) -> None:
         busy = [slot for slot in self._board.list_slots() if slot.worker is not None]
@@ -115,7 +114,7 @@ class SweepView(Progress):
         line = "; ".join(parts)
         if line != self._last_line:
             self._last_line = line
-            say(self._console, f"{format_duration(time.monotonic() - self._board.began)}  {line}")
+            say(self._console, f"{format_as_clock(time.monotonic() - self._board.began)}  {line}")
 
     def _table(self) -> Table:
         return make_slot_table(self._board, self._console.size.width - _CTRL_C, self._console.size.height)
@@ -147,7 +146,7 @@ def make_slot_table(board: SweepBoard, width: int, height: int) -> Table:
         table.add_row("judge", Text(step), Text(escape_line(task)), Text(_format_done(progress)))
     table.add_row()
     more = f", {len(slots) - room:,} more slots" if len(slots) > room else ""
-    elapsed = format_duration(time.monotonic() - board.began)
+    elapsed = format_as_clock(time.monotonic() - board.began)
     outer = Table.grid()
     outer.add_row(table)
     outer.add_row(Text(f"{elapsed}  {board.describe_counts()}{more}", overflow="ellipsis", no_wrap=True))
@@ -171,12 +170,11 @@ def _slot_cells(slot_state: WorkerShown) -> _SlotCells:
     if progress is None:
         return _SlotCells(slot, worker, "begins")
     pace = "" if progress.output_tokens_per_s is None else abbreviate(round(progress.output_tokens_per_s))
-    left = "" if progress.remaining_s is None else format_duration(progress.remaining_s)
+    left = "" if progress.remaining_s is None else format_as_clock(progress.remaining_s)
     return _SlotCells(slot, worker, _task_or_activity(progress), _format_done(progress), pace, left)
 
 
 def _task_or_activity(progress: WorkerProgress) -> str:
-    """Return the task in progress, else what the worker does."""
     if progress.state == "asking":
         return next(
             (escape_line(task) for task, (done, planned) in progress.tasks.items() if done < planned), ""
@@ -215,7 +213,7 @@ def print_sweep_status(settings: SweepSettings) -> None:
     except FileNotFoundError:
         raise UsageError(f"{out} holds no sweep; begin one with coeval sweep") from None
     table = JobTable(out, plan)
-    complete_checkpoints = _print_job_table(table, console)
+    complete_checkpoints = _print_job_table_and_count_complete(table, console)
     say(console, f"{complete_checkpoints:,} of {pluralize(len(plan.checkpoints), 'checkpoint')} complete")
     writer = RunDir(own).writer_pid()
     state = "no sweep is running" if writer is None else f"process {writer} is at work on it"
@@ -224,7 +222,7 @@ def print_sweep_status(settings: SweepSettings) -> None:
         say(console, line)
 
 
-def _print_job_table(table: JobTable, console: Console) -> int:
+def _print_job_table_and_count_complete(table: JobTable, console: Console) -> int:
     """Print checkpoints by task with their problems; return how many checkpoints are complete."""
     plan = table.plan
     rows: list[tuple[str, ...]] = []
@@ -248,7 +246,7 @@ def _print_job_table(table: JobTable, console: Console) -> int:
     if missing:
         say(console, f"scored samples lack {pluralize(missing, 'record')}")
     for what, why in problems.items():
-        warn_at_length(console, f"{what} failed: {why}")
+        warn_in_lines(console, f"{what} failed: {why}")
     return complete_checkpoints
 
 
@@ -289,7 +287,7 @@ def print_sweep_outcome(board: SweepBoard, sweep: Sweep, results: Console, messa
     if board.unjudged:
         say(results, f"{pluralize(board.unjudged, 'job')} answered and not judged; --judge does that")
     for gap in board.gaps:
-        warn_at_length(messages, gap)
+        warn_in_lines(messages, gap)
     if board.cost_usd:
         say(messages, f"judging: {dollars(board.cost_usd)}")
     if board.interrupted:
@@ -308,7 +306,7 @@ def print_sweep_plan(settings: SweepSettings) -> None:
     request = make_sweep_request(settings, load_keys(settings.keys))
     sweep, console, messages = request.sweep, streams.results(), streams.messages()
     with Terminal(messages) as terminal:
-        checkpoints = find_sweep_checkpoints(request, terminal.warn)
+        checkpoints = find_checkpoints_at_start(request, terminal.warn)
         table = JobTable(sweep.out, request.plan.with_earlier_checkpoints(sweep.own_folder))
         for sentence in describe_changes(table, checkpoints):
             terminal.warn(sentence)
@@ -358,12 +356,12 @@ def read_sweep_settings(flags: dict[str, Any], file: Path | None) -> SweepSettin
 
 
 def sweep_and_print(settings: SweepSettings) -> int:
-    """Run the sweep; return the exit code."""
+    """Run the sweep, print its outcome, draw and log its results; return the exit code."""
     results, messages = streams.results(), streams.messages()
     request = make_sweep_request(settings, load_keys(settings.keys))
     log_to = parse_destinations(settings.log_to)
     view = SweepView(messages)
-    checkpoints = find_sweep_checkpoints(request, view.warn)
+    checkpoints = find_checkpoints_at_start(request, view.warn)
     with open_sweep(request, checkpoints, view) as sweeping:
         try:
             with view:
@@ -371,7 +369,7 @@ def sweep_and_print(settings: SweepSettings) -> int:
         except KeyboardInterrupt:
             raise KeyboardInterrupt(_AT_ONCE) from None
         code = print_sweep_outcome(sweeping.board, request.sweep, results, messages)
-        if has_results(request, sweeping.board):
+        if should_draw_results(request, sweeping.board):
             if settings.plot:
                 gaps_code = aggregate_draw_and_print(request.sweep)
                 if settings.inference and settings.judge:

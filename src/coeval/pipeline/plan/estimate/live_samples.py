@@ -309,7 +309,7 @@ class _LiveSamples:
 # --- The estimate that a start makes of itself (`estimate_cost: true`)
 
 
-async def write_start_estimate(
+async def sample_and_write_start_estimate(
     config: Config, preview: Preview, session: Session, prices: PriceBook, *, phase_barriers: bool
 ) -> None:
     """Write ``cost_estimate.json`` and report it. Models with batch jobs are not sampled: a batch would not
