@@ -21,9 +21,10 @@ from coeval.cli.views.folder_status import read_folder_status, show_status, watc
 from coeval.cli.views.progress_view import show_progress_while
 from coeval.cli.views.results_view import json_text
 from coeval.core.errors import UsageError
+from coeval.core.figures import dollars
 from coeval.core.model import judge_name
 from coeval.core.records import Usage
-from coeval.core.text import dollars, pluralize
+from coeval.core.text import pluralize
 from coeval.models.batch.batches import cancel_jobs_and_count_left
 from coeval.models.batch.job_list import read_jobs
 from coeval.models.metering.account_file import read_accounts, settle_accounts

@@ -27,8 +27,9 @@ from coeval.cli.views.gaps_view import (
 from coeval.cli.views.progress_view import show_batch_jobs
 from coeval.cli.views.table_view import print_full_names, show_costs, show_rows
 from coeval.core.errors import StoreError
+from coeval.core.figures import dollars, limit_in_dollars
 from coeval.core.shown_names import ShownNames
-from coeval.core.text import dollars, limit_in_dollars, pluralize
+from coeval.core.text import pluralize
 from coeval.models.batch.job_list import PendingJob, read_jobs
 from coeval.models.metering.account_file import ModelAccount, Spent, read_accounts
 from coeval.pipeline.config.schema import PHASES, Experiment, Phase

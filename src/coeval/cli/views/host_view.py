@@ -10,9 +10,9 @@ from rich.console import Console
 
 from coeval.cli.streams import say
 from coeval.cli.views.table_view import show_rows, show_table
-from coeval.core.figures import MISSING
+from coeval.core.figures import MISSING, dollar_rate
 from coeval.core.model import ModelSpec
-from coeval.core.text import dollar_rate, pluralize
+from coeval.core.text import pluralize
 from coeval.engine.probing import HostReport, OfferedModel
 from coeval.models.catalog import HOSTS, OWN_CODE
 from coeval.models.keys import Keys

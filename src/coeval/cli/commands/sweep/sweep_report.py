@@ -20,8 +20,9 @@ from coeval.cli.streams import say, warn, warn_in_lines
 from coeval.cli.views.progress_view import Progress, Terminal
 from coeval.cli.views.table_view import show_rows
 from coeval.core.errors import UsageError
+from coeval.core.figures import dollars
 from coeval.core.plain import escape_line
-from coeval.core.text import dollars, join_names, pluralize
+from coeval.core.text import join_names, pluralize
 from coeval.engine.progress import abbreviate, format_as_clock
 from coeval.exchange.trackers import log_after_command, parse_destinations
 from coeval.pipeline.config.settings_file import read_settings_file
