@@ -14,8 +14,8 @@ from written_run import Run
 
 import coeval as api
 from coeval.pipeline.plan.run_reading import open_run_reader
+from coeval.reports.charts.drawn_pictures import draw_figures
 from coeval.reports.content import Report
-from coeval.reports.drawn_pictures import draw_figures
 from coeval.reports.experiment.experiment_report import experiment_report
 from coeval.reports.experiment.where_section import drop_values_of_large_attributes
 from coeval.reports.folder_report import make_folder_report

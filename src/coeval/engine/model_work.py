@@ -296,7 +296,6 @@ class ModelWork(_WorkFields, ABC, Generic[KeptT]):
 
 
 def make_failure(error: Exception) -> Failure:
-    """Make the Failure of an error."""
     kind, message = (
         (error.kind, str(error)) if isinstance(error, CoevalError) else ("internal", describe_error(error))
     )

@@ -348,5 +348,4 @@ def _make_offered_model(model: ListedModel, spec: ModelSpec, prices: PriceBook) 
 
 
 def _join_lines(error: Exception) -> str:
-    """Return the error's message on one line."""
     return " ".join(str(error).split())

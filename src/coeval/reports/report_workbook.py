@@ -9,8 +9,8 @@ import msgspec
 from xlsxwriter.worksheet import Worksheet
 
 from coeval.core.shown_names import ShownNames
+from coeval.reports.charts.themes import LIGHT
 from coeval.reports.content import Report, ReportTable, make_columns
-from coeval.reports.themes import LIGHT
 from coeval.reports.writers.sheet import (
     WorkbookFile,
     open_workbook,

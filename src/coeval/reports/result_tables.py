@@ -43,10 +43,9 @@ from coeval.analysis.run_results import (
 from coeval.analysis.sampled_answers import WHOLE, FactorSamples, SampledPart
 from coeval.analysis.training.aggregate import compute_task_figures, list_metric_scores
 from coeval.core.errors import StoreError, UsageError
-from coeval.core.figures import MISSING, metric_text, missing_bounds_text, score_text
+from coeval.core.figures import MISSING, dollars, metric_text, missing_bounds_text, score_text
 from coeval.core.html_table import Columns, MeasureRow, html_lines, record_columns, row_columns
 from coeval.core.records import CHECK
-from coeval.core.text import dollars
 from coeval.reports.content import Cell, ReportColumn, ReportTable, make_columns
 from coeval.reports.difference_table import leader_differences_table
 from coeval.reports.measure_table import MeasureTable, metric_as_share, single_model_metrics_table

@@ -205,7 +205,6 @@ def is_torn_json_line(line: bytes) -> bool:
 
 
 def cut_torn_tail(path: Path) -> None:
-    """Cut a torn last line off a JSONL file."""
     torn = read_torn_tail(path)
     if not torn:
         return

@@ -465,7 +465,6 @@ def sum_recorded_usage(files: Iterable[Path]) -> dict[str, Usage]:
 
 
 def subtract_usage(whole: Mapping[str, Usage], part: Mapping[str, Usage]) -> dict[str, Usage]:
-    """Subtract ``part`` from ``whole``."""
     return {
         name: Usage(
             max(0, usage.input_tokens - part[name].input_tokens),

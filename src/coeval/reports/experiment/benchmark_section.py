@@ -12,11 +12,11 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCovera
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.core.text import join_names, pluralize
+from coeval.reports.charts.plots import HeatMap, heat_map, item_difficulty_plot
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import drop_values_of_large_attributes
 from coeval.reports.measure_table import MeasureTable
-from coeval.reports.plots import HeatMap, heat_map, item_difficulty_plot
 
 # Of dots: of more items, those with a flag and a sample of the others.
 _MOST_ITEMS = 1_000

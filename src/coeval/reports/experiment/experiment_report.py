@@ -26,6 +26,7 @@ from coeval.core.plain import escape_line
 from coeval.core.records import SEPARATOR, item_number, split_id
 from coeval.core.text import pluralize, warning_to_sentence
 from coeval.pipeline.upkeep.gaps import build_continue_command
+from coeval.reports.charts.plots import HeatMap, heat_map
 from coeval.reports.content import Alert, Example, Report, ReportColumn, ReportSection, ReportTable, Sentence
 from coeval.reports.experiment.benchmark_section import benchmark_section
 from coeval.reports.experiment.cost_section import cost_section, value_section
@@ -34,7 +35,6 @@ from coeval.reports.experiment.leading_section import front_table, leading_secti
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import where_students_differ_section
 from coeval.reports.measure_table import MeasureTable, columns_by_field
-from coeval.reports.plots import HeatMap, heat_map
 from coeval.reports.result_tables import PAIR_TABLE, PEOPLE_TABLE
 from coeval.store.jsonl import read_json_if_whole
 from coeval.store.rundir import Meta

@@ -11,10 +11,10 @@ from coeval.analysis.measures.run_measures import OutputMeasures, RunMeasures
 from coeval.analysis.measures.score_grid import LevelCounts
 from coeval.analysis.panel.bias_ledger import FamilyBias, JudgeBiases, LengthContrast
 from coeval.analysis.panel.g_study import GStudy, JudgeWorth
+from coeval.reports.charts.plots import HeatMap, bias_plot, heat_map
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import MeasureTable, column_of_field
-from coeval.reports.plots import HeatMap, bias_plot, heat_map
 
 # --- Level counts
 

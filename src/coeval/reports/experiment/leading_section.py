@@ -15,6 +15,7 @@ from coeval.analysis.measures.student_measures import StudentMeasures, StudentSc
 from coeval.core.figures import NOT_KNOWN
 from coeval.core.plain import escape_line
 from coeval.core.text import join_names
+from coeval.reports.charts.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -29,7 +30,6 @@ from coeval.reports.difference_table import add_difference_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.experiment.where_section import label_table
 from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
-from coeval.reports.plots import EACH_TASK, NOTEWORTHY, OVERALL, HeatMap, forest_plot, heat_map
 from coeval.reports.result_tables import SAMPLE_TABLE, LabelColumn, label_columns_of_unscored_tasks
 
 # --- Ranking of students

@@ -13,6 +13,7 @@ from coeval.analysis.measures.ranking import Ranking
 from coeval.analysis.measures.student_measures import Named, StudentMeasures
 from coeval.core.figures import format_points
 from coeval.core.text import join_names
+from coeval.reports.charts.plots import NOTEWORTHY, HeatMap, heat_map
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -25,7 +26,6 @@ from coeval.reports.content import (
 from coeval.reports.experiment.judges_section import level_table
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import bounds_unless_equal, column_of_field, columns_by_field, format_ranks
-from coeval.reports.plots import NOTEWORTHY, HeatMap, heat_map
 
 # --- Residuals of a grid
 
