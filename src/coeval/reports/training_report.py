@@ -49,7 +49,7 @@ from coeval.reports.content import (
     make_columns,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.measure_table import metric_error_as_share, sample_cells
+from coeval.reports.measure_table import mean_sem_cells, metric_error_as_share
 from coeval.store.output_folder import SWEEP
 
 # --- Which checkpoint to ship
@@ -349,7 +349,7 @@ def _checkpoint_rows(
     rows: list[tuple[Cell, ...]] = []
     for run, point in _task_points(task, runs):
         figures = (
-            *sample_cells(point, _error_interval(point, error_bar)),
+            *mean_sem_cells(point, _error_interval(point, error_bar)),
             metric_error_as_share(point.std, point.unit),
         )
         name = checkpoint_name(run.label, point.step, labels)

@@ -50,8 +50,8 @@ from coeval.reports.content import ReportTable, make_columns
 from coeval.reports.measure_table import (
     SAMPLE_COLUMNS,
     TaskMetrics,
+    mean_sem_cells,
     metric_as_share,
-    sample_cells,
     task_metrics_table,
 )
 from coeval.store.jsonl import write_json_atomic
@@ -157,7 +157,7 @@ def read_figures_by_task_and_metric(outcome: Outcome) -> dict[str, dict[str, Sam
 
 def _print_sample_figures(figures: Mapping[str, Mapping[str, SampleFigure]], console: Console) -> None:
     rows = tuple(
-        (task, name, *sample_cells(figure, figure.ci95))
+        (task, name, *mean_sem_cells(figure, figure.ci95))
         for task, metrics in figures.items()
         for name, figure in metrics.items()
     )

@@ -214,7 +214,7 @@ def result_warnings(results: Results) -> Iterator[str]:
 
 
 def _label_notes(results: Results) -> Iterator[str]:
-    if results.scored and results.only_labelled:
+    if results.scored and results.label_only_tasks:
         yield f"({LABELS}): label accuracy, the share of right answers; in no overall score."
     if results.labels:
         yield LABEL_INTERVAL

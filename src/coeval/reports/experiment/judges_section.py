@@ -92,7 +92,7 @@ def score_reliability_table(study: GStudy | None) -> ReportTable:
     return table.fill({} if study is None else {"these judges": study})
 
 
-def judge_worth_table(study: GStudy | None) -> ReportTable:
+def judge_contribution_table(study: GStudy | None) -> ReportTable:
     table = MeasureTable("worth", "Contribution of each judge to Eρ²", ("Judge",), JudgeWorth)
     return table.fill({} if study is None else study.worth)
 
@@ -142,7 +142,7 @@ def judges_section(evidence: RunEvidence) -> ReportSection:
     levels_by_judge = {name: judge.levels for name, judge in measures.judges.items()}
     further_tables = (
         score_reliability_table(measures.g_study),
-        judge_worth_table(measures.g_study),
+        judge_contribution_table(measures.g_study),
         LENGTH_BIAS_TABLE.fill(measures.length),
         level_table("judge-levels", "Levels by judge", levels_by_judge),
     )

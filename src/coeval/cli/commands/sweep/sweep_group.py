@@ -285,7 +285,7 @@ def plot(
     from coeval.analysis.training.sweep_comparison import compare_checkpoints
     from coeval.analysis.training.training_curves import read_training_curves
     from coeval.cli.commands.sweep.sweep_tables import print_conclusions
-    from coeval.reports.training_files import write_curves
+    from coeval.reports.training_files import write_curve_pictures_and_page
 
     messages = streams.messages()
     curves = read_training_curves(folders, task_names, step_numbers, patterns)
@@ -294,7 +294,7 @@ def plot(
             streams.warn(messages, note if len(curves) == 1 else f"{run.label}: {note}")
     compared = compare_checkpoints(curves)
     print_conclusions(curves, compared, streams.results())
-    written = list(write_curves(curves, compared, plot_dir, show_errorbar))
+    written = list(write_curve_pictures_and_page(curves, compared, plot_dir, show_errorbar))
     streams.say(messages, f"written: {written[-1]} and {len(written) - 1} pictures")
 
 

@@ -14,7 +14,7 @@ from coeval.cli.views.table_view import make_pair_and_difference_columns, pair_h
 from coeval.core.errors import GAPS
 from coeval.core.text import join_names, pluralize
 from coeval.reports.content import ReportTable, make_columns
-from coeval.reports.measure_table import SAMPLE_COLUMNS, difference_as_share, metric_as_share, sample_cells
+from coeval.reports.measure_table import SAMPLE_COLUMNS, difference_as_share, mean_sem_cells, metric_as_share
 from coeval.sweeps.sweep import JobPlan, Sweep
 
 if TYPE_CHECKING:  # the analysis loads duckdb, which a table does not need
@@ -67,7 +67,7 @@ def print_aggregates_and_check_gaps(
     for task in sorted({task for checkpoint in aggregated for task in checkpoint.tasks}):
         figures_by_step = {row.checkpoint.step: row.tasks[task] for row in aggregated if task in row.tasks}
         rows = tuple(
-            (str(step), *sample_cells(figures, figures.ci95), figures.missing)
+            (str(step), *mean_sem_cells(figures, figures.ci95), figures.missing)
             for step, figures in figures_by_step.items()
         )
         title = f"{task}: {join_names(dict.fromkeys(row.metric for row in figures_by_step.values()))}"
