@@ -27,7 +27,7 @@ from coeval.analysis.measures.score_choice import make_score_choice, select_chos
 from coeval.analysis.measures.score_grid import ScoreGrid, read_score_grid
 from coeval.analysis.measures.student_measures import measure_students
 from coeval.core.errors import UsageError
-from coeval.core.figures import format_points
+from coeval.core.figures import FORMATS, format_figure
 from coeval.pipeline.plan.run_reading import open_run_reader
 from coeval.reports.content import Report, ReportTable, format_rows
 from coeval.reports.experiment.run_choices import RunChoices
@@ -408,8 +408,10 @@ def test_numbers_are_rounded_as_python_rounds_them(page: Page) -> None:
         )
         texts = [f"{number:.{digits}f}" for number in numbers]
         assert shown == [t.replace("-", "−") if float(t) else t.removeprefix("-") for t in texts]
-    shown = page.evaluate("given => given.map(coevalPage.points)", numbers)
-    assert shown == [format_points(number) for number in numbers], "a score of a page is that of the terminal"
+    numbers += [*(10.0**n for n in range(-6, 7)), 23591.2378, 1234.5, 38, 0]
+    for kind in FORMATS:
+        shown = page.evaluate("given => given[0].map((n) => coevalPage.figure(n, given[1]))", [numbers, kind])
+        assert shown == [format_figure(number, kind) for number in numbers], "as on the terminal"
 
 
 # --- `coeval view` answers any combination

@@ -16,12 +16,12 @@ from reports.view_process import ViewServer, viewing
 from written_run import Run, append
 
 from coeval.analysis.measures.measure_tree import Measured
+from coeval.reports.charts.drawn_pictures import draw_figures
+from coeval.reports.charts.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot
+from coeval.reports.charts.themes import LIGHT
 from coeval.reports.content import Picture, Report, ReportColumn, ReportSection, ReportTable
-from coeval.reports.drawn_pictures import draw_figures
-from coeval.reports.plots import NOTEWORTHY, HeatMap, forest_plot, heat_map, interval_plot
 from coeval.reports.site.page import write_page
 from coeval.reports.site.report_file import write_report
-from coeval.reports.themes import LIGHT
 from coeval.reports.view.view_app import render_view_page
 
 SCRIPT = "</script><script>window.hacked=1</script>"

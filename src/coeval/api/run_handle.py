@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from coeval.analysis.comparison.comparison_report import ComparisonReport
     from coeval.analysis.comparison.noninferiority import GateReport
-    from coeval.reports.drawn_pictures import Figure
+    from coeval.reports.charts.drawn_pictures import Figure
     from coeval.reports.result_tables import Results
 
 
@@ -125,7 +125,7 @@ class Run:
         notebook shows it; ``.svg`` and ``.png`` are its files. Raises UsageError: there is no such
         picture."""
         require_address_space()
-        from coeval.reports.drawn_pictures import draw_figure
+        from coeval.reports.charts.drawn_pictures import draw_figure
         from coeval.reports.folder_report import open_folder_report
 
         with open_folder_report(self.path) as source:

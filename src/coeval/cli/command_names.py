@@ -18,7 +18,7 @@ import typer
 from typer.core import TyperGroup
 from typer.exceptions import TyperException
 
-from coeval.cli.ending import redact_keys
+from coeval.cli.ending import redact_key_like_words
 from coeval.core.errors import UsageError
 from coeval.core.options import ProbeMode
 from coeval.core.plain import escape_lines
@@ -35,11 +35,11 @@ def redact_parser_errors() -> Iterator[None]:
     try:
         yield
     except TyperException as error:
-        error.message = escape_lines(redact_keys(error.message.replace("Value error, ", "")))
+        error.message = escape_lines(redact_key_like_words(error.message.replace("Value error, ", "")))
         raise
 
 
-def _refuse_word_for_option(path: str, command: Command, words: Sequence[str]) -> None:
+def _refuse_word_for_missing_option(path: str, command: Command, words: Sequence[str]) -> None:
     """Raise UsageError if a bare word is in the place of the only required option."""
     if any(parameter.param_type_name == "argument" for parameter in command.params):
         return
@@ -96,13 +96,15 @@ class Commands(TyperGroup):
         """Find the command; raises UsageError if there is none, or if a value lacks its option."""
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             more = f"{ctx.command_path} --help lists them"
-            raise UsageError(f"there is no command {args[0]}; {self._suggest_command(args[0])} ({more})")
+            raise UsageError(
+                f"there is no command {args[0]}; {self._suggest_or_list_commands(args[0])} ({more})"
+            )
         name, command, words = super().resolve_command(ctx, args)
         if name is not None and command is not None:
-            _refuse_word_for_option(f"{ctx.command_path} {name}", command, words)
+            _refuse_word_for_missing_option(f"{ctx.command_path} {name}", command, words)
         return name, command, words
 
-    def _suggest_command(self, name: str) -> str:
+    def _suggest_or_list_commands(self, name: str) -> str:
         paths = dict(self._pair_words_with_commands())
         if near := get_close_matches(name, paths, n=1):
             return f"did you mean {paths[near[0]]}?"

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any, TypeVar
 
-from coeval.cli.entry import interrupt_command
+from coeval.cli.entry import remember_and_raise_interrupt
 from coeval.core.errors import UsageError
 from coeval.core.options import CONTINUE
 from coeval.core.process_limits import raise_file_limit_for_run
@@ -72,7 +72,9 @@ def run_async(work: Coroutine[Any, Any, T]) -> T:
     skipping what start-up made (a fifth of all CPU at a thousand requests in flight)."""
     on_ctrl_c = signal.getsignal(signal.SIGINT)
     try:
-        if on_ctrl_c is interrupt_command:  # asyncio ends a loop well on Python's own handler alone
+        if (
+            on_ctrl_c is remember_and_raise_interrupt
+        ):  # asyncio ends a loop well on Python's own handler alone
             signal.signal(signal.SIGINT, signal.default_int_handler)
         raise_file_limit_for_run()
         gc.freeze()  # without collecting: start-up leaves little, and looking for it takes 0.05 s of CPU

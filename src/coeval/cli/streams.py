@@ -114,7 +114,7 @@ def warn(console: Console, sentence: str) -> None:
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
-def warn_at_length(console: Console, text: str) -> None:
+def warn_in_lines(console: Console, text: str) -> None:
     """Print a warning of several lines, all but the first indented so that none looks like a line of ours."""
     first, *others = text.split("\n")
     warn(console, first)

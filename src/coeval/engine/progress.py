@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
+from coeval.core.figures import dollars
 from coeval.core.records import Purpose, Usage
-from coeval.core.text import dollars
 
 # Seconds over which a pace is measured: hosts speed up, slow down and come back within minutes.
 PACE_S = 60

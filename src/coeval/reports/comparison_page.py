@@ -26,6 +26,7 @@ from coeval.analysis.run_results import SIMULATED
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names, short_names, short_paths
 from coeval.core.text import join_names, pluralize, warning_to_sentence
+from coeval.reports.charts.plots import NOTEWORTHY, HeatMap, baseline_picture, heat_map
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -39,7 +40,6 @@ from coeval.reports.content import (
     make_columns,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.plots import NOTEWORTHY, HeatMap, baseline_picture, heat_map
 
 _P = (
     "Adjusted for all pairs: tasks are tested if overall is significant, parts if their task is, labels by "

@@ -15,6 +15,7 @@ from coeval.analysis.run_results import MetricScore, sum_costs
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import short_names
 from coeval.core.text import join_names, pluralize
+from coeval.reports.charts.plots import interval_plot
 from coeval.reports.content import (
     Alert,
     Cell,
@@ -31,7 +32,6 @@ from coeval.reports.content import (
 from coeval.reports.experiment.judges_section import make_judges_section
 from coeval.reports.experiment.leading_section import FRONT, SCORE_TITLE
 from coeval.reports.measure_table import column_of_field, metric_as_share, metric_error_as_share
-from coeval.reports.plots import interval_plot
 from coeval.reports.result_tables import Results, cost_table, read_results
 
 # --- Trust in the judges of ``eval-framework``

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from coeval.core.errors import UsageError
 from coeval.core.text import pluralize
+from coeval.reports.charts.drawn_pictures import draw_figures
 from coeval.reports.content import Report
-from coeval.reports.drawn_pictures import draw_figures
 from coeval.store.jsonl import write_bytes_atomic
 
 

@@ -22,7 +22,7 @@ from coeval.core.figures import share_of_scale
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import fit_names
 from coeval.core.text import join_names, pluralize, warning_to_sentence
-from coeval.reports.chart_spec import (
+from coeval.reports.charts.chart_spec import (
     Spec,
     add_columns,
     chart_spec,
@@ -37,6 +37,7 @@ from coeval.reports.chart_spec import (
     scale_to_points,
     short_name_expression,
 )
+from coeval.reports.charts.plots import baseline_picture
 from coeval.reports.content import (
     Cell,
     Picture,
@@ -48,8 +49,7 @@ from coeval.reports.content import (
     make_columns,
 )
 from coeval.reports.difference_table import add_difference_columns
-from coeval.reports.measure_table import metric_error_as_share, sample_cells
-from coeval.reports.plots import baseline_picture
+from coeval.reports.measure_table import mean_sem_cells, metric_error_as_share
 from coeval.store.output_folder import SWEEP
 
 # --- Which checkpoint to ship
@@ -349,7 +349,7 @@ def _checkpoint_rows(
     rows: list[tuple[Cell, ...]] = []
     for run, point in _task_points(task, runs):
         figures = (
-            *sample_cells(point, _error_interval(point, error_bar)),
+            *mean_sem_cells(point, _error_interval(point, error_bar)),
             metric_error_as_share(point.std, point.unit),
         )
         name = checkpoint_name(run.label, point.step, labels)

@@ -300,7 +300,7 @@ class Attempts:
     reached: int = 0
     not_before: float = 0.0
 
-    def record_short_end(self, reached: int, weight: int = 1) -> None:
+    def record_early_end(self, reached: int, weight: int = 1) -> None:
         """Record an attempt that ended early at ``reached``; it counts as ``weight``."""
         if reached > self.reached:
             self.fruitless = 0

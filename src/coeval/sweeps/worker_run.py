@@ -181,13 +181,13 @@ class KeptServer:
             return False
         server.count.state = "starting"
         try:
-            swapping = self._swap_if_proven(held.adapter, server.server)
+            swapping = self._prove_then_swap(held.adapter, server.server)
             return await await_unless_interrupted(swapping, interrupt, "it was being loaded")
         except SwapDoubted as error:
             server.count.warn(f"{error}; the server is restarted")
             return False
 
-    async def _swap_if_proven(self, adapter: ServedAdapter, after: Server) -> bool:
+    async def _prove_then_swap(self, adapter: ServedAdapter, after: Server) -> bool:
         """Swap if this server is known to do so correctly; its first swap is to an adapter that an earlier
         server loaded first. Raises SwapDoubted: it may hold anything."""
         if adapter.loads and not adapter.is_proven:
@@ -204,7 +204,6 @@ class KeptServer:
         return True
 
     def _remember_cold_answers_if_first(self, adapter: ServedAdapter) -> None:
-        """Record the answers of an adapter that was the first in its server."""
         if adapter.loads == 1:
             self._cold[adapter.server.checkpoint] = _ColdStart(adapter.server, adapter.answers)
 
@@ -345,7 +344,7 @@ class _WorkerRun:
             log.warning("%s", problem)
             if self._interrupt.is_set():
                 return WorkerResult(end="interrupted")
-            words = "" if came_up else self.server_log.lasting_error()
+            words = "" if came_up else self.server_log.lasting_error_without_numbers()
             problem.again = problem.again and (not words or words != before)
             if not problem.again or self.count.starts >= server.server.starts:
                 raise problem
@@ -452,7 +451,6 @@ class _WorkerRun:
 
 
 async def _wait_for_event(event: asyncio.Event, seconds: float) -> bool:
-    """Wait for an event, at most this long; return whether it is set."""
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await event.wait()

@@ -182,7 +182,7 @@ def print_or_write_analysis(
     files = _choose_files(name, effective_format, out, figures) if pages or figures is not None else None
     with open_folder_reader(folder, is_look=True) as (reader, notes):
         if files is not None:
-            report = _write_and_print_report(reader, notes, name, files, options)
+            report = _write_report_and_print_paths(reader, notes, name, files, options)
             measured, missing, notes = report.measured, report.missing, report.notes
         else:
             measured = compute_measures(reader, NAMES[name].analysis if out is None else "all", options)
@@ -253,7 +253,7 @@ def _choose_files(
     return files
 
 
-def _write_and_print_report(
+def _write_report_and_print_paths(
     reader: Reader, notes: tuple[str, ...], name: str, files: ReportFiles, options: RobustOptions
 ) -> FolderReport:
     """Write a page or a workbook with ``measures.json`` beside it, and pictures; print their paths."""

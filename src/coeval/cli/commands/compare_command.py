@@ -78,13 +78,13 @@ def compare(
     """
     if as_json and as_markdown:
         raise UsageError("--json and --markdown exclude each other; give one of them")
-    folders = _require_folders(words, run)
+    folders = _require_folders_given_one_way(words, run)
     if any_difference and fail_if_worse is None:
         raise UsageError("--any belongs to --fail-if-worse, for example --fail-if-worse 0 --any")
     threshold = _parse_share(fail_if_worse) if fail_if_worse is not None else None
     files = ReportFiles(excel, figures)
     _check_output_paths(html, files)
-    if _is_sweep_comparison(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
+    if _are_sweeps_refusing_mixture(folders, has_run_flags=bool(students or fail_if_worse or as_markdown)):
         _compare_sweeps(folders, html, files, as_json=as_json)
         return
     significant_only = not any_difference
@@ -116,7 +116,7 @@ def compare(
         raise typer.Exit(WORSE if gate_report.verdict == "NO-GO" else GAPS)
 
 
-def _is_sweep_comparison(folders: Sequence[Path], *, has_run_flags: bool) -> bool:
+def _are_sweeps_refusing_mixture(folders: Sequence[Path], *, has_run_flags: bool) -> bool:
     """Check whether all folders are sweeps; raises UsageError if only some are, or ``has_run_flags``."""
     sweeps = [folder for folder in folders if is_sweep(folder)]
     if others := [folder for folder in folders if folder not in sweeps] if sweeps else []:
@@ -155,7 +155,7 @@ def _write_files_and_print_paths(report: Report, written_page: Path | None, file
     streams.say(streams.messages(), f"written: {describe_written_files(written, files.figures)}")
 
 
-def _require_folders(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
+def _require_folders_given_one_way(words: list[Path] | None, run: list[Path] | None) -> list[Path]:
     """Return the folders, given as words or by ``--run``, not both: the parser keeps no common order."""
     if words and run:
         raise UsageError("write all folders after --run, or none: coeval compare A B, or --run A --run B")

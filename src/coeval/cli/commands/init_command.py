@@ -16,7 +16,7 @@ from coeval.benchmarks.run.eval_settings import split_names
 from coeval.benchmarks.task_registry import benchmark_class as kind_of_task
 from coeval.cli import streams
 from coeval.cli.command_names import KeyFile
-from coeval.cli.commands.ingest_command import preview_and_import
+from coeval.cli.commands.ingest_command import preview_and_import_or_return_items
 from coeval.cli.commands.sweep.sweep_report import print_sweep_plan
 from coeval.cli.ingest_flags import INIT_GROUPS, IngestFlags, InitFlags, InitKind
 from coeval.cli.settings_flags import GroupedCommand, read_set_flags, with_settings_flags
@@ -112,7 +112,7 @@ def _fill_described_experiment(name: str, description: str | None, flags: InitFl
         task=name,
         description=description or "Answer a customer's message.",
         output="A short, complete answer in plain prose.",
-        models=_parse_models(flags.model, ROLES),
+        models=_parse_models_or_simulate(flags.model, ROLES),
     )
 
 
@@ -123,7 +123,7 @@ def _make_experiment_from_items(kind: InitKind, source: str, flags: InitFlags, t
     if (problem := find_name_problem(student, is_model=True)) is not None:
         raise UsageError(f"--student: {problem}")
     roles = [*(["student"] if kind is InitKind.TABLE else []), *([] if flags.label else ["judge"])]
-    models = _parse_models(flags.model, roles) if roles or flags.model else ()
+    models = _parse_models_or_simulate(flags.model, roles) if roles or flags.model else ()
     response = ""
     if kind is InitKind.ANSWERS:
         response = flags.response or _find_answer_column(source, flags.encoding)
@@ -136,7 +136,7 @@ def _make_experiment_from_items(kind: InitKind, source: str, flags: InitFlags, t
         if flags.items is None:
             raise UsageError("--items is missing: the table with the prompts that the function answers")
         models = (*models, NewModel(student, FUNCTION, student, None, ("student",), {"callable": source}))
-    new_items = preview_and_import(
+    new_items = preview_and_import_or_return_items(
         items,
         IngestFlags(
             prompt=_as_flag_values(flags.prompt),
@@ -198,7 +198,7 @@ def _make_sweep_settings(checkpoints: str, flags: InitFlags) -> dict[str, Any]:
 _MODEL = re.compile(r"([a-z_]+)/(.+?)(?:@(https?://[^\s=]+))?(?:=([a-z, ]+))?")
 
 
-def _parse_models(texts: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
+def _parse_models_or_simulate(texts: Sequence[str], roles: Sequence[str]) -> tuple[NewModel, ...]:
     """Parse models; without any, use simulated ones. The first model gets the ``roles`` that no other has."""
     if not texts:
         return simulated_models(roles)

@@ -20,7 +20,7 @@ from coeval.analysis.comparison.comparison_report import (
 from coeval.analysis.run_results import SIMULATED
 from coeval.cli.streams import say, warn
 from coeval.cli.views.table_view import (
-    pair_columns,
+    make_pair_and_difference_columns,
     pair_headings,
     print_and_drop_incomparable,
     print_full_names,
@@ -137,7 +137,7 @@ def _difference_table(
     judged = any(comparison.ci95_over_judges is not None for comparison in comparisons)
     columns = (
         ReportColumn("name", heading),
-        *pair_columns(*pair),
+        *make_pair_and_difference_columns(*pair),
         *(make_columns("judges", kind="gap") if judged else ()),
         *make_columns("p", kind="probability"),
         *make_columns("n", kind="count"),

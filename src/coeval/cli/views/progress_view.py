@@ -117,7 +117,7 @@ class Terminal(Progress):
     def __exit__(self, *error: object) -> None:
         super().__exit__(*error)
         if self._thread is not None:
-            self._print_lines()
+            self._print_changed_lines()
 
     def begin(self, board: Board) -> None:
         self._board = board
@@ -136,11 +136,10 @@ class Terminal(Progress):
     def _keep_printing(self) -> None:
         wait = FIRST_LINE_S
         while not self._ended.wait(wait):
-            self._print_lines()
+            self._print_changed_lines()
             wait = min(LAST_LINE_S, wait * 1.5)
 
-    def _print_lines(self) -> None:
-        """Print a line for each phase whose counts have changed."""
+    def _print_changed_lines(self) -> None:
         board = self._board
         if board is None:
             return
@@ -206,7 +205,6 @@ _TAG = 8
 
 
 def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Report the jobs that continue at their providers."""
     show_batch_jobs(jobs, console)
     submitted = [job for job in jobs if job.state == "submitted"]
     if submitted:
@@ -216,7 +214,6 @@ def print_open_batches(jobs: Sequence[PendingJob], console: Console) -> None:
 
 
 def show_batch_jobs(jobs: Sequence[PendingJob], console: Console) -> None:
-    """Print a row for each job."""
     columns = (
         *make_columns("batch", "model", "phase"),
         *make_columns("requests", "done", "age", "checked", kind="count"),

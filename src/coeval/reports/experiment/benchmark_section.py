@@ -12,11 +12,11 @@ from coeval.analysis.measures.benchmark_measures import ItemMeasures, TaskCovera
 from coeval.analysis.measures.score_grid import ScoreGrid
 from coeval.analysis.measures.teacher_measures import TeacherMeasures
 from coeval.core.text import join_names, pluralize
+from coeval.reports.charts.plots import HeatMap, heat_map, item_difficulty_plot
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.run_evidence import RunEvidence
-from coeval.reports.experiment.where_section import keep_attributes_with_few_values
+from coeval.reports.experiment.where_section import drop_values_of_large_attributes
 from coeval.reports.measure_table import MeasureTable
-from coeval.reports.plots import HeatMap, heat_map, item_difficulty_plot
 
 # Of dots: of more items, those with a flag and a sample of the others.
 _MOST_ITEMS = 1_000
@@ -50,7 +50,7 @@ def benchmark_section(evidence: RunEvidence) -> ReportSection:
             "item with those on all others."
         )
         pictures.append(Picture("dots", title, items.name, item_difficulty_plot(items.name, _FLAGS)))
-    if names := keep_attributes_with_few_values(dict.fromkeys(str(row[0]) for row in strata.rows)):
+    if names := drop_values_of_large_attributes(dict.fromkeys(str(row[0]) for row in strata.rows)):
         values_by_teacher = HeatMap(
             strata, "value", "teacher", "items", names[:_MOST_STRATA], list(grid.teachers), format="d"
         )

@@ -12,14 +12,14 @@ from coeval.analysis.panel.g_study import Component, GStudy, label_components
 from coeval.analysis.readers.run_reader import RunReader
 from coeval.analysis.readers.run_records import FILTERED_SQL, discarded_draft_notes
 from coeval.analysis.run_results import perhaps_billed_cost_sentences, sum_costs
-from coeval.core.figures import format_points
+from coeval.core.figures import dollars, format_points
 from coeval.core.plain import escape_line
-from coeval.core.text import dollars, join_names, pluralize, warning_to_sentence
+from coeval.core.text import join_names, pluralize, warning_to_sentence
+from coeval.reports.charts.plots import score_by_amount_plot
 from coeval.reports.content import Cell, Picture, ReportColumn, ReportSection, ReportTable, make_columns
 from coeval.reports.experiment.leading_section import SCORE_TITLE
 from coeval.reports.experiment.run_evidence import RunEvidence
 from coeval.reports.measure_table import MeasureTable
-from coeval.reports.plots import score_by_amount_plot
 from coeval.reports.result_tables import cost_table
 
 # --- What answers are worth

@@ -28,12 +28,12 @@ from coeval.reports.experiment.judges_section import (
     JUDGE_TABLE,
     LENGTH_BIAS_TABLE,
     bias_table,
-    judge_worth_table,
+    judge_contribution_table,
     score_reliability_table,
     self_agreement_table,
 )
 from coeval.reports.experiment.leading_section import score_ranking_table, student_table
-from coeval.reports.experiment.where_section import confusion_table, count_mistakes, label_table
+from coeval.reports.experiment.where_section import confusion_or_mistakes_table, count_mistakes, label_table
 from coeval.reports.measure_table import MeasureTable
 from coeval.reports.result_tables import SAMPLE_TABLE
 
@@ -58,7 +58,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
     if "pairs" in parts and measures.pairs is not None:
         yield from _pair_tables(measures.pairs)
     if "students" in parts:
-        yield from _student_tables(measures)
+        yield from _student_tables_besides_scores(measures)
     if "labels" in parts:
         yield from _label_tables(measures, with_confusions="students" not in parts)
     yield from _judge_tables(measures, parts)
@@ -69,7 +69,7 @@ def run_part_tables(measures: RunMeasures, parts: Collection[str]) -> Iterator[T
     if "g_study" in parts:
         yield score_reliability_table(measures.g_study)
         yield variance_components_table(measures.g_study)
-        yield judge_worth_table(measures.g_study)
+        yield judge_contribution_table(measures.g_study)
     if "robust" in parts and (measures.units or "students" not in parts):
         yield from _robust_tables(measures.robust)
     if "coverage" in parts:
@@ -101,7 +101,7 @@ def _pair_tables(pairs: PairMeasures) -> Iterator[TableOrSentence]:
     yield Sentence("Points: a tie is half a win. docs/pairs.md")
 
 
-def _student_tables(measures: RunMeasures) -> Iterator[TableOrSentence]:
+def _student_tables_besides_scores(measures: RunMeasures) -> Iterator[TableOrSentence]:
     yield _student_details_table(measures)
     yield leader_differences_table(measures.ranking.leader_differences)
     if measures.without_own.applicable:
@@ -153,7 +153,7 @@ def _label_tables(measures: RunMeasures, *, with_confusions: bool) -> Iterator[T
             scored = {name: student for name, student in label.students.items() if student.accuracy.n}
             if with_confusions:
                 for name, student in scored.items():
-                    yield confusion_table(f"{task} {attribute}, {name}", student)
+                    yield confusion_or_mistakes_table(f"{task} {attribute}, {name}", student)
             elif worst := count_mistakes(scored.values())[:3]:
                 clauses = [
                     f"{mistake.stated} for {mistake.expected} ({mistake.answers:,} of "

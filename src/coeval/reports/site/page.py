@@ -26,12 +26,13 @@ from markupsafe import Markup
 
 from coeval import __version__
 from coeval.analysis.measures.measure_tree import Measured
+from coeval.core.figures import FORMATS, NEARLY_SYMMETRIC
 from coeval.core.plain import escape_line
-from coeval.reports.chart_spec import resolve_short_names
+from coeval.reports.charts.chart_spec import resolve_short_names
+from coeval.reports.charts.themes import DARK, LIGHT, page_colours_css, theme_config
 from coeval.reports.content import Cell, Report, ReportColumn, ReportTable, Sentence, format_cell, format_rows
 from coeval.reports.experiment.leading_section import FRONT
 from coeval.reports.items.item_selection import ItemSelection
-from coeval.reports.themes import DARK, LIGHT, page_colours_css, theme_config
 from coeval.store.jsonl import write_bytes_atomic
 from coeval.store.output_folder import cache_folder
 
@@ -150,7 +151,7 @@ class PageFrame:
         served_at: str = "",
     ) -> None:
         """Render the page, with a policy that allows its own scripts and styles."""
-        script, style = _join_package_files(_SCRIPTS), page_colours_css() + _join_package_files(_STYLES)
+        script, style = _join_package_files(_SCRIPTS), _join_package_files(_STYLES)
         vega, vega_text = load_vega_script()
         policy = "; ".join(
             (
@@ -323,10 +324,21 @@ def _render_first_screen(report: Report, students: Sequence[str]) -> str:
 # --- Scripts, styles and templates
 
 
+def read_asset(package: str, name: str) -> str:
+    """Read a script or style sheet, with what it takes from Python: colours, and how figures are written."""
+    text = (files(package) / name).read_text(encoding="utf-8")
+    if name == "page.css":
+        return page_colours_css() + text
+    if name == "cells.js":
+        kinds = msgspec.json.encode({kind: style._asdict() for kind, style in FORMATS.items()}).decode()
+        return f"const FIGURE_FORMATS = {kinds};\nconst NEARLY_SYMMETRIC = {NEARLY_SYMMETRIC};\n{text}"
+    return text
+
+
 @cache
 def _join_package_files(names: tuple[tuple[str, str], ...]) -> str:
     """Join files of packages into one text that no parser of HTML ends early."""
-    text = "\n".join((files(package) / name).read_text(encoding="utf-8") for package, name in names)
+    text = "\n".join(read_asset(package, name) for package, name in names)
     return f'"use strict";\n(() => {{\n{text}\n}})();' if names[0][1].endswith(".js") else text
 
 

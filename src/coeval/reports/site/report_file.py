@@ -47,11 +47,11 @@ def write_report(folder: Path, out: Path) -> tuple[str, ...]:
     return report.notes
 
 
-def write_report_page(folder_report: FolderReport, reader: Reader, out: Path) -> None:
+def write_report_page(folder_report: FolderReport, reader: Reader, out_folder: Path) -> None:
     """Write a folder's report with its items into ``out``; raises as `write_report`."""
     browser = ItemBrowser(reader)
     folder_report.give_measures_to(browser)
-    write_bytes_atomic(out / PAGE, _make_page_within_limit(folder_report, browser))
+    write_bytes_atomic(out_folder / PAGE, _make_page_within_limit(folder_report, browser))
 
 
 def _make_page_within_limit(folder_report: FolderReport, browser: ItemBrowser) -> bytes:

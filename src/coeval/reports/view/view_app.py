@@ -11,7 +11,6 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import TypeAlias, TypeVar
 from urllib.parse import parse_qsl, urlencode
@@ -26,8 +25,7 @@ from coeval.core.plain import cut_middle, escape_line
 from coeval.core.shown_names import short_paths
 from coeval.reports.items.item_browser import ItemBrowser
 from coeval.reports.items.item_rows import ItemChoice, RowPage, parse_item_choice
-from coeval.reports.site.page import encode_choice, load_template
-from coeval.reports.themes import page_colours_css
+from coeval.reports.site.page import encode_choice, load_template, read_asset
 from coeval.reports.view.viewed_folder import ViewedFolder, ViewedPlaces
 from coeval.store.human_labels import VIEWER, HumanLabel
 
@@ -432,6 +430,5 @@ def page_response(name: str, status: int = 200) -> web.Response:
 def asset_response(name: str) -> web.Response:
     if name not in _ASSETS:
         raise web.HTTPNotFound
-    text = (files(_ASSETS[name]) / name).read_text(encoding="utf-8")
-    text = page_colours_css() + text if name == "page.css" else text
+    text = read_asset(_ASSETS[name], name)
     return web.Response(text=text, content_type=_TYPES[name.rpartition(".")[2]], charset="utf-8")

@@ -19,6 +19,7 @@ from coeval.analysis.load import find_writer_pid, is_readable, list_possible_sou
 from coeval.analysis.readers.reader import Reader
 from coeval.analysis.training.aggregate import mean_over_tasks
 from coeval.core.errors import CoevalError, StoreError, UsageError
+from coeval.core.figures import share_of_scale
 from coeval.core.plain import escape_line
 from coeval.core.shown_names import ShownNames
 from coeval.pipeline.plan.run_reading import open_folder_reader
@@ -110,6 +111,13 @@ def _find_best_by_any(
     return Best(name, shown_names.text(name), mean, what=what, tasks=len(of_model))
 
 
+def _put_on_scale(metric: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a metric's row with its value and interval from 0 to 1 of its scale, as scores are."""
+    ends = {name: metric[name] for name in ("value", "low", "high")}
+    scaled = {name: end if end is None else share_of_scale(end, metric["unit"]) for name, end in ends.items()}
+    return {**metric, **scaled}
+
+
 class GrowthRate:
     """Rate at which records are made, and the time that the missing ones take at that rate."""
 
@@ -168,6 +176,7 @@ class _OpenedFolder:
             self.browser = ItemBrowser(reader)
             self.results = read_results(reader, notes).as_dict()
             self.summary = summarise_folder(reader, self.results)
+            self.results["metrics"] = [_put_on_scale(row) for row in self.results["metrics"]]
             self.close = stack.pop_all().close
 
 

@@ -19,10 +19,11 @@ import msgspec
 
 from coeval.core import records
 from coeval.core.errors import AskError, Gap, QuotaExhausted
+from coeval.core.figures import dollars
 from coeval.core.foreign import convert
 from coeval.core.options import max_calls
 from coeval.core.shown_names import short_names
-from coeval.core.text import dollars, pluralize
+from coeval.core.text import pluralize
 from coeval.engine.model_work import Asking, RoleModel
 from coeval.engine.progress import Watcher
 from coeval.engine.session import Session, await_unless_interrupted

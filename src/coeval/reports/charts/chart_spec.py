@@ -1,7 +1,7 @@
 """Parts of pictures as Vega-Lite has them: one named data set, without colours or sizes.
 
 Colours, fonts and backgrounds come from the theme that a picture is drawn in
-(`coeval.reports.drawn_pictures`). Its width is that of its container, between ``least`` and ``width`` in
+(`coeval.reports.charts.drawn_pictures`). Its width is its container's, between ``least`` and ``width`` in
 its ``usermeta``; a page scrolls what is wider than its container. Heights are numbers: Vega-Lite warns of
 steps beside a width that follows. If ``usermeta`` names a ``row`` and a ``step``, the height is ``step``
 for each value of the column ``row``.

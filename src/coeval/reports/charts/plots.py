@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from coeval.core.figures import IN_POINTS
-from coeval.reports.chart_spec import (
+from coeval.core.figures import FORMATS, IN_POINTS
+from coeval.reports.charts.chart_spec import (
     LONGEST_NAME,
     NUMBER_ROWS,
     Spec,
@@ -172,8 +172,10 @@ def heat_map(name: str, title: str, grid: HeatMap, toggles: Sequence[PictureTogg
         ),
     ]
     rows = scale_to_points(*grid.point_columns)
-    if "p" in grid.tooltip:  # as `coeval.core.text.format_probability` has it
-        rows += add_columns(shown_p="datum.p < 0.001 ? '<0.001' : format(datum.p, '.3f')")
+    if "p" in grid.tooltip:
+        style = FORMATS["probability"]
+        p_text = f"format(datum.p, '.{style.decimals}f')"
+        rows += add_columns(shown_p=f"datum.p < {style.least} ? '<{style.least}' : {p_text}")
     position = {
         "y": encode_column(
             f"{grid.row}:N", sort=list(grid.rows), title=None, axis=names_axis(names, narrow=LONGEST_NAME)

@@ -10,9 +10,9 @@ import vl_convert
 
 from coeval.core.errors import UsageError
 from coeval.core.text import join_names
-from coeval.reports.chart_spec import escape_row_texts, resolve_short_names
+from coeval.reports.charts.chart_spec import escape_row_texts, resolve_short_names
+from coeval.reports.charts.themes import LIGHT, theme_config
 from coeval.reports.content import Picture, Report
-from coeval.reports.themes import LIGHT, theme_config
 
 # What journals ask of pictures in print.
 PPI = 300
