@@ -135,16 +135,16 @@ class Board:
             count.mark_progress(count.began)
 
     def count_outcome(
-        self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, lacking: bool = False
+        self, phase: str, calls: int, usage: Usage | None, failed: str | None, *, incomplete: bool = False
     ) -> None:
         """Count a record as made after ``calls`` requests. ``failed`` is its failure's kind, if any;
-        ``lacking``: it is good but incomplete, and stays missing."""
+        ``incomplete``: it is good but incomplete, and stays missing."""
         count = self.phases[phase]
         count.latest = now = self.clock()
         if now >= count.next_mark:
             count.mark_progress(now)
         count.calls += calls
-        count.lacking += lacking
+        count.lacking += incomplete
         if failed is None:
             count.done += 1
         else:

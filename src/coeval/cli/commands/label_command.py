@@ -85,7 +85,7 @@ def label(
     if sheet is not None:
         _write_sheet(session, sheet)
     elif read is not None:
-        _read_sheet(session, read)
+        _read_sheet_and_store_labels(session, read)
     else:
         _serve_labelling(session, port, open_it=open_it, no_token=no_token)
 
@@ -113,7 +113,7 @@ def _write_sheet(session: LabelSession, path: Path) -> None:
 _MOST_PROBLEMS = 20
 
 
-def _read_sheet(session: LabelSession, path: Path) -> None:
+def _read_sheet_and_store_labels(session: LabelSession, path: Path) -> None:
     """Store a sheet's labels, and print its problems and what is left; exit code 1 with problems."""
     sheet, messages = (
         read_label_sheet_and_problems(path, session.questions, session.levels_by_id),

@@ -94,7 +94,7 @@ def serve_pages(
     run_server(serve(app, _HERE, port, begin), _HERE, port)
 
 
-def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None]) -> bytes:
+def _render_comparison_page(folders: Sequence[Path], best_by_folder: Sequence[str | None]) -> bytes:
     """Return the page of ``coeval compare --html``: of shared students, else of the ``best`` of each."""
 
     def render(students: Sequence[str]) -> bytes:
@@ -104,7 +104,7 @@ def _render_comparison_page(folders: Sequence[Path], best: Sequence[str | None])
     try:
         return render([])
     except UsageError:
-        best_students = [name for name in best if name is not None]
+        best_students = [name for name in best_by_folder if name is not None]
         if len(best_students) < len(folders):
             raise
         return render(best_students)

@@ -46,7 +46,7 @@ _LEGEND = (
 )
 
 
-def print_sweeps(comparison: SweepComparison, console: Console) -> None:
+def print_sweep_comparison(comparison: SweepComparison, console: Console) -> None:
     """Print findings on sweeps, best checkpoints, last steps, and runs against each other."""
     from coeval.reports.training_report import best_by_task_table, last_steps_table, runs_at_equal_steps_table
 

@@ -48,13 +48,13 @@ EVERY_S = 2.0
 _MOST_LOOKING = 0.1
 
 
-def watch_folder(show: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
+def watch_folder(render_text: Callable[[], str], is_at_work: Callable[[], bool], console: Console) -> None:
     """Repeat what ``show`` returns until nobody is at work: in place on a terminal, elsewhere below if it has
     changed."""
     last: str | None = None
     while True:
         going_on, began = is_at_work(), time.monotonic()
-        text = show()
+        text = render_text()
         if text != last:
             _write_screen(text, console, first=last is None)
             last = text

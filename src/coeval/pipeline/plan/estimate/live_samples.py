@@ -148,7 +148,6 @@ class _LiveSamples:
         self._answers: dict[str, list[tuple[PreparedItem, records.Response]]] = {}
 
     async def request_samples(self, asking: Asking) -> None:
-        """Request all samples, and report what each took, or that it failed."""
         for setup in self._setups:
             self._items[setup.task.name] = list(islice(self._load_recorded_items_adding_lengths(setup), _FEW))
         self._setups = [self._with_expected_factors(setup) for setup in self._setups]
