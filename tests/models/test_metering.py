@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coeval.core.errors import QuotaExhausted, StoreError
-from coeval.core.model import ModelSpec, mark_cut_by_window, min_answer_limit, refuses_limit
+from coeval.core.model import ModelSpec, lowest_answer_limit, mark_if_cut_by_window, refuses_limit
 from coeval.core.records import Completion, SamplingParameters, Usage
 from coeval.models.metering import account_file
 from coeval.models.metering import meter as metering
@@ -96,7 +96,7 @@ class Metering(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        self.ledger.flush()
+        self.ledger.write_with_one_block_each()
         self.written_tokens = self.tokens
 
     @rule()
@@ -200,7 +200,7 @@ def test_models_without_a_ceiling_are_counted_and_written_when_asked(tmp_path: P
     ledger.meter("free").book_answer(Usage(5, 1))
     assert not path.exists()
     assert ledger.meter("free").refusal() is None
-    ledger.flush()
+    ledger.write_with_one_block_each()
     assert content(path) == {
         "free": row_of(requests=100, input_tokens=15, output_tokens=3, unpriced=2),
         "other": row_of(requests=1),
@@ -212,7 +212,7 @@ def test_what_the_host_says_an_answer_cost_counts_before_our_price(tmp_path: Pat
     model = ledger.meter("m")
     assert model.book_answer(Usage(1, 1)) == Usage(1, 1, 1.0)
     assert model.book_answer(Usage(1, 1, 0.25)) == Usage(1, 1, 0.25)
-    ledger.flush()
+    ledger.write_with_one_block_each()
     row = content(tmp_path / "usage.json")["m"]
     assert (row["cost_usd"], row["unpriced"]) == (1.25, 0)
     assert row["priced_by"] == "what the host says an answer cost"
@@ -301,7 +301,7 @@ def test_an_answer_of_a_job_that_cost_too_much_hides_nothing_that_is_unknown(tmp
     model = Ledger(tmp_path / "usage.json", {"m": terms}, budget_usd=20.0).meter("m")
     for _ in range(2):
         model.reserve_for_batch(4.0)
-    model.submit("job", 2, 8.0, 4.0)
+    model.move_parked_to_job("job", 2, 8.0, 4.0)
     bill = model.open_bill()
     bill.add_answer(Usage(1, 9), 4.0)
     bill.add_answer(Usage(uncounted=True), 4.0)
@@ -416,21 +416,21 @@ class Spending(RuleBasedStateMachine):
         tokens = data.draw(st.integers(0, int(reservation.usd / UNIT)))
         self.true[model] += UNIT * tokens
         self.soon(lambda: reservation.settle(used(tokens)))
-        self.soon(reservation.close)
+        self.soon(reservation.release_or_book_uncertain)
 
     @precondition(lambda self: self.on_the_way)
     @rule(data=st.data(), billed=st.booleans())
     def lose(self, data: st.DataObject, billed: bool) -> None:
         reservation, model = self.take_one(data, self.on_the_way)
         self.true[model] += reservation.usd * billed
-        self.soon(reservation.close)
+        self.soon(reservation.release_or_book_uncertain)
 
     @precondition(lambda self: self.on_the_way)
     @rule(data=st.data())
     def refuse(self, data: st.DataObject) -> None:
         reservation, _ = self.take_one(data, self.on_the_way)
         self.soon(reservation.release)
-        self.soon(reservation.close)
+        self.soon(reservation.release_or_book_uncertain)
 
     @precondition(lambda self: self.parked)
     @rule(data=st.data())
@@ -447,7 +447,7 @@ class Spending(RuleBasedStateMachine):
         self.tags += 1
         batch = Batch(f"job-{self.tags}", model, tuple(each.reservation.usd for each in mine))
         for _ in range(2):  # it may be repeated
-            self.soon(lambda: self.meter(model).submit(batch.tag, len(mine), sum(batch.most)))
+            self.soon(lambda: self.meter(model).move_parked_to_job(batch.tag, len(mine), sum(batch.most)))
         self.jobs.append(batch)
 
     @precondition(lambda self: self.jobs)
@@ -466,7 +466,7 @@ class Spending(RuleBasedStateMachine):
 
     @rule()
     def write(self) -> None:
-        self.ledger.flush()
+        self.ledger.write_with_one_block_each()
 
     @rule(billed=st.booleans())
     def crash(self, billed: bool) -> None:
@@ -609,7 +609,7 @@ def test_a_count_too_small_for_its_text_is_no_sign_of_a_window(
     text: str, reasoning: str | None, output: int, finish: str
 ) -> None:
     cut = Completion(text, Usage(20, output), finish_reason="length", reasoning=reasoning, truncated=True)
-    assert mark_cut_by_window(cut, 300).finish_reason == finish
+    assert mark_if_cut_by_window(cut, 300).finish_reason == finish
 
 
 @pytest.mark.parametrize(
@@ -627,4 +627,4 @@ def test_one_answer_is_limited_by_what_is_laid_over_it_however_many_there_are(
     max_tokens: int | None, extra: dict[str, Any], limit: int | None
 ) -> None:
     spec = ModelSpec(name="m", interface="openai", model="m", extra_body=extra)
-    assert min_answer_limit(SamplingParameters(max_tokens=max_tokens), spec) == limit
+    assert lowest_answer_limit(SamplingParameters(max_tokens=max_tokens), spec) == limit

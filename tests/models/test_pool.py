@@ -204,7 +204,7 @@ async def test_nor_where_requests_come_now_and_then() -> None:
 class Hanging(Dialler):
     """Never connects."""
 
-    async def dial(self, origin: Origin, protocol: Callable[[], P], within_s: float | None = None) -> P:
+    async def dial(self, origin: Origin, protocol: Callable[[], P]) -> P:
         await asyncio.Event().wait()
         raise AssertionError("unreachable")
 

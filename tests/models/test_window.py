@@ -28,15 +28,15 @@ def test_the_size_doubles_until_the_host_is_first_overloaded() -> None:
 
 def test_a_refusal_takes_one_off_and_more_of_the_same_time_one_each_down_to_half() -> None:
     window = Window(256, 64)
-    assert window.record_refusal(10.0, 10.1, is_spacing=False)
+    assert window.record_refusal_and_check_spacing(10.0, 10.1, is_spacing=False)
     assert window.size == 63
     for _ in range(20):
-        assert not window.record_refusal(10.05, 10.15, is_spacing=True), (
+        assert not window.record_refusal_and_check_spacing(10.05, 10.15, is_spacing=True), (
             "it was sent before the first came back"
         )
     assert window.size == 43
     for _ in range(100):
-        window.record_refusal(10.05, 10.15, is_spacing=True)
+        window.record_refusal_and_check_spacing(10.05, 10.15, is_spacing=True)
     assert window.size == 32
 
 
@@ -45,7 +45,7 @@ def test_refusals_that_go_on_halve_once_per_answer_latency() -> None:
     answer(window, 64, 9.0, latency_s=5.0)
     sizes, now = [], 10.0
     while now < 24:
-        window.record_refusal(now, now + 0.05, is_spacing=now > 10)
+        window.record_refusal_and_check_spacing(now, now + 0.05, is_spacing=now > 10)
         sizes.append(window.size)
         now += 0.5
     assert sizes[0] == 127
@@ -55,16 +55,16 @@ def test_refusals_that_go_on_halve_once_per_answer_latency() -> None:
 def test_before_any_answer_there_is_one_cut() -> None:
     window = Window(256, 64)
     for n in range(100):
-        window.record_refusal(float(n), n + 0.05, is_spacing=n > 0)
+        window.record_refusal_and_check_spacing(float(n), n + 0.05, is_spacing=n > 0)
     assert window.size == 32
 
 
 def test_after_a_cut_it_doubles_back_to_what_was_good_and_then_probes_in_growing_steps() -> None:
     window = Window(256, 64)
     answer(window, 16, 1.0)
-    window.record_refusal(2.0, 2.1, is_spacing=False)
+    window.record_refusal_and_check_spacing(2.0, 2.1, is_spacing=False)
     good = window.size
-    window.record_refusal(2.2, 2.3, is_spacing=True)
+    window.record_refusal_and_check_spacing(2.2, 2.3, is_spacing=True)
     assert window.size < good / 2 + 1
     assert answer(window, 40, 3.0) < good, "sent before the refusal: they say nothing"
     sizes = round_trips(window, 8, 4.0)
@@ -83,7 +83,7 @@ def test_after_a_cut_it_doubles_back_to_what_was_good_and_then_probes_in_growing
 def test_a_probe_that_fails_is_taken_back_without_a_pause_and_the_next_waits_twice_as_long() -> None:
     window = Window(256, 16)
     answer(window, 1, 1.0)
-    window.record_refusal(1.5, 1.6, is_spacing=False)
+    window.record_refusal_and_check_spacing(1.5, 1.6, is_spacing=False)
     good, waited, now = window.size, [], 2.0
     for _ in range(6):
         rounds = 0
@@ -92,7 +92,7 @@ def test_a_probe_that_fails_is_taken_back_without_a_pause_and_the_next_waits_twi
             rounds += 1
             answer(window, int(window.size), now)
         waited.append(rounds)
-        assert not window.record_refusal(now + 0.1, now + 0.2, is_spacing=False)
+        assert not window.record_refusal_and_check_spacing(now + 0.1, now + 0.2, is_spacing=False)
         assert window.size == good
         now += 1.0
     assert waited[1:] == [2 * rounds for rounds in waited[:-1]]
@@ -139,7 +139,7 @@ def test_whatever_happens_it_is_between_one_and_the_ceiling(
             case "answer":
                 window.record_answer(0, took, int(window.size), now)
             case "refused" | "again":
-                window.record_refusal(now - took, now, is_spacing=what == "again")
+                window.record_refusal_and_check_spacing(now - took, now, is_spacing=what == "again")
             case "late" | "silent":
                 window.record_timeout(now - took, now, alone=what == "silent")
             case _:

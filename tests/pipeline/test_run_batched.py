@@ -414,7 +414,7 @@ async def test_what_jobs_have_brought_is_not_too_dear_to_be_recorded(
 ) -> None:
     async def ends_when_it_is_collected(session: Session) -> bool:
         assert session.batches is not None
-        await session.batches.wait_for_results()
+        await session.batches.submit_parked_and_await_results()
         return False
 
     async with openai_batches(keys=[KEY]) as host:

@@ -17,9 +17,9 @@ from coeval.analysis.doubtful_answers import (
     empty_answers_sentence,
     too_many_cut_off_warning,
 )
-from coeval.core.figures import format_points
+from coeval.core.figures import dollars, format_points
 from coeval.core.html_table import MeasureRow
-from coeval.core.text import dollars, join_names
+from coeval.core.text import join_names
 from coeval.models.metering.account_file import read_accounts
 
 # --- Cost of a folder's models, from ``usage.json``

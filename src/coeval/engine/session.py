@@ -87,8 +87,8 @@ async def report_host_problems(
         yield
     finally:
         for sentence in (
-            *http.hosts.describe_throttle_problems(),
-            *http.describe_found_keys(),
+            *http.hosts.pop_throttle_problems(),
+            *http.describe_repeated_credentials(),
             *http.describe_odd_replies(),
         ):
             note(sentence)
@@ -109,7 +109,7 @@ async def _report_troubles_every_second(
     while True:
         await sleep(LOOK_S)
         now = clock()
-        for problem in http.hosts.describe_throttle_problems():
+        for problem in http.hosts.pop_throttle_problems():
             note(problem)
         for host, sentence in http.describe_outages().items():
             if now >= reported.get(host, float("-inf")) + AGAIN_AFTER_S:
@@ -188,7 +188,9 @@ class Session:
             return False
         try:
             more = await await_unless_interrupted(
-                batches.wait_for_results(), self.context.interrupt, "the run is being interrupted"
+                batches.submit_parked_and_await_results(),
+                self.context.interrupt,
+                "the run is being interrupted",
             )
         except Draining:
             self.interrupted = True
@@ -202,7 +204,7 @@ class Session:
 
     def _report_jobs_lacking_results(self, batches: Batches) -> None:
         """Report results that are missing from batch jobs: a warning each, and a line in the error log."""
-        for job in batches.pop_short_jobs():
+        for job in batches.pop_jobs_with_unknown_results():
             message = f"batch {job.id} of {job.name}: {job.note}"
             self.context.watcher.warn(message)
             line = ErrorLine(
@@ -225,7 +227,7 @@ class Session:
         """Write the counts of models without a ceiling to ``usage.json``, should one be set later."""
         while True:
             await asyncio.sleep(USAGE_INTERVAL_S)
-            self.ledger.flush()
+            self.ledger.write_with_one_block_each()
 
     async def _stop_when_interrupted(self, flow: Flow) -> None:
         await self.context.interrupt.wait()
@@ -257,16 +259,16 @@ class Session:
         if failed or lacking:
             self._remember_short(work)
         self.board.count_outcome(
-            work.phase, work.calls, record.usage, kind if failed else None, lacking=lacking
+            work.phase, work.calls, record.usage, kind if failed else None, incomplete=lacking
         )
         if done.error is not None:
-            self._log_error(done, record)
+            self._log_error_and_warn_if_repeated(done, record)
 
     def _remember_short(self, work: Work) -> None:
         if self.batches is not None:
             self._short.add(_identity(work))
 
-    def _log_error(self, done: Done, record: Kept) -> None:
+    def _log_error_and_warn_if_repeated(self, done: Done, record: Kept) -> None:
         """Write a failed work to the error log; warn of a model that refuses several for one reason."""
         error, work = done.error, done.work
         kind = record.error.kind if record.error else error.kind if error else "internal"

@@ -86,14 +86,12 @@ class Host(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         return frozenset(self.settings) - IDENTITY_FIELDS
 
     def output_limit_field(self, model: str) -> str:
-        """Return this host's name for a model's limit on output tokens."""
         pattern = self.completion_tokens_for
         if pattern is not None and re.match(pattern, model, re.IGNORECASE):
             return "max_completion_tokens"
         return "max_tokens"
 
     def with_other_limit_field(self, model: str) -> Host:
-        """Return a copy of the host with the other name for this model's limit on output tokens."""
         renamed = "" if self.output_limit_field(model) == "max_tokens" else None
         return msgspec.structs.replace(self, completion_tokens_for=renamed)
 

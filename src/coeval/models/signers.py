@@ -237,7 +237,6 @@ class GoogleSigner(RequestSigner):
 
     @property
     def quota_project(self) -> str | None:
-        """Return the project that a user's credentials name for quotas."""
         return getattr(self._credentials, "quota_project_id", None)
 
     async def _await_renewal(self) -> _AccessToken:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from coeval.core.text import dollars, limit_in_dollars
+from coeval.core.figures import dollars, limit_in_dollars
 from coeval.pricing.lengths import TIME_FACTOR, Cell, Lengths, Span, exact, map_spans
 from coeval.pricing.tariff import Rates, Tariff
 

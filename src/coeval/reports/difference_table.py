@@ -91,7 +91,7 @@ def add_difference_columns(
     return msgspec.structs.replace(table, columns=tuple(columns), rows=tuple(map(tuple, rows)))
 
 
-def leader_table(leads: Mapping[str, PairDifference], title_scope: str = "") -> ReportTable:
+def leader_differences_table(leads: Mapping[str, PairDifference], title_scope: str = "") -> ReportTable:
     """Tabulate by how much the first student leads each of the others; ``leads`` as
     `Ranking.leader_differences`, ``title_scope``: in which task and label."""
     columns = (ReportColumn("student", "Student", terminal="student"),)

@@ -193,19 +193,19 @@ async def test_others_have_their_turn_while_a_large_job_is_gone_through(tmp_path
         while True:
             turns += 1
             with suppress(Pending):
-                if index.find_outcome(ids[0]) is None:
+                if index.find_outcome_or_raise_gap(ids[0]) is None:
                     index.mark_waiting(ids[0])
             await asyncio.sleep(0)
 
     meanwhile = asyncio.create_task(others())
     assert await index.list_waiting("a") == {key.hex() for key in ids[:10_000]}
     assert turns > 1
-    await index.mark_lost("b", "its job is gone")
+    await index.mark_waiting_lost("b", "its job is gone")
     await index.release_waiting("a")
     meanwhile.cancel()
     with pytest.raises(Pending):
-        index.find_outcome(ids[0])
-    assert index.find_outcome(ids[9_999]) is None
+        index.find_outcome_or_raise_gap(ids[0])
+    assert index.find_outcome_or_raise_gap(ids[9_999]) is None
     with pytest.raises(BatchLost, match="its job is gone"):
-        index.find_outcome(ids[10_000])
+        index.find_outcome_or_raise_gap(ids[10_000])
     assert await index.list_waiting("b") == set()

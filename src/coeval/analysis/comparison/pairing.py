@@ -84,7 +84,7 @@ def number_items_of_shared_tasks(a: Side, b: Side) -> NumberedItems:
             for own, side in zip(codes, (a, b), strict=True)
         ]
         notes += _note_unshared_items(a, b, task, items)
-        notes += _note_changed_context(a, b, task, items)
+        notes += _note_changed_references_or_attributes(a, b, task, items)
     alike = [
         pair for side, own in zip((a, b), codes, strict=True) for pair in _find_near_duplicates(side, own)
     ]
@@ -125,7 +125,9 @@ def _note_unshared_items(a: Side, b: Side, task: str, items: Sequence[_ByCode]) 
     return [Mismatch(task, message)]
 
 
-def _note_changed_context(a: Side, b: Side, task: str, items: Sequence[_ByCode]) -> list[Mismatch]:
+def _note_changed_references_or_attributes(
+    a: Side, b: Side, task: str, items: Sequence[_ByCode]
+) -> list[Mismatch]:
     """Report shared items whose reference answer or attributes differ, so that judges and labels measured
     them against something else on either side."""
     items_a, items_b = items
@@ -355,7 +357,7 @@ class Pairing:
         low, high = (gaps + low_b - high_a) / items, (gaps + high_b - low_a) / items
         return ScoredPairs(pairs, lacking, low, high, scale)
 
-    def differences_by_judge(self, task: str, metric: MetricName | None = None) -> JudgeValues:
+    def b_minus_a_by_judge(self, task: str, metric: MetricName | None = None) -> JudgeValues:
         """Return each judge's mean gaps, second side minus first; empty if the sides share no judge."""
         if (metric is None or metric.measure != "label") and any(
             judges.task == task and judges.none_shared and judges.compared for judges in self.unshared

@@ -11,7 +11,7 @@ import numpy as np
 
 from coeval.analysis.comparison.comparison_report import (
     format_difference,
-    interval_over_judges_text,
+    interval_over_judges_or_unknown,
     lead_text,
     p_value_clause,
     tie_text,
@@ -160,7 +160,7 @@ def judges_agree_sentence(ranks: Ranking, gap: PairDifference) -> str:
     if not clause and _cannot_be_settled_by_items(gap):
         clause = ": more items cannot settle it, more judges can"
     caveat = "; two judges give only a rough idea" if judges == 2 else ""
-    if (interval := interval_over_judges_text(own_gap)) != NOT_KNOWN:
+    if (interval := interval_over_judges_or_unknown(own_gap)) != NOT_KNOWN:
         interval = f"{format_points(own_gap.difference)} {interval} points"
     noun = "lead" if gap.significant else "gap"
     return f"{agreement}; allowing for other judges, the {noun} is {interval}{clause}{caveat}."

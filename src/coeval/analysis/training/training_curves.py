@@ -35,8 +35,8 @@ from coeval.analysis.training.checkpoint_scores import (
     select_common_items,
 )
 from coeval.core.errors import UsageError
-from coeval.core.figures import gap_text
-from coeval.core.text import join_names, p_value_text, pluralize
+from coeval.core.figures import gap_text, p_value_text
+from coeval.core.text import join_names, pluralize
 
 # --- First checkpoint significantly better than the base
 

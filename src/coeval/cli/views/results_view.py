@@ -61,7 +61,7 @@ def _escape_character(match: re.Match[str]) -> str:
     return "".join(f"\\u{units[at]:02x}{units[at + 1]:02x}" for at in range(0, len(units), 2))
 
 
-def print_tables(
+def print_results_or_parts(
     results: Results, parts: ScoreParts | None, console: Console, labels: Mapping[str, str] | None
 ) -> None:
     """Print results, or their ``parts``; ``labels`` as in `short_names`."""
@@ -121,7 +121,6 @@ def print_results(results: Results, console: Console, labels: Mapping[str, str] 
 
 
 def explain_empty_breakdown(results: Results, by: By) -> str:
-    """Say why there is no part of this kind."""
     nothing = f"nothing to show by {by}"
     if by in ("factor", "judge") and results.labels:
         return f"{nothing}: labels are compared without a judge; try --by attribute or --by teacher"
@@ -215,7 +214,7 @@ def result_warnings(results: Results) -> Iterator[str]:
 
 
 def _label_notes(results: Results) -> Iterator[str]:
-    if results.scored and results.only_labelled:
+    if results.scored and results.label_only_tasks:
         yield f"({LABELS}): label accuracy, the share of right answers; in no overall score."
     if results.labels:
         yield LABEL_INTERVAL

@@ -113,7 +113,7 @@ class MessageBatches(batch_api.HttpBatches):
             latest = await self._retrieve(batch.id)
             if latest.state == "running":
                 undecided = latest
-            elif undecided is None and await self._holds_job(latest, job):
+            elif undecided is None and await self._may_hold_job(latest, job):
                 return latest.id  # an earlier job may have held the same requests: this one is the latest
         if undecided is not None:
             raise batch_api.Undecided(
@@ -135,7 +135,7 @@ class MessageBatches(batch_api.HttpBatches):
         )
 
     async def list_results(self, job_id: str) -> list[str]:
-        return [self._results_path(await self._retrieve(job_id))]
+        return [self._results_url_or_path(await self._retrieve(job_id))]
 
     @staticmethod
     def read_result(line: bytes) -> batch_api.BatchReply:
@@ -169,21 +169,21 @@ class MessageBatches(batch_api.HttpBatches):
                     return
                 yield batch
 
-    async def _holds_job(self, batch: _MessageBatch, job: batch_api.BatchJob) -> bool:
+    async def _may_hold_job(self, batch: _MessageBatch, job: batch_api.BatchJob) -> bool:
         """Check by custom ids whether an ended batch is that job; without readable results, it may be."""
         if batch.results_url is None:
             return False  # results expire, and without them there is nothing to adopt
         into = job.lines.with_suffix(".part")
         into.mkdir(exist_ok=True)
         try:
-            replies = self._download_results(self._results_path(batch), into)
+            replies = self._download_results(self._results_url_or_path(batch), into)
             reported = {line.custom_id async for line in replies if isinstance(line, batch_api.BatchReply)}
             sent = (_read_custom_id(line.text).custom_id for line in read_whole_lines(job.lines))
             return not reported or not reported.isdisjoint(sent)
         finally:
             rmtree(into)
 
-    def _results_path(self, batch: _MessageBatch) -> str:
+    def _results_url_or_path(self, batch: _MessageBatch) -> str:
         """Return the results' URL from the host, or the documented path if that is another host's, as behind
         a gateway, which must not get this key."""
         url = batch.results_url

@@ -226,7 +226,7 @@ class BatchHttp:
                     reply = await read_reply(response, into)
         except faults.SENDING_ERRORS as error:
             failed = faults.error_from_exception(error, where, SILENCE_S)
-            failed.args = (endpoint.redact_message(str(failed)),)
+            failed.args = (endpoint.redact_own_message(str(failed)),)
             again = sending.repeatable or faults.was_never_sent(error)
             return Fault(failed, again and failed.retryable and failed.retry_advised)
         if 200 <= reply.status < 300:
@@ -247,7 +247,7 @@ class BatchHttp:
             explained = self._explain(reply, self.url, self._endpoint.redactor)
             if isinstance(explained, errors.AccessDenied):
                 error = type(explained)(str(error), status=reply.status)
-        error.args = (self._endpoint.redact_message(str(error)),)
+        error.args = (self._endpoint.redact_own_message(str(error)),)
         error.retry_after_s = read_retry_wait_s(reply.headers)
         advice = read_retry_advice(reply.headers)
         again = error.retryable if advice is None else advice

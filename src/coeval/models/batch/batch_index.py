@@ -129,7 +129,6 @@ class ParkedFile:
                 file.close()
 
     def discard(self) -> None:
-        """Close and delete both files."""
         self._lines.close()
         self._ids.close()
         lines_path(self.folder, self.tag).unlink(missing_ok=True)
@@ -145,7 +144,7 @@ _OURS = (".ids", ".jsonl", ".tmp")
 class BatchIndex:
     """The folder ``batches/`` and its list of jobs, for the only process that writes them. For each request
     it keeps the position of its answer, some 150 bytes; texts are read from disk when a record is made. A
-    collected result is kept until `remove_jobs`."""
+    collected result is kept until `remove_jobs_and_empty_folder`."""
 
     def __init__(self, folder: Path, jobs: Path) -> None:
         self.folder = folder
@@ -155,9 +154,9 @@ class BatchIndex:
         self._files: list[Path] = []
         self._live: jsonl.Appender | None = None
         self._live_place = 0
-        self._load()
+        self._load_and_delete_strays()
 
-    def _load(self) -> None:
+    def _load_and_delete_strays(self) -> None:
         """Load what an earlier process left; delete files without a recorded job, which were never sent."""
         known_paths = set[Path]()
         for job in self.jobs:
@@ -183,7 +182,7 @@ class BatchIndex:
     def _live_results_path(self) -> Path:
         return results_path(self.folder, _LIVE)
 
-    def find_outcome(self, key: bytes) -> BatchOutcome | None:
+    def find_outcome_or_raise_gap(self, key: bytes) -> BatchOutcome | None:
         """Find a request's outcome; None if it must be sent. Raises Pending or BatchLost."""
         if key not in self._table:
             return None
@@ -206,7 +205,6 @@ class BatchIndex:
         self._table[key] = None
 
     def mark_job_waiting(self, tag: str) -> None:
-        """Mark all requests of a job as waiting."""
         for key in self._read_ids(tag):
             self._table[key] = None
 
@@ -215,8 +213,7 @@ class BatchIndex:
         async for key in self._iterate_waiting(tag):
             del self._table[key]
 
-    async def mark_lost(self, tag: str, reason: str) -> None:
-        """Mark a job's waiting requests as lost for this run."""
+    async def mark_waiting_lost(self, tag: str, reason: str) -> None:
         async for key in self._iterate_waiting(tag):
             self._table[key] = reason
 
@@ -233,7 +230,6 @@ class BatchIndex:
                 yield key
 
     def index_results(self, tag: str) -> Iterator[BatchOutcome]:
-        """Index a job's collected results, and yield each."""
         return self._index_file(results_path(self.folder, tag))
 
     def _index_file(self, path: Path) -> Iterator[BatchOutcome]:
@@ -270,12 +266,11 @@ class BatchIndex:
                 yield key
 
     def remove_job(self, tag: str) -> None:
-        """Remove a job from the list, and its files."""
         self.jobs.remove(tag)
         for make_path in (lines_path, ids_path, results_path):
             make_path(self.folder, tag).unlink(missing_ok=True)
 
-    def remove_jobs(self, tags: Iterable[str]) -> None:
+    def remove_jobs_and_empty_folder(self, tags: Iterable[str]) -> None:
         """Remove jobs of which every possible record is on disk."""
         for tag in tags:
             self.remove_job(tag)
@@ -344,15 +339,14 @@ class BatchQueue:
         if file is not None and (
             file.requests >= self.limits.requests or file.bytes + len(line) > self.limits.bytes
         ):
-            self.close_file()
+            self.submit_parked_file()
             file = None
         if file is None:
             file = self._filling = ParkedFile(self.index.folder)
         file.add(key, line, phase, usd)
         self.index.mark_waiting(key)
 
-    def close_file(self) -> None:
-        """Submit what is parked as a job."""
+    def submit_parked_file(self) -> None:
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
@@ -369,11 +363,10 @@ class BatchQueue:
         if (file := self._filling) is not None:
             self._filling = None
             file.close()
-            await self.index.mark_lost(file.tag, reason)
+            await self.index.mark_waiting_lost(file.tag, reason)
             self._discard_file(file)
 
     def discard(self) -> None:
-        """Discard parked requests, which were never sent."""
         if (file := self._filling) is not None:
             self._filling = None
             self._discard_file(file)

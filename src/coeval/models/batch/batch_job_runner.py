@@ -62,7 +62,7 @@ class _Tally:
             self.failed += 1
         return True
 
-    def count_unknown(self, progress: batch_api.BatchProgress) -> int:
+    def count_perhaps_paid(self, progress: batch_api.BatchProgress) -> int:
         """Count the requests without a result that may have been processed and paid: all that the provider
         does not report as expired, cancelled or failed."""
         left = len(self.missing_ids)
@@ -72,12 +72,11 @@ class _Tally:
             may_be = max(0, (progress.done or 0) - self.answered)
         return min(left, max(may_be, self.damaged))
 
-    def count_outstanding(self, progress: batch_api.BatchProgress) -> int:
-        """Count the results that the provider has counted and not given."""
+    def count_results_not_given_yet(self, progress: batch_api.BatchProgress) -> int:
         if progress.state == "ended":
             return len(self.missing_ids)
         errors = max(0, (progress.failed or 0) - self.failed - len(self.undone_ids))
-        return min(len(self.missing_ids), self.count_unknown(progress) + errors)
+        return min(len(self.missing_ids), self.count_perhaps_paid(progress) + errors)
 
 
 class JobResults:
@@ -118,11 +117,11 @@ class JobResults:
     ) -> None:
         """Record how many outcomes are unknown, before the results are written."""
         job = self._job
-        if not last and (late := tally.count_outstanding(progress)):
+        if not last and (late := tally.count_results_not_given_yet(progress)):
             raise ServerFault(
                 f"it is {progress.shown}, and {late:,} of its {job.requests:,} results are not there yet"
             )
-        job.unknown = tally.count_unknown(progress)
+        job.unknown = tally.count_perhaps_paid(progress)
         if job.unknown and tally.first is not None:
             lines = pluralize(tally.damaged, "result")
             where = f"{tally.first.where}: {self._queue.redact(tally.first.why)}"
@@ -130,7 +129,6 @@ class JobResults:
         self._index.jobs.put(job)
 
     def write_only_outcome(self, outcome: BatchOutcome) -> None:
-        """Write the outcome of a job's only request."""
         with replace_file(results_path(self._index.folder, self._job.tag)) as file:
             file.write(_ENCODE(outcome) + b"\n")
 
@@ -240,7 +238,9 @@ class BatchJobRunner:
         try:
             return await self._drive(fresh=fresh)
         except ModelError as error:
-            return await self._give_up(error) if self._gives_up else self._leave_job_on_list(error)
+            if self._gives_up:
+                return await self._give_up_as_perhaps_spent(error)
+            return self._leave_job_on_list(error)
 
     async def _drive(self, *, fresh: bool) -> JobEnd:
         """Submit, wait and collect. Raises ModelError: its end cannot be known; StoreError."""
@@ -249,7 +249,7 @@ class BatchJobRunner:
             if self.job.id is None and (ended := await self._submit(look=look)) is not None:
                 return ended
             if self._mode is BatchMode.CANCEL and (unknown := await self._request_cancel()) is not None:
-                return await self._give_up(unknown)
+                return await self._give_up_as_perhaps_spent(unknown)
             progress = await self._wait_until_ended()
             if progress.state != "failed" or progress.done:
                 await self._collect_results(progress)
@@ -268,13 +268,13 @@ class BatchJobRunner:
             if look and (job_id := await self._find_until_listed()) is not None:
                 break
             if not self._mode.calls_models:
-                return await self._leave_unsubmitted()
+                return await self._release_or_leave_unsubmitted()
             try:
                 job_id = await self._api.create(self._make_batch_job())
                 break
             except ModelError as error:
-                if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or self._exceeds_queue(error):
-                    return await self._split(error)
+                if error.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE or self._is_too_large_for_queue(error):
+                    return await self._halve_limits_and_release(error)
                 if not error.retryable:
                     if (made := await self._find_job_despite_refusal()) is None:
                         return await self._end_refused_job(error)
@@ -309,7 +309,7 @@ class BatchJobRunner:
                 raise
             return None
 
-    async def _leave_unsubmitted(self) -> JobEnd:
+    async def _release_or_leave_unsubmitted(self) -> JobEnd:
         """End a job that was never made, in a mode that submits nothing."""
         if self._mode is BatchMode.CANCEL:
             self._tell(f"{self.job.label} was never submitted, and will not be")
@@ -318,7 +318,6 @@ class BatchJobRunner:
         return JobEnd.LEFT
 
     async def _request_cancel(self) -> NotFound | None:
-        """Ask the provider to cancel the job; return its error if it does not know the job."""
         try:
             await batch_api.cancel_job(self._api, self.job.id or "")
         except NotFound as unknown:
@@ -358,7 +357,7 @@ class BatchJobRunner:
             await asyncio.sleep(pause)
         raise AssertionError("unreachable: pauses have no end")
 
-    def _exceeds_queue(self, error: ModelError) -> bool:
+    def _is_too_large_for_queue(self, error: ModelError) -> bool:
         """Check whether a 400 says that this job alone is more than its provider queues at once."""
         alone = (
             isinstance(error, RateLimited)
@@ -405,7 +404,7 @@ class BatchJobRunner:
                 self._report_retry(error)
             else:
                 failures, self._has_reported = 0, False
-                self._report_progress(progress)
+                self._record_and_tell_progress(progress)
                 if progress.state != "running":
                     return progress
                 self._raise_if_too_old()
@@ -424,7 +423,7 @@ class BatchJobRunner:
                 "cancels it, and given once more gives it up"
             )
 
-    def _report_progress(self, progress: batch_api.BatchProgress) -> None:
+    def _record_and_tell_progress(self, progress: batch_api.BatchProgress) -> None:
         job = self.job
         state_word = self.queue.redact(progress.shown)
         if state_word != job.shown:
@@ -461,7 +460,9 @@ class BatchJobRunner:
             reasons = [f"{pluralize(undone, 'request')} not carried out ({job.shown})"] if undone else []
             job.note = ", ".join(reasons + ([_describe_unknown(job)] if job.unknown else []))
             if fresh:
-                await self._index.mark_lost(job.tag, f"{self.job.label} ended {job.shown} with {job.note}")
+                await self._index.mark_waiting_lost(
+                    job.tag, f"{self.job.label} ended {job.shown} with {job.note}"
+                )
             else:
                 await self._index.release_waiting(job.tag)
         job.state = "collected"
@@ -469,7 +470,7 @@ class BatchJobRunner:
         self._tell(f"{job.label}: {count:,} collected" + (f", {job.note}" if lacking > job.unknown else ""))
         return JobEnd.COLLECTED
 
-    async def _split(self, error: ModelError) -> JobEnd:
+    async def _halve_limits_and_release(self, error: ModelError) -> JobEnd:
         """Release the requests for smaller jobs: the host takes less at once than its provider says."""
         job = self.job
         if job.requests == 1:
@@ -488,12 +489,12 @@ class BatchJobRunner:
         """End a job that the provider refused whole, of which nothing is paid."""
         reason = self.queue.redact(str(error)) if error is not None else "no reason was given"
         if isinstance(error, RateLimited) and self.job.requests > 1:  # it is too much by itself
-            return await self._split(error)
+            return await self._halve_limits_and_release(error)
         message = f"{self.job.label} was refused: {reason}. To send its requests live: {BATCH_OFF}"
-        await self._index.mark_lost(self.job.tag, message)
+        await self._index.mark_waiting_lost(self.job.tag, message)
         if isinstance(error, AccessDenied | NotFound | batch_api.Unmade):
             await self.queue.refuse(message)
-        self._forget_job()
+        self._drop_unmade_job()
         self._tell(message)
         return JobEnd.LOST
 
@@ -502,13 +503,13 @@ class BatchJobRunner:
         named = self.queue.redact(repr(job_id[:80]))
         message = f"{self.job.label} is lost: its host returned {named}, not an id. It may have been paid"
         self._results.book_as_lost()
-        await self._index.mark_lost(self.job.tag, message)
+        await self._index.mark_waiting_lost(self.job.tag, message)
         await self.queue.refuse(f"{message}. To send requests live: {BATCH_OFF}")
         self._index.remove_job(self.job.tag)
         self._tell(message)
         return JobEnd.LOST
 
-    async def _give_up(self, error: ModelError) -> JobEnd:
+    async def _give_up_as_perhaps_spent(self, error: ModelError) -> JobEnd:
         """Abandon the job, whatever its provider does: its cost will never be known."""
         self._results.book_as_lost()
         await self._index.release_waiting(self.job.tag)
@@ -521,10 +522,10 @@ class BatchJobRunner:
 
     async def _release_requests(self) -> JobEnd:
         await self._index.release_waiting(self.job.tag)
-        self._forget_job()
+        self._drop_unmade_job()
         return JobEnd.RELEASED
 
-    def _forget_job(self) -> None:
+    def _drop_unmade_job(self) -> None:
         """Forget a job that never came about; release its permits and money."""
         meter = self.queue.meter
         meter.settle_job(self.job.tag, meter.open_bill())
@@ -558,7 +559,6 @@ def _is_id(job_id: str) -> bool:
 
 
 def _describe_unknown(job: PendingJob) -> str:
-    """Describe missing results whose requests may have been processed."""
     damage = f" ({job.damage})" if job.damage else ""
     return (
         f"{pluralize(job.unknown, 'request')} without a result{damage}: they may have been paid, count as "

@@ -16,10 +16,10 @@ import msgspec
 from coeval.core import errors
 from coeval.core.model import (
     ModelSpec,
-    mark_cut_by_window,
+    lowest_answer_limit,
+    mark_if_cut_by_window,
     mark_if_uncounted,
-    max_answer_tokens,
-    min_answer_limit,
+    max_tokens_of_all_answers,
 )
 from coeval.core.records import CallId, Completion, Request
 from coeval.models.address import ModelAddress, resolve_address
@@ -50,9 +50,9 @@ _LOOK_S = 0.1
 
 class Batches:
     """The batch jobs of a session: a queue of each batched model in ``queues``, then `resume_jobs` of earlier
-    starts. `wait_for_results` ends a round, `aclose` the session; jobs go on at their providers. ``folder``
-    and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a job. Raises
-    StoreError: what an earlier start left cannot be read."""
+    starts. `submit_parked_and_await_results` ends a round, `aclose` the session; jobs go on at their
+    providers. ``folder`` and ``jobs`` are those of `BatchIndex`; ``tell`` gets a sentence on each change of a
+    job. Raises StoreError: what an earlier start left cannot be read."""
 
     def __init__(self, folder: Path, jobs: Path, batching: Batching, tell: Callable[[str], None]) -> None:
         self.index = batch_index.BatchIndex(folder, jobs)
@@ -63,7 +63,7 @@ class Batches:
         self._woken = asyncio.Event()
         self._has_results = False
         self._usable: list[str] = []
-        self._short_jobs: list[PendingJob] = []
+        self._jobs_with_unknown_results: list[PendingJob] = []
         self._failure: BaseException | None = None
         self.when_one_ends: Callable[[], None] = lambda: None
         """Called when a job's runner has ended."""
@@ -89,9 +89,9 @@ class Batches:
     def list_uncollected(self) -> list[PendingJob]:
         return [job for job in self.index.jobs if job.state != "collected"]
 
-    def pop_short_jobs(self) -> list[PendingJob]:
+    def pop_jobs_with_unknown_results(self) -> list[PendingJob]:
         """Return, once, the collected jobs that lack results which may have been paid."""
-        jobs, self._short_jobs = self._short_jobs, []
+        jobs, self._jobs_with_unknown_results = self._jobs_with_unknown_results, []
         return jobs
 
     def begin_round(self) -> None:
@@ -102,10 +102,9 @@ class Batches:
             queue.live_left = batch_index.LIVE_AGAIN
 
     def submit_parked(self, name: str | None = None) -> None:
-        """Submit what is parked, for one model or all."""
         for queue in self.queues.values():
             if name in (None, queue.spec.name):
-                queue.close_file()
+                queue.submit_parked_file()
 
     def submit_to_free_money(self) -> Held:
         """Submit parked requests that hold money others wait for, unless they are few and running jobs hold
@@ -113,7 +112,7 @@ class Batches:
         under_way = sum(runner.job.requests for runner in self._runners.values())
         for queue in self.queues.values():
             if under_way < WORTH_A_JOB or queue.parked >= WORTH_A_JOB:
-                queue.close_file()
+                queue.submit_parked_file()
         if any(runner.job.id is None and not runner.looked for runner in self._runners.values()):
             return Held.BRIEFLY
         waits = self.batching.mode is BatchMode.WAIT and bool(self._runners)
@@ -121,9 +120,9 @@ class Batches:
 
     def remove_recorded_jobs(self) -> None:
         """Remove the jobs that the last round began with: their records are on disk."""
-        self.index.remove_jobs(self._usable)
+        self.index.remove_jobs_and_empty_folder(self._usable)
 
-    async def wait_for_results(self) -> bool:
+    async def submit_parked_and_await_results(self) -> bool:
         """Submit what is parked, and wait for results; False if none will come. In a mode that does not wait,
         return once each job was submitted and checked. Raises StoreError: the disk refuses."""
         wait = self.batching.mode is BatchMode.WAIT
@@ -146,7 +145,7 @@ class Batches:
             task.cancel()
         await asyncio.gather(*self._runners, return_exceptions=True)
         with suppress(errors.StoreError):  # the time of the last check is only informative
-            self.index.jobs.write()
+            self.index.jobs.write_or_delete_if_empty()
         self.index.close()
 
     def submit_file(self, queue: batch_index.BatchQueue, file: batch_index.ParkedFile) -> None:
@@ -166,7 +165,7 @@ class Batches:
             bodies=queue.bodies(),
         )
         self.index.jobs.put(job)
-        queue.meter.submit(file.tag, file.requests, file.usd, file.dearest_usd)
+        queue.meter.move_parked_to_job(file.tag, file.requests, file.usd, file.dearest_usd)
         self._start_runner(queue, job, fresh=True)
 
     def _start_runner(self, queue: batch_index.BatchQueue, job: PendingJob, *, fresh: bool) -> None:
@@ -187,7 +186,7 @@ class Batches:
             self._failure = self._failure or error
         elif task.result() is not JobEnd.LEFT:
             self._has_results = True
-            self._short_jobs += [job] if job.unknown else []
+            self._jobs_with_unknown_results += [job] if job.unknown else []
         self._woken.set()
         self.when_one_ends()
 
@@ -227,7 +226,7 @@ async def cancel_jobs_and_count_left(
             job.cancelled = "accepted"
             tell(f"{job.label} is being cancelled")
         if gone:
-            _book_as_uncertain(job, folder)
+            _remove_and_book_as_uncertain(job, folder)
             why = f" ({job.note})" if job.note else ""
             tell(f"{job.label} is given up{why}: it may have been paid, and counts as perhaps spent")
             continue
@@ -242,8 +241,7 @@ def _open_index(folder: RunDir) -> batch_index.BatchIndex:
     return batch_index.BatchIndex(folder.batches, folder.pending_batches)
 
 
-def _book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
-    """Remove a job from the list, and book all that was held for it as perhaps spent."""
+def _remove_and_book_as_uncertain(job: PendingJob, folder: RunDir) -> None:
     accounts = AccountFile(folder.usage)
     accounts.load()
     row = accounts.rows.get(job.name)
@@ -303,7 +301,7 @@ class BatchedModel(HostedModel):
             endpoint=endpoint.url,
             api=load_batch_maker(address.host)(http, spec, address.settings),
             meter=meter,
-            read=self._read_outcome,
+            read=self._decode_outcome,
             bodies=lambda: list(self._bodies),
             redact=lambda text: http.redactor.redact_message(text),
             keyless=_describe_missing_key(address),
@@ -372,10 +370,10 @@ class BatchedModel(HostedModel):
             return None  # no such body could be made
         finally:
             self._refused_schemas, self._refused_fields, self._host = refused
-        outcome = self._queue.index.find_outcome(_hash_request(about, body))
+        outcome = self._queue.index.find_outcome_or_raise_gap(_hash_request(about, body))
         if outcome is None or outcome.completion is None:
             return None
-        completion = mark_cut_by_window(outcome.completion, min_answer_limit(sent.sampling, self._spec))
+        completion = mark_if_cut_by_window(outcome.completion, lowest_answer_limit(sent.sampling, self._spec))
         return msgspec.structs.replace(completion, attempts=1, dropped=dropped)
 
     def _answers_soon(self, request: Request) -> bool:
@@ -388,7 +386,7 @@ class BatchedModel(HostedModel):
             return await super()._send(request, body, call)
         key = _hash_request(about, body)
         queue = self._queue
-        outcome = queue.index.find_outcome(key)
+        outcome = queue.index.find_outcome_or_raise_gap(key)
         if outcome is not None:
             if outcome.completion is not None:
                 return Answered(outcome.completion, outcome.completion.latency_s, 1)
@@ -403,17 +401,17 @@ class BatchedModel(HostedModel):
             answered = await super()._send(request, body, call)
             queue.index.store_live_outcome(batch_index.BatchOutcome(key.hex(), answered.value))
             return answered
-        await self._park_request(key, request, body)
+        await self._reserve_money_and_park(key, request, body)
         raise errors.Pending(f"{about} waits for a batch job")
 
-    async def _park_request(self, key: bytes, request: Request, body: bytes) -> None:
+    async def _reserve_money_and_park(self, key: bytes, request: Request, body: bytes) -> None:
         """Hold a request's permit and money, and write it to the file of the next job. Raises Gap: a quota or
         budget does not allow it, or no more jobs are made of this model."""
         queue = self._queue
         queue.raise_if_refused()
         usd = 0.0
         if self._priced:
-            tokens = max_answer_tokens(request.sampling, self._spec)
+            tokens = max_tokens_of_all_answers(request.sampling, self._spec)
             usd = self._admission.most_usd(len(body), tokens, batched=True)
         waiting = self._meter.reserve_for_batch(usd, request.priority)
         if waiting is not None:
@@ -425,7 +423,7 @@ class BatchedModel(HostedModel):
                 raise
         queue.park(key, body, request.purpose, usd)
 
-    def _read_outcome(self, custom_id: str, status: int, body: bytes) -> batch_index.BatchOutcome:
+    def _decode_outcome(self, custom_id: str, status: int, body: bytes) -> batch_index.BatchOutcome:
         """Decode the outcome of a request in a job as live replies are, priced and redacted."""
         redactor = self._endpoint.redactor
         where = f"a batch of {self.name}"
@@ -445,7 +443,7 @@ class BatchedModel(HostedModel):
             error = reported
             if error.usage is not None:
                 error.usage = self._meter.add_batch_price(error.usage)
-        error.args = (self._endpoint.redact_message(str(error)),)
+        error.args = (self._endpoint.redact_own_message(str(error)),)
         return batch_index.BatchOutcome(custom_id, error=batch_index.StoredError.from_error(error))
 
 

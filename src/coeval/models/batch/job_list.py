@@ -66,7 +66,6 @@ class PendingJob(msgspec.Struct, kw_only=True):
 
     @property
     def label(self) -> str:
-        """Return the job's name in messages."""
         return f"batch {self.id or self.tag} of {self.name} ({pluralize(self.requests, 'request')})"
 
 
@@ -91,14 +90,14 @@ class JobList:
     def put(self, *jobs: PendingJob) -> None:
         """Add or replace jobs, and write the list. Raises StoreError: the disk refuses."""
         self._jobs |= {job.tag: job for job in jobs}
-        self.write()
+        self.write_or_delete_if_empty()
 
     def remove(self, *tags: str) -> None:
         for tag in tags:
             self._jobs.pop(tag, None)
-        self.write()
+        self.write_or_delete_if_empty()
 
-    def write(self) -> None:
+    def write_or_delete_if_empty(self) -> None:
         if self._jobs:
             write_json_atomic(self._path, _Content(list(self._jobs.values())))
         else:

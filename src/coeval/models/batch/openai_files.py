@@ -115,11 +115,9 @@ class FileBatches(batch_api.HttpBatches):
         raise ServerFault(f"the host has not read the file of requests {file.id} yet; its status is {state}")
 
     async def _read_file_info(self, file_id: str) -> UploadedFile:
-        """Read what the host says of a file."""
         return await self._http.read(self._file_path(file_id), UploadedFile, "a file")
 
     def _content_paths(self, *file_ids: str | None) -> list[str]:
-        """Return the paths of the files of results and of errors that exist."""
         return [self._file_path(file_id, "/content") for file_id in file_ids if file_id]
 
     def _file_path(self, file_id: str, below: str = "") -> str:

@@ -376,7 +376,6 @@ def _choose_claude_schema_mode(model: str, parameters: dialect.BodyFields) -> st
 
 
 def _add_schema(body: dialect.BodyFields, schema: Schema, how: str) -> None:
-    """Make the answer follow a schema."""
     encoded = msgspec.json.encode(schema.body)
     if how == "format":
         body["outputConfig"]["textFormat"] = _encode_format(schema.name, encoded)

@@ -214,7 +214,6 @@ def finish_completion(completion: Completion, redactor: Redactor, notes: tuple[s
 
 
 def redact_completion(completion: Completion, redactor: Redactor) -> Completion:
-    """Redact every text of an answer."""
     if not redactor.knows_any:
         return completion
     changed: dict[str, Any] = {}
@@ -268,7 +267,7 @@ def make_reply_reader(kind: type[T]) -> Callable[[bytes], Read[T]]:
         except errors.Undecodable as error:
             fit = _ReplyFit()
             try:
-                reply, is_mended = foreign.decode_damaged(body)
+                reply, is_mended = foreign.decode_replacing_surrogates(body)
                 value = fit.fit_value(reply, kind, "")
             except (_Unfit, errors.Undecodable):
                 raise error from None

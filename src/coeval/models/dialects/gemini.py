@@ -91,7 +91,6 @@ def _make_rate_limit_error(
 
 
 def _parse_duration_s(delay: str) -> float | None:
-    """Parse a google.protobuf.Duration in JSON: ``"38.8s"``."""
     match = re.fullmatch(r"(\d{1,9}(?:\.\d{1,9})?)s", delay)
     return float(match[1]) if match else None
 

@@ -16,8 +16,8 @@ from itertools import count
 from typing import NamedTuple
 
 from coeval.core.errors import CoevalError, QuotaExhausted, StoreError
+from coeval.core.figures import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.core.options import BUDGET, CONTINUE, Option, max_cost
-from coeval.core.text import dollars, dollars_beyond_limit, limit_in_dollars
 from coeval.models.metering.account_file import AccountFile, ModelAccount, Spent, describe_uncertain
 
 # Requests of batch jobs whose money is worth waiting for: what fewer leave pays for jobs of one or two each.
@@ -109,21 +109,21 @@ class Budget:
         unblocked = sum(each.unblocked_usd for each in self.funds)
         return self.limit_usd - self.spent_usd - others - unblocked
 
-    def release_blocks(self) -> None:
+    def shrink_blocks_to_held(self) -> None:
         """Release what is reserved beyond the held money."""
         for fund in self.funds:
             fund.row.reserved_usd = min(fund.row.reserved_usd, fund.held)
 
-    def release_excess_blocks(self) -> None:
+    def shrink_blocks_if_overdrawn(self) -> None:
         """Release blocks if the request parked last took money of one."""
         if any(self.reservable_usd(fund) < fund.row.reserved_usd for fund in self.funds):
-            self.release_blocks()
+            self.shrink_blocks_to_held()
 
     def can_ever_pay(self, usd: float, priority: int) -> bool:
         """Check whether a request could be paid for if all pending requests cost nothing."""
         return priority >= self.exhausted_at and self.spent_usd + usd <= self.limit_usd
 
-    def max_usd_worth_waiting(self) -> float:
+    def max_usd_worth_waiting_for_jobs(self) -> float:
         """Return the cost up to which a request may wait for money of batch jobs: any, if what they hold
         makes another job of some size; else 0. Without this bound, the last of a budget would go into jobs
         of one request each."""
@@ -244,23 +244,23 @@ class BudgetGate:
             fund.release(usd)
         self.serve_waiting()
 
-    def spend(self, fund: Fund, usd: float, cost_usd: float) -> None:
+    def release_booked(self, fund: Fund, usd: float, booked_usd: float) -> None:
         """Release what was set aside for a request whose cost is booked already."""
         fund.release(usd)
-        fund.row.reserved_usd = max(fund.row.reserved_usd - cost_usd, fund.held)
+        fund.row.reserved_usd = max(fund.row.reserved_usd - booked_usd, fund.held)
         self.serve_waiting()
 
     def book_uncertain(self, fund: Fund, usd: float) -> None:
         """Book as uncertain all that was set aside for a request whose cost cannot be known."""
         fund.row.uncertain_usd += usd
-        self.spend(fund, usd, usd)
+        self.release_booked(fund, usd, usd)
 
     def serve_waiting(self) -> None:
         """Serve waiting requests after something was settled."""
         if self.waiting:
             self._serve_queues()
 
-    def release_spare_blocks(self) -> None:
+    def shrink_to_one_block_each(self) -> None:
         """Release money beyond held requests and one block (budget / `BLOCKS`). The caller writes."""
         for fund in self._funds.values():
             row = fund.row
@@ -280,7 +280,7 @@ class BudgetGate:
         if parked:
             fund.park(usd)
             for budget in fund.budgets:
-                budget.release_excess_blocks()
+                budget.shrink_blocks_if_overdrawn()
             return
         fund.hold(usd)
         if fund.held > fund.row.reserved_usd:
@@ -296,7 +296,7 @@ class BudgetGate:
         needed = fund.held + _block_usd(fund)
         for budget in fund.budgets:
             if budget.reservable_usd(fund) < needed:
-                budget.release_blocks()
+                budget.shrink_blocks_to_held()
             needed = min(needed, budget.reservable_usd(fund))
         fund.row.reserved_usd = max(needed, fund.held)
         try:
@@ -363,7 +363,9 @@ class BudgetGate:
         """Refuse all waiting requests, or (``beyond_jobs``) those that ending jobs would leave too little
         for, and from now on priorities that would lead to more of them. Return whether any was refused."""
         to_come = {
-            budget: budget.max_usd_worth_waiting() for fund in self._funds.values() for budget in fund.budgets
+            budget: budget.max_usd_worth_waiting_for_jobs()
+            for fund in self._funds.values()
+            for budget in fund.budgets
         }
         before = self.waiting
         for fund in self._funds.values():

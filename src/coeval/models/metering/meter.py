@@ -16,10 +16,10 @@ from types import MappingProxyType
 import msgspec
 
 from coeval.core.errors import QuotaExhausted, StoreError
+from coeval.core.figures import dollars
 from coeval.core.model import Price
 from coeval.core.options import CONTINUE, max_calls
 from coeval.core.records import Usage
-from coeval.core.text import dollars
 from coeval.models.metering.account_file import AccountFile, JobAccount, ModelAccount, Terms
 from coeval.models.metering.budget_gate import BudgetGate, Fund
 
@@ -80,8 +80,8 @@ class Meter:
     holds its money.
 
     A request of a batch job: `reserve_for_batch` before it is recorded, `release_for_batch` if dropped;
-    `submit` before the job goes to the host, `settle_job` when its replies are there. Tags make both safe to
-    repeat after a crash.
+    `move_parked_to_job` before the job goes to the host, `settle_job` when its replies are there. Tags make
+    both safe to repeat after a crash.
     """
 
     def __init__(
@@ -222,7 +222,7 @@ class Meter:
         if usd:
             self.budget_gate.put_back(self.fund, usd, parked=True)
 
-    def submit(self, tag: str, requests: int, usd: float = 0.0, dearest_usd: float = 0.0) -> None:
+    def move_parked_to_job(self, tag: str, requests: int, usd: float = 0.0, dearest_usd: float = 0.0) -> None:
         """Book the parked money of a job's requests, ``usd`` in all, as the job's, before the host gets it. A
         repeated tag, after a crash, does nothing. Raises StoreError: it could not be written, so nothing may
         be sent; all stays parked."""
@@ -302,7 +302,7 @@ class Ledger:
                     "folder's records say."
                 ) from error
             self._file.set_aside()
-        if self._file.absorb_crash(recorded):
+        if self._file.absorb_crash_finding_lost_cost(recorded):
             self._file.write()  # for readers, and in case this start is killed at once
         self.budget_gate = BudgetGate(self._file, budget_usd)
         self._meters: dict[str, Meter] = {}
@@ -329,9 +329,9 @@ class Ledger:
             self._doubted.add((name, kind))
             self.warn(sentence)
 
-    def flush(self) -> None:
+    def write_with_one_block_each(self) -> None:
         """Write the accounts, reservations included, but no more than a block of each."""
-        self.budget_gate.release_spare_blocks()
+        self.budget_gate.shrink_to_one_block_each()
         self._file.write()
 
     def close(self) -> None:

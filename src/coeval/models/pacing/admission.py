@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from coeval.core import errors
-from coeval.core.model import ModelSpec, count_prompt_bytes, mark_if_uncounted, max_answer_tokens
+from coeval.core.model import ModelSpec, count_prompt_bytes, mark_if_uncounted, max_tokens_of_all_answers
 from coeval.core.options import CONTINUE, max_tokens
 from coeval.core.records import Completion, Request, Usage
 from coeval.core.text import digest
@@ -84,7 +84,6 @@ class Admission:
                 first.set_result(None)
 
     def record_reported_cost(self, usage: Usage) -> None:
-        """Record what an answer reports it cost."""
         self._dearest_usd = max(self._dearest_usd or 0.0, usage.cost_usd or 0.0)
 
     def make_reservation(self, prompt_bytes: int, answer_tokens: int | None, priority: int) -> Reservation:
@@ -121,7 +120,7 @@ class Admission:
         Draining was not made. An error costs nothing unless it says so; a request that timed out may have
         spent its money."""
         if reservation is None and self.is_priced:
-            tokens = max_answer_tokens(request.sampling, spec)
+            tokens = max_tokens_of_all_answers(request.sampling, spec)
             reservation = self.make_reservation(count_prompt_bytes(request), tokens, request.priority)
         permit = self if reservation is None else reservation
         try:
@@ -141,7 +140,7 @@ class Admission:
             raise
         finally:
             if reservation is not None:
-                reservation.close()
+                reservation.release_or_book_uncertain()
         if usage is completion.usage:  # as without a price
             return completion
         return msgspec.structs.replace(completion, usage=usage)
@@ -205,7 +204,7 @@ class Reservation:
         StoreError: the reservation could not be written, so nothing may be sent."""
         self._admission.raise_if_stopped()
         if self._sent:
-            self.close()
+            self.release_or_book_uncertain()
         if not self._held:
             money = self._gate.set_aside(self._fund, self.usd, self._priority)
             if money is not None:
@@ -231,7 +230,7 @@ class Reservation:
         usage = self._meter.book_answer(usage, self.usd if self._held and self._bounds else 0.0)
         if self._held and usage.cost_usd is not None:
             self._held = self._sent = False
-            self._gate.spend(self._fund, self.usd, usage.cost_usd)
+            self._gate.release_booked(self._fund, self.usd, usage.cost_usd)
         return usage
 
     def return_permit(self) -> None:
@@ -245,7 +244,7 @@ class Reservation:
             self._held = self._sent = False
             self._gate.put_back(self._fund, self.usd)
 
-    def close(self) -> None:
+    def release_or_book_uncertain(self) -> None:
         """End the request. If it was sent and not settled, its money is booked as uncertain."""
         if self._held and self._sent:
             self._held = self._sent = False

@@ -96,7 +96,7 @@ class Gate:
         self._requests: Pace | None = None
         self._tokens: Pace | None = None
         self.counts_tokens = False
-        """Whether `charge_answer` and `refund_unanswered` must be called."""
+        """Whether `charge_answer` and `refund_unless_answered` must be called."""
         self._mean_tokens = self._charged_ahead = 0.0
         self._settled = False
         self._held_until = self._look_until = _NEVER
@@ -144,7 +144,6 @@ class Gate:
         return wait_s
 
     def charge_request(self, now: float) -> None:
-        """Charge a request that is sent now."""
         if not self.spacing.is_open:
             self.spacing.record_send(now)
         if self._requests is not None:
@@ -156,13 +155,13 @@ class Gate:
             self._turn.use_send_time()
 
     def charge_answer(self, tokens: int, in_flight: int, now: float) -> None:
-        """Charge an answer's tokens, before `refund_unanswered`. ``in_flight`` includes its request."""
+        """Charge an answer's tokens, before `refund_unless_answered`. ``in_flight`` includes its request."""
         if self._tokens is not None:
             self._replace_charge(self._tokens, tokens, in_flight, now)
             self._settled = True
             self._mean_tokens += (tokens - self._mean_tokens) * (_SMOOTHING if self._mean_tokens else 1.0)
 
-    def refund_unanswered(self, in_flight: int, now: float) -> None:
+    def refund_unless_answered(self, in_flight: int, now: float) -> None:
         """Refund what a request that ended was charged ahead, unless an answer was charged instead."""
         if self._tokens is not None and not self._settled:
             self._replace_charge(self._tokens, 0, in_flight, now)
@@ -283,7 +282,6 @@ class Limiter:
 
     @property
     def max_in_flight(self) -> int:
-        """Return how many requests may be in flight now."""
         return int(self._window.size)
 
     async def acquire(
@@ -302,7 +300,7 @@ class Limiter:
         if (
             not self.waiting
             and self.in_flight + 1 <= self._window.size
-            and (not self.gate.may_block or self._pass_gate(lane or self._host, refusal))
+            and (not self.gate.may_block or self._charge_if_unblocked(lane or self._host, refusal))
         ):
             self.in_flight += 1
             return
@@ -328,7 +326,7 @@ class Limiter:
 
     def release(self) -> None:
         if self.gate.counts_tokens:
-            self.gate.refund_unanswered(self.in_flight, self._clock())
+            self.gate.refund_unless_answered(self.in_flight, self._clock())
         self.in_flight -= 1
         if self.waiting:
             self._grant_slots()
@@ -343,7 +341,9 @@ class Limiter:
     def record_refusal(self, sent_at: float) -> None:
         """Record that the host refused a request for overload."""
         now = self._clock()
-        if self._window.record_refusal(sent_at, now, is_spacing=not self.gate.spacing.is_open):
+        if self._window.record_refusal_and_check_spacing(
+            sent_at, now, is_spacing=not self.gate.spacing.is_open
+        ):
             self.gate.record_refusal(sent_at, now)
 
     def record_timeout(self, sent_at: float, *, alone: bool) -> None:
@@ -405,7 +405,7 @@ class Limiter:
             self.in_flight += 1
             granted.set_result(None)
 
-    def _pass_gate(self, lane: Lane, refusal: _Refusal) -> bool:
+    def _charge_if_unblocked(self, lane: Lane, refusal: _Refusal) -> bool:
         """Charge a request and return True if nothing holds it back; for when no other request waits."""
         now = self._clock()
         if lane.held_until > now or refusal() is not None or self.gate.wait_s(now) > 0:

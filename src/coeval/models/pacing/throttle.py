@@ -137,13 +137,13 @@ class Throttle:
         self._reported = True
         return self.problem
 
-    def take_send_time(self, now: float) -> float | None:
+    def take_send_time_unless_locked(self, now: float) -> float | None:
         """Take the first free moment, in seconds of ``clock``; None while the file is locked."""
         if now < self.retry_at:
             return None
         moment = max(now - self._credit_s, self._own_next)  # if the file cannot be used
 
-        def replace_moment(free_from: float) -> float:
+        def take_moment_and_return_next(free_from: float) -> float:
             nonlocal moment
             # A time that no process of ours can have written counts as long past.
             most_s = max(_MOST_AHEAD_S, _MOST_TURNS * self._interval_s)
@@ -153,7 +153,7 @@ class Throttle:
 
         wall = self._wall()
         try:
-            replace_shared_time(self._path, replace_moment)
+            replace_shared_time(self._path, take_moment_and_return_next)
         except BlockingIOError:
             self._locked_from = min(self._locked_from, now)
             if not self._alone and now - self._locked_from < _LOCK_PATIENCE_S:
@@ -190,7 +190,7 @@ class Turn:
         throttle, at = self._throttle, self._at
         now = throttle.clock()
         if at is None or now - at > BURST_S:
-            at = self._at = throttle.take_send_time(now)
+            at = self._at = throttle.take_send_time_unless_locked(now)
             if at is None:
                 return throttle.retry_at - now
         return at - now

@@ -204,7 +204,7 @@ class Window:
         if self._held_for >= self._patience * self.size:
             self._probe_larger()
 
-    def record_refusal(self, sent_at: float, now: float, *, is_spacing: bool) -> bool:
+    def record_refusal_and_check_spacing(self, sent_at: float, now: float, *, is_spacing: bool) -> bool:
         """Record that the host refused a request for overload; return True if requests should be (further)
         apart. ``is_spacing``: they are apart already. A refusal of a probe, or of a request sent before the
         last refusal was known, asks for no gap."""
@@ -244,7 +244,6 @@ class Window:
         self._begin_round(now, self.size)
 
     def grow_to_start(self) -> None:
-        """Grow to the initial size at least."""
         self.size = max(self.size, self._start)
 
     def _settle_at(self, good: float, patience: int) -> None:

@@ -106,7 +106,7 @@ class Body:
         elif not self._content:
             self._content = data  # most bodies come in one piece
         else:
-            self._append(data)
+            self._append_unchecked(data)
 
     def read(self) -> bytes:
         """Return the unpacked body without a byte order mark (RFC 8259); NotHttp if it is damaged."""
@@ -123,7 +123,7 @@ class Body:
         """Unpack in pieces, so that a decompression bomb stays small."""
         try:
             while piece := stream.decompress(data, _PIECE):
-                self._append(piece)
+                self._append_unchecked(piece)
                 if len(self._content) > LARGEST_BODY:
                     raise self._make_size_error("a body that unpacks to")
                 data = stream.unconsumed_tail
@@ -138,7 +138,7 @@ class Body:
         self._content = b""  # else the error's traceback would keep it alive
         return NotHttp(f"{what} more than {LARGEST_BODY >> 20} MiB")
 
-    def _append(self, data: bytes) -> None:
+    def _append_unchecked(self, data: bytes) -> None:
         if isinstance(self._content, bytes):
             self._content = bytearray(self._content)
         self._content += data

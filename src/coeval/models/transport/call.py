@@ -146,20 +146,22 @@ _EPOCH_S, _EPOCH_MS = 1e9, 1e12
 
 def read_retry_wait_s(headers: Mapping[str, str]) -> float | None:
     """Read for how many seconds the provider asks to wait before a retry; None if it does not say."""
-    milliseconds = _parse_number(_get_header(headers, "retry-after-ms"))
+    milliseconds = _parse_number(_get_header_with_any_prefix(headers, "retry-after-ms"))
     if milliseconds is not None:
         return max(0.0, milliseconds / 1000)
-    text = _get_header(headers, "retry-after")
+    text = _get_header_with_any_prefix(headers, "retry-after")
     seconds = _parse_number(text)
     return max(0.0, seconds) if seconds is not None else _seconds_until(text, headers)
 
 
 def read_retry_advice(headers: Mapping[str, str]) -> bool | None:
     """Read the provider's advice on whether to retry (``x-should-retry``); None if it gives none."""
-    return {"true": True, "false": False}.get(_get_header(headers, "x-should-retry").strip().lower())
+    return {"true": True, "false": False}.get(
+        _get_header_with_any_prefix(headers, "x-should-retry").strip().lower()
+    )
 
 
-def _get_header(headers: Mapping[str, str], name: str) -> str:
+def _get_header_with_any_prefix(headers: Mapping[str, str], name: str) -> str:
     """Return a header's value, by its name or one that a gateway makes of it; '' if it is missing."""
     if name in headers:
         return headers[name]

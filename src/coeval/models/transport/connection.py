@@ -149,7 +149,7 @@ class ConnectionObserver(Protocol):
     def on_first_request(self, connection: Connection) -> None: ...
     def on_first_bytes(self, connection: Connection) -> None: ...
     def on_idle(self, connection: Connection) -> None: ...
-    def on_leave_idle(self, connection: Connection) -> None: ...
+    def on_no_longer_idle(self, connection: Connection) -> None: ...
     def on_gone(self, connection: Connection) -> None: ...
 
 
@@ -189,7 +189,7 @@ class Connection(asyncio.Protocol):
         self._transport.write(data)
         return waiter
 
-    async def write_body(self, body: bytes) -> None:
+    async def write_body_until_reply(self, body: bytes) -> None:
         """Write the large body of the request just sent, until it is written or the reply is there."""
         waiter = self._waiter
         self._is_writing_body = True
@@ -215,7 +215,7 @@ class Connection(asyncio.Protocol):
 
     def end(self) -> None:
         """Close; a request in flight gets `Closed`."""
-        self._leave_idle()
+        self._stop_being_idle()
         self._fail(Closed(sent=True))
 
     async def aclose(self) -> None:
@@ -303,7 +303,7 @@ class Connection(asyncio.Protocol):
 
     def _end_answer_with_connection(self, cause: Exception | None) -> None:
         """End the pending reply with the connection: complete if it has no length of its own, else `Lost`."""
-        self._leave_idle()
+        self._stop_being_idle()
         answer = self._answer
         if answer is None:
             return
@@ -315,10 +315,10 @@ class Connection(asyncio.Protocol):
         else:
             self._fail(Lost(begun=answer.begun, cause=cause))
 
-    def _leave_idle(self) -> None:
+    def _stop_being_idle(self) -> None:
         if self.is_idle:
             self.is_idle = False
-            self._observer.on_leave_idle(self)
+            self._observer.on_no_longer_idle(self)
 
     def _detach_waiter(self) -> asyncio.Future[HttpReply] | None:
         """Detach and return the waiter of the request, which is over."""

@@ -94,12 +94,12 @@ class Endpoint:
         self.limiter = limiter
         self.proxy = find_proxy(URL(self.url))
         self._routes: dict[tuple[str, str], RequestRoute] = {}
-        self.secrets = (*secrets, *self._find_secrets(url))
+        self.secrets = (*secrets, *self._find_secrets_in_headers_and_urls(url))
         self._sent_tokens: tuple[str, ...] = ()
         self.names = frozenset[str]()
         """Names of models; see `exempt_names`."""
         self._rebuild_redactor()
-        self.repeated = False
+        self.repeats_credential = False
         """Whether one of its replies held a credential."""
         self._lanes: dict[str, Lane] = {}
         host = URL(self.url).host or ""
@@ -122,7 +122,7 @@ class Endpoint:
         """Set how long to wait for the host, at the start too, as the user configured."""
         self.wait_s, self.reach_s = seconds, max(REACH_S, seconds)
 
-    def redact_message(self, message: str) -> str:
+    def redact_own_message(self, message: str) -> str:
         """Redact a message of our own, but not a catalog host's name, even if a key contains part of it."""
         name = URL(self.url).host or ""
         if name not in _catalog_host_names():
@@ -148,9 +148,9 @@ class Endpoint:
             headers = await self._signer.headers(route.method, str(route.url), body, now)
         except ModelError as error:
             where = describe_request(route.method, route.url)
-            error.args = (f"{where}: {self.redact_message(str(error))}",)
+            error.args = (f"{where}: {self.redact_own_message(str(error))}",)
             raise
-        self._add_sent_tokens(self._signer.secret_values(headers))
+        self._remember_sent_tokens(self._signer.secret_values(headers))
         signed = CIMultiDict(route.headers)
         signed.update({name: _check_header(name, value) for name, value in headers.items()})
         return RequestRoute.make(route.method, route.url, signed, route.proxy)
@@ -172,7 +172,7 @@ class Endpoint:
             self.names |= fresh
             self._rebuild_redactor()
 
-    def _add_sent_tokens(self, values: Iterable[str]) -> None:
+    def _remember_sent_tokens(self, values: Iterable[str]) -> None:
         """Redact tokens that were just sent, and the last few before them."""
         fresh = [
             secret
@@ -184,9 +184,11 @@ class Endpoint:
             self._rebuild_redactor()
 
     def _rebuild_redactor(self) -> None:
-        self.redactor = Redactor((*self.secrets, *self._sent_tokens), self._log_found_key, self.names)
+        self.redactor = Redactor(
+            (*self.secrets, *self._sent_tokens), self._log_repeated_credential, self.names
+        )
 
-    def _find_secrets(self, url: str) -> Iterator[str]:
+    def _find_secrets_in_headers_and_urls(self, url: str) -> Iterator[str]:
         """Yield the credentials in what is sent: in headers, in the URL, and a proxy's."""
         for name, value in self.headers.items():
             if is_credential_name(name):
@@ -195,14 +197,13 @@ class Endpoint:
         if self.proxy is not None:
             yield from find_url_secrets(str(self.proxy))
 
-    def _log_found_key(self) -> None:
-        if not self.repeated:
-            self.repeated = True
+    def _log_repeated_credential(self) -> None:
+        if not self.repeats_credential:
+            self.repeats_credential = True
             _log.info("an answer of %s held a credential, which was taken out of it", mask_url(self.url))
 
     @property
-    def found_key_warning(self) -> str:
-        """Return the warning about a host that has `repeated` a credential."""
+    def repeated_credential_warning(self) -> str:
         return (
             f"{mask_url(self.url)} repeats a credential in its answers: it is taken out of them before "
             "anything is kept; ask whoever runs the host, and change the credential"
@@ -212,14 +213,13 @@ class Endpoint:
         """Return the lane shared by the requests for one model (the provider's name for it)."""
         return self._lanes.setdefault(model, Lane())
 
-    def record_send(self, now: float, call: Call[Any]) -> int:
-        """Record a request that is sent; return its number, for `record_end`."""
+    def add_in_flight(self, now: float, call: Call[Any]) -> int:
+        """Add a request that is sent; return its number, for `remove_in_flight`."""
         number = next(self._numbers)
         self._in_flight[number] = now, call
         return number
 
-    def record_end(self, number: int) -> None:
-        """Record that a request ended, before its outcome is recorded."""
+    def remove_in_flight(self, number: int) -> None:
         del self._in_flight[number]
 
     def record_reply(self) -> None:
@@ -236,7 +236,9 @@ class Endpoint:
             self.limiter.forget_refusals()
             self.wake_retries()
 
-    def record_lost_connection(self, sent_at: float, now: float, *, away: bool = False) -> bool:
+    def record_lost_connection_and_check_crowding(
+        self, sent_at: float, now: float, *, away: bool = False
+    ) -> bool:
         """Record a lost or refused (``away``) connection; return True if there are too many."""
         self._lost_share += (1 - self._lost_share) / _REMEMBERED_FATES
         if self._has_recent_success(sent_at, now) or self._has_older_request(sent_at):
@@ -244,7 +246,7 @@ class Endpoint:
         self.record_failure(now, away=away)
         return False
 
-    def record_timeout(self, sent_at: float, now: float) -> bool:
+    def record_timeout_and_check_silence(self, sent_at: float, now: float) -> bool:
         """Record a request without an answer in time; return True if no other had one lately."""
         if self._has_recent_success(sent_at, now):
             return False
@@ -275,13 +277,11 @@ class Endpoint:
         return self._away and self._down_since is not None and not self.is_down
 
     def record_success(self, now: float) -> None:
-        """Record a good answer."""
         self._down_since = self._outage = None
         self._succeeded_at = now
         self._lost_share -= self._lost_share / _REMEMBERED_FATES
 
     def record_retry(self, reason: str, now: float) -> None:
-        """Record why a request failed that will be retried."""
         self._outage = Outage(self._outage.began if self._outage else now, reason)
 
     @property
@@ -312,7 +312,6 @@ class Endpoint:
             backoff.cancel()
 
     def wake_retries(self, owner: object = None) -> None:
-        """Wake all retries that back off, or those of one owner."""
         for nap, retry_owner in self._backoffs.items():
             if owner is None or retry_owner is owner:
                 nap.cancel()
@@ -366,7 +365,7 @@ async def check_reachable(endpoint: Endpoint, path: str, method: str = "POST") -
             except (NoConnection, ConnectTimeout, socket.gaierror) as error:
                 failed_request = describe_request(method, URL(endpoint.url + path))
                 failure = _make_connect_error(endpoint, failed_request, error)
-                failure.args = (endpoint.redact_message(str(failure)),)
+                failure.args = (endpoint.redact_own_message(str(failure)),)
                 if loop.time() + pause_s > deadline:
                     raise failure from None
                 endpoint.record_failure(loop.time(), away=True)

@@ -133,7 +133,6 @@ def error_from_exception(
 
 
 def make_proxy_error(where: str, cause: OSError) -> errors.ConnectionFailed:
-    """Make the error for a proxy that cannot be reached."""
     return errors.ConnectionFailed(
         f"{where}: no connection to the proxy ({_describe_cause(cause)}); check HTTP_PROXY, HTTPS_PROXY and "
         "NO_PROXY"
@@ -165,7 +164,6 @@ def error_behind_200(
 def error_from_garbage(
     status: int, body: bytes, cause: Exception, where: str, redactor: Redactor
 ) -> errors.Unreadable:
-    """Make the error for a body that should be an answer and is not."""
     words = excerpt(body, redactor) or "nothing"
     return errors.Unreadable(
         f"{where} answered {status} with what is no answer ({cause}): {words}", status=status

@@ -77,11 +77,13 @@ class SharedHosts:
         for address in addresses:
             sharing[address.key].append(address)
         for key, models in sharing.items():
-            self._open_endpoint(key, models)
-        self._share_secrets_within_host(address for models in sharing.values() for address in models)
+            self._open_or_merge_endpoint(key, models)
+        self._share_secrets_and_names_within_host(
+            address for models in sharing.values() for address in models
+        )
         return {key: self._endpoints[key] for key in sharing}
 
-    def _open_endpoint(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
+    def _open_or_merge_endpoint(self, key: EndpointKey, addresses: list[ModelAddress]) -> None:
         limits = EndpointLimits.combine(address.spec for address in addresses)
         if (shared := self._endpoints.get(key)) is not None:
             shared.limiter.set_limits(shared.limiter.limits.merge(limits))
@@ -93,12 +95,12 @@ class SharedHosts:
         if waits := [a.spec.wait_s for a in addresses if a.spec.wait_s is not None]:
             shared.set_wait(max(waits))
 
-    def describe_throttle_problems(self) -> list[str]:
+    def pop_throttle_problems(self) -> list[str]:
         """Say why the throttle is not shared with other processes, if so; on the first call only."""
         problem = None if self._throttle is None else self._throttle.pop_unreported_problem()
         return [] if problem is None else [problem]
 
-    def _share_secrets_within_host(self, addresses: Iterable[ModelAddress]) -> None:
+    def _share_secrets_and_names_within_host(self, addresses: Iterable[ModelAddress]) -> None:
         endpoints_by_host: defaultdict[str, list[Endpoint]] = defaultdict(list)
         for endpoint in self._endpoints.values():
             endpoints_by_host[URL(endpoint.url).authority].append(endpoint)
@@ -188,9 +190,12 @@ class Http:
         sentences = ((endpoint, describe_outage(endpoint, now)) for endpoint in self._endpoints)
         return {endpoint: sentence for endpoint, sentence in sentences if sentence is not None}
 
-    def describe_found_keys(self) -> list[str]:
-        """Return a warning for each endpoint that has repeated a credential."""
-        return sorted(endpoint.found_key_warning for endpoint in self._endpoints if endpoint.repeated)
+    def describe_repeated_credentials(self) -> list[str]:
+        return sorted(
+            endpoint.repeated_credential_warning
+            for endpoint in self._endpoints
+            if endpoint.repeats_credential
+        )
 
     def describe_odd_replies(self) -> list[str]:
         """Describe in a sentence each kind of odd replies of a model; see `Completion`."""
@@ -221,7 +226,6 @@ class Http:
         await check_reachable(endpoint, path)
 
     def _raise_if_draining(self, call: Call[T]) -> None:
-        """Raise Draining if nothing new is sent."""
         if self._over is not None and not call.goes_on:
             raise errors.Draining(str(self._over))
 
@@ -280,7 +284,7 @@ class Http:
                 return Fault(error, error.retryable and error.retry_advised)
         wire = self.hosts.straight if route.proxy is None else self.hosts.open_proxied_wire()
         sent_at = self._clock()
-        request_number = endpoint.record_send(sent_at, call)
+        request_number = endpoint.add_in_flight(sent_at, call)
         try:
             reply = await wire.send(route, body, call.timeout_s)
         except faults.SENDING_ERRORS as error:
@@ -291,7 +295,7 @@ class Http:
             )
             return self._record_connection_fault(endpoint, failure, sent_at, away=away)
         finally:
-            endpoint.record_end(request_number)
+            endpoint.remove_in_flight(request_number)
         now = self._clock()
         # Cheap test first: few replies report a limit with nothing left.
         if "0" in reply.headers.values() and (hold_s := read_limit_hold_s(reply.headers)) <= LONGEST_HOLD_S:
@@ -323,18 +327,18 @@ class Http:
         self, endpoint: Endpoint, error: errors.ModelError, sent_at: float, *, away: bool
     ) -> Fault:
         """Make the fault of a request without a reply."""
-        error.args = (endpoint.redact_message(str(error)),)
+        error.args = (endpoint.redact_own_message(str(error)),)
         crowded = False
         if isinstance(error, errors.RequestTimeout):
             self._record_timeout(endpoint, sent_at)
         elif isinstance(error, errors.ConnectionFailed):
-            crowded = endpoint.record_lost_connection(sent_at, self._clock(), away=away)
+            crowded = endpoint.record_lost_connection_and_check_crowding(sent_at, self._clock(), away=away)
             if crowded:
                 endpoint.limiter.record_refusal(sent_at)
         return Fault(error, error.retryable and error.retry_advised, crowded, away and endpoint.is_awaited)
 
     def _record_timeout(self, endpoint: Endpoint, sent_at: float) -> None:
-        alone = endpoint.record_timeout(sent_at, self._clock())
+        alone = endpoint.record_timeout_and_check_silence(sent_at, self._clock())
         if not endpoint.is_down:
             endpoint.limiter.record_timeout(sent_at, alone=alone)
 
@@ -364,7 +368,7 @@ class Http:
         endpoint = exchange.endpoint
         if (isinstance(error, errors.RateLimited) or error.status in _OVERLOADED) and not endpoint.is_down:
             endpoint.limiter.record_refusal(sent_at)
-        error.args = (endpoint.redact_message(str(error)),)
+        error.args = (endpoint.redact_own_message(str(error)),)
         if error.retry_after_s is None:
             error.retry_after_s = read_retry_wait_s(reply.headers)
         if isinstance(error, errors.RateLimited) and (hold_s := read_limit_hold_s(reply.headers)):

@@ -181,7 +181,10 @@ class _Download:
             request.add_unredirected_header("Authorization", f"Basic {b64encode(pair.encode()).decode()}")
         self._watch = _PaceWatch(self._patience_s)
         guard = _RedirectGuard(
-            self._watch, mask_url(self.url), _rate_host_nearness(parts.hostname or ""), _read_port(parts)
+            self._watch,
+            mask_url(self.url),
+            _rate_nearness_by_name(parts.hostname or ""),
+            _port_or_zero(parts),
         )
         opener = urllib.request.build_opener(_Redirects(guard), _Handler(guard))
         with ExitStack() as undoing:
@@ -269,18 +272,18 @@ class _RedirectGuard:
         if parts.scheme not in ("http", "https"):
             raise SourceFailed(f"{self._shown} redirects to something else than http:// or https://")
         self._redirected = True
-        self._check_nearness(
-            _rate_host_nearness(unquote(parts.hostname or "")), _read_port(parts)
+        self._allow_or_check_nearness(
+            _rate_nearness_by_name(unquote(parts.hostname or "")), _port_or_zero(parts)
         )  # as urllib reads it
 
-    def check_connection(self, connection: HTTPConnection, *, proxied: bool) -> None:
+    def watch_and_check_connection(self, connection: HTTPConnection, *, proxied: bool) -> None:
         """Raise SourceFailed if a redirect led too near. Behind a proxy, only the name is known."""
         self._watch.add(connection.sock)
         if not proxied:
             host, port, *_ = connection.sock.getpeername()
-            self._check_nearness(_rate_ip_nearness(str(host)), port)
+            self._allow_or_check_nearness(_rate_ip_nearness(str(host)), port)
 
-    def _check_nearness(self, nearness: int, port: int) -> None:
+    def _allow_or_check_nearness(self, nearness: int, port: int) -> None:
         if not self._redirected:
             self._allowed = max(self._allowed, nearness)
         elif nearness > self._allowed or (nearness >= _LOOPBACK and port != self._port):
@@ -290,8 +293,7 @@ class _RedirectGuard:
             )
 
 
-def _read_port(parts: SplitResult) -> int:
-    """Return a URL's port; 0 if it is invalid."""
+def _port_or_zero(parts: SplitResult) -> int:
     try:
         return parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
@@ -325,7 +327,7 @@ class _Connection(HTTPConnection):
 
     def connect(self) -> None:
         super().connect()
-        self.guard.check_connection(self, proxied=self.proxied)
+        self.guard.watch_and_check_connection(self, proxied=self.proxied)
 
 
 class _SecureConnection(HTTPSConnection, _Connection):
@@ -373,7 +375,7 @@ def _rate_ip_nearness(address: str) -> int:
     return 0 if ip.is_global else 1
 
 
-def _rate_host_nearness(host: str) -> int:
+def _rate_nearness_by_name(host: str) -> int:
     """Rank a host name's nearness by the name alone; 0 if only the network knows."""
     name = host.rstrip(".").lower()
     if name in _METADATA_NAMES:

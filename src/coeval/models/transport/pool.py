@@ -102,21 +102,22 @@ class Dialler:
         self._lookups: dict[tuple[str, int], tuple[_Lookup, float]] = {}
         self._tls: ssl.SSLContext | None = None
 
-    async def dial(self, origin: Origin, protocol: Callable[[], P], within_s: float | None = None) -> P:
-        """Connect, within `CONNECT_TIMEOUT_S` or ``within_s``. If cancelled, or if it fails after
-        ``connection_made``, the protocol's ``connection_lost`` is called all the same; on some loops twice.
+    async def dial(self, origin: Origin, protocol: Callable[[], P]) -> P:
+        """Connect. If cancelled, or if it fails after ``connection_made``, the protocol's
+        ``connection_lost`` is called all the same; on some loops twice.
         Raises NoConnection, ConnectTimeout, socket.gaierror, ssl.SSLError: see `WireError`."""
-        return await self._within_time_limit(self._connect(origin, protocol), origin, within_s)
+        return await self._connect_or_raise_wire_error(
+            self._connect(origin, protocol), origin, CONNECT_TIMEOUT_S
+        )
 
-    async def probe(self, origin: Origin, within_s: float) -> None:
+    async def probe(self, origin: Origin, limit_s: float) -> None:
         """Connect as `dial` does, without TLS, and close the connection."""
-        (await self._within_time_limit(self._connect_socket(origin), origin, within_s)).close()
+        (await self._connect_or_raise_wire_error(self._connect_socket(origin), origin, limit_s)).close()
 
-    async def _within_time_limit(
-        self, connecting: Coroutine[Any, Any, T], origin: Origin, within_s: float | None
+    async def _connect_or_raise_wire_error(
+        self, connecting: Coroutine[Any, Any, T], origin: Origin, limit_s: float
     ) -> T:
-        """Await a connection within a time limit; map failures to `WireError`."""
-        timeout = asyncio.timeout(CONNECT_TIMEOUT_S if within_s is None else within_s)
+        timeout = asyncio.timeout(limit_s)
         try:
             async with timeout:
                 return await connecting
@@ -290,15 +291,15 @@ class Pool:
             raise Closed(sent=False)
         waiter: _Waiter = self.loop.create_future()
         self._waiters.append(waiter)
-        self._start_dial()
+        self._start_dial_unless_enough()
         try:
             async with asyncio.timeout_at(deadline):
                 connection = await waiter
         except asyncio.CancelledError:
-            self._withdraw_waiter(waiter)
+            self._withdraw_waiter_and_spare_dial(waiter)
             raise
         except TimeoutError:
-            self._withdraw_waiter(waiter)
+            self._withdraw_waiter_and_spare_dial(waiter)
             raise NoTurn from None
         if connection.is_usable:
             return connection
@@ -332,14 +333,14 @@ class Pool:
     def on_idle(self, connection: Connection) -> None:
         """Reuse a connection whose reply is complete, or end it to make room for a silent one."""
         self._answers += 1
-        if self._silent and self._is_overtaken():
+        if self._silent and self._postpone_silent_if_overtaken():
             connection.end()
         elif self._waiters:
             self._give_to_waiter(connection)
         else:
             self._keep_idle(connection)
 
-    def on_leave_idle(self, connection: Connection) -> None:
+    def on_no_longer_idle(self, connection: Connection) -> None:
         self._idle.remove(connection)
 
     def on_gone(self, connection: Connection) -> None:
@@ -370,7 +371,7 @@ class Pool:
                 return waiter
         return None
 
-    def _withdraw_waiter(self, waiter: _Waiter) -> None:
+    def _withdraw_waiter_and_spare_dial(self, waiter: _Waiter) -> None:
         """Withdraw a waiter; pass on the connection it was given at the same moment."""
         if waiter in self._waiters:
             self._waiters.remove(waiter)
@@ -381,7 +382,7 @@ class Pool:
 
     # Making connections
 
-    def _start_dial(self) -> None:
+    def _start_dial_unless_enough(self) -> None:
         """Start a connection, unless as many are being made as are waited for. One begun for a waiter that
         took another goes on: it will be needed if the load stays, and if it were given up each time, there
         would never be one."""
@@ -394,25 +395,25 @@ class Pool:
     def _finish_dial(self, dial: asyncio.Task[Connection]) -> None:
         del self._dials[dial]
         if dial.cancelled():
-            self._start_dial()  # for requests that came while it was being cancelled
+            self._start_dial_unless_enough()  # for requests that came while it was being cancelled
             return
         error = dial.exception()
         if error is None:
             self._give_to_waiter(dial.result())
         elif isinstance(error, ConnectTimeout) and self.open:
-            self._start_dial()  # the host serves other connections, one of which may become idle
+            self._start_dial_unless_enough()  # one of the host's open connections may become idle
         elif (waiter := self._pop_waiter()) is not None:
             waiter.set_exception(error)
 
     # Making room
 
-    def _is_overtaken(self) -> bool:
+    def _postpone_silent_if_overtaken(self) -> bool:
         """Check whether the silent request that has waited longest makes room for itself now. As many answers
         as there are connections may belong to requests sent before it."""
         connection, silent = next(iter(self._silent.items()))
         if self._answers - silent.answers < 2 * len(self.open) << silent.times:
             return False
-        self._requeue_silent(connection, silent)
+        self._postpone_silent(connection, silent)
         return True
 
     def _close_idle_for_silent(self) -> None:
@@ -426,10 +427,10 @@ class Pool:
             if due > now:
                 self._room_timer = self.loop.call_at(due, self._close_idle_for_silent)
                 return
-            self._requeue_silent(connection, silent)
+            self._postpone_silent(connection, silent)
             self._idle[0].end()
 
-    def _requeue_silent(self, connection: Connection, silent: _SilentConnection) -> None:
+    def _postpone_silent(self, connection: Connection, silent: _SilentConnection) -> None:
         """Put a silent connection last in turn, with a longer wait."""
         del self._silent[connection]
         self._silent[connection] = _SilentConnection(self.loop.time(), self._answers, silent.times + 1)
@@ -445,7 +446,6 @@ class Wire:
 
     @property
     def connections(self) -> int:
-        """Return the number of open sockets, idle or not."""
         return sum(len(pool.open) for pool in self._pools.values())
 
     async def send(self, route: RequestRoute, body: bytes | None, timeout_s: float) -> HttpReply:
@@ -467,7 +467,7 @@ class Wire:
         waiter = connection.send_request(data, deadline)
         try:
             if large and body is not None:
-                await connection.write_body(body)
+                await connection.write_body_until_reply(body)
             return await waiter
         except asyncio.CancelledError:
             connection.abandon(waiter)

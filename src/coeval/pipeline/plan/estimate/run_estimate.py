@@ -13,8 +13,8 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
+from coeval.core.figures import dollars
 from coeval.core.records import Purpose, Request
-from coeval.core.text import dollars
 from coeval.engine.model_work import RoleModel
 from coeval.engine.progress import abbreviate
 from coeval.engine.terms import ModelFacts, find_output_limit
