@@ -66,7 +66,7 @@ def shipping_section(
 ) -> ReportSection:
     """Make the section of each task's best checkpoint and those tied with it, with the mean over tasks as a
     curve."""
-    pictures, tables = [], [best_checkpoints_table(comparison, with_items)]
+    pictures, tables = [], [best_by_task_table(comparison, with_items)]
     if comparison.changes:
         tables.append(last_steps_table(comparison))
     if comparison.overall:
@@ -79,7 +79,7 @@ def shipping_section(
     return ReportSection("ship", "Which checkpoint do I ship?", notes, tuple(pictures), tuple(tables))
 
 
-def best_checkpoints_table(
+def best_by_task_table(
     comparison: SweepComparison, with_items: Collection[tuple[str, str]] = ()
 ) -> ReportTable:
     """Make a row for each task, and one overall; tasks with items link to them."""
@@ -143,7 +143,7 @@ def runs_sections(comparison: SweepComparison) -> Iterator[ReportSection]:
     """Yield the section of runs' differences at equal steps from a chosen baseline; none for a single run."""
     if not comparison.differences:
         return
-    table = run_table(comparison)
+    table = runs_at_equal_steps_table(comparison)
     names = list(_short_run_names(comparison).values())
     better_by_baseline = dict.fromkeys(names, "the row's run")
     if len(names) == 2:
@@ -163,7 +163,7 @@ def _short_run_names(comparison: SweepComparison) -> dict[str, str]:
     return {run: short[escape_line(run)] for run in runs}
 
 
-def run_table(comparison: SweepComparison) -> ReportTable:
+def runs_at_equal_steps_table(comparison: SweepComparison) -> ReportTable:
     """Make a row for each difference of runs at equal steps and each of the two as the baseline."""
     short = _short_run_names(comparison)
     rows: list[tuple[Cell, ...]] = []
@@ -432,7 +432,7 @@ def curve_grid(table: ReportTable, tasks: Sequence[str], runs: Sequence[str]) ->
 
 def _lay_out_lines(table: ReportTable, height: float) -> _LineEnds:
     """Compute where lines end, and where their names go without touching."""
-    rows = [row for row in table.to_dicts() if row["mean"] is not None]
+    rows = [row for row in table.to_flat_dicts() if row["mean"] is not None]
     last: dict[tuple[str, str], int] = {}
     at_end: dict[tuple[str, str], float] = {}
     reach: dict[str, list[float]] = {}

@@ -98,11 +98,11 @@ def compare(
     if html is not None or any(files):
         # Here, because it loads what draws charts.
         from coeval.reports.comparison_page import comparison_page
-        from coeval.reports.site.page import write_page
+        from coeval.reports.site.page import make_page
 
         report = comparison_page(compared)
         if html is not None:
-            write_bytes_atomic(html, write_page(report))
+            write_bytes_atomic(html, make_page(report))
         _write_files_and_print_paths(report, html, files)
     if as_json:
         write_json(compared)

@@ -226,7 +226,7 @@ class ViewedFolder:
         self._report_throttle, self._summary_throttle = _Throttle(), _Throttle()
 
     @contextmanager
-    def _keep_error(self) -> Iterator[None]:
+    def _catch_and_show_error(self) -> Iterator[None]:
         try:
             yield
         except (CoevalError, OSError) as error:
@@ -235,31 +235,31 @@ class ViewedFolder:
 
     def read_changed_status(self) -> None:
         """Read the status again, which is cheap for any folder."""
-        with self._keep_error():
+        with self._catch_and_show_error():
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
             self._status_throttle.run_if_due(
-                (find_writer_pid(self.path), self._files_stamp(records_alone=False)), self._read_status
+                (find_writer_pid(self.path), self._stamp_files(records_alone=False)), self._read_status
             )
 
-    def read_changed_records(self) -> None:
+    def read_changed_records_if_needed(self) -> None:
         """Read the records again, if somebody has opened the folder."""
-        with self._keep_error():
+        with self._catch_and_show_error():
             if self.needed and self.path.is_dir():
-                self._records_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_records)
+                self._records_throttle.run_if_due(self._stamp_files(records_alone=True), self._read_records)
 
-    def write_changed_report(self) -> bool:
+    def refresh_page_if_due(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
         is_wanted = self._generation and (self.report_needed or find_writer_pid(self.path) is None)
         return bool(is_wanted) and self._report_throttle.run_if_due(
             self._generation, self._refresh_page_and_measures
         )
 
-    def read_changed_summary(self) -> None:
+    def read_changed_summary_if_unopened(self) -> None:
         """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
-            with self._keep_error():
-                self._summary_throttle.run_if_due(self._files_stamp(records_alone=True), self._read_summary)
+            with self._catch_and_show_error():
+                self._summary_throttle.run_if_due(self._stamp_files(records_alone=True), self._read_summary)
 
     def _describe(self, **more: object) -> dict[str, Any]:
         return {
@@ -297,14 +297,14 @@ class ViewedFolder:
         return self._summary if self._read is None else self._read.summary
 
     @property
-    def best(self) -> str | None:
+    def best_name(self) -> str | None:
         """Return who is best, or None if nobody has a score or nothing was read yet."""
         with self._lock:
             current = self._current_summary
         return None if current is None or current.best is None else current.best.name
 
     @contextmanager
-    def browser(self) -> Iterator[ItemBrowser | None]:
+    def hold_browser(self) -> Iterator[ItemBrowser | None]:
         """Yield the items as read last, kept open meanwhile; None: not read yet."""
         with self._lock:
             read = self._read
@@ -327,7 +327,7 @@ class ViewedFolder:
     def record_flag_and_note(self, mark: HumanLabel) -> HumanLabel:
         """Record a mark; raises as `add_labels`."""
         [kept] = add_labels(self.path, [mark])
-        with self.browser() as browser:
+        with self.hold_browser() as browser:
             if browser is not None:
                 browser.replace_marks(self.read_marks())
         return kept
@@ -354,20 +354,20 @@ class ViewedFolder:
         read = _OpenedFolder(self.path)
         read.browser.replace_marks(self.read_marks())
         self._replace(read)
-        with self.browser() as browser:
+        with self.hold_browser() as browser:
             if browser is not None:
                 browser.index_lines()
 
     def _refresh_page_and_measures(self) -> None:
         """Measure a run, which takes longer than to read it, write its page, and give the browser the items'
         measures."""
-        with self._keep_error():
+        with self._catch_and_show_error():
             with open_folder_report(self.path) as report:
                 choices = report.choices
                 single = [] if choices is None else [PageChoice(*pair) for pair in choices.single]
                 self.report = PageFrame(report.report, choices=single, served_at=_API).with_data(())
                 self.choices = choices
-            with self.browser() as browser:
+            with self.hold_browser() as browser:
                 if browser is not None:
                     report.give_measures_to(browser)
 
@@ -380,7 +380,7 @@ class ViewedFolder:
         if before is not None and unused:
             before.close()
 
-    def _files_stamp(self, *, records_alone: bool) -> Stamp:
+    def _stamp_files(self, *, records_alone: bool) -> Stamp:
         """Return names, sizes and times of files, of records alone or of the status too, and note the latest
         change."""
         run = RunDir(self.path)
@@ -467,14 +467,14 @@ class ViewedPlaces:
             for folder in self._folders_until_stopped():
                 folder.read_changed_status()
             for folder in self._folders_until_stopped():
-                folder.read_changed_records()
+                folder.read_changed_records_if_needed()
             end = time.monotonic() + _LINES_S
             for folder in self._folders_until_stopped():
                 if time.monotonic() < end:
-                    folder.read_changed_summary()
+                    folder.read_changed_summary_if_unopened()
             # One at a time, since it takes seconds: what has changed meanwhile comes before the next.
             for folder in sorted(self.folders, key=lambda folder: not folder.report_needed):
-                if self._stopped.is_set() or folder.write_changed_report():
+                if self._stopped.is_set() or folder.refresh_page_if_due():
                     break
             self._stopped.wait(_EVERY_S)
 
