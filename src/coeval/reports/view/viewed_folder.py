@@ -333,8 +333,7 @@ class ViewedFolder:
         return kept
 
     def close(self) -> None:
-        """Close what was read."""
-        self._replace(None)
+        self._replace_opened_folder(None)
 
     def _read_status(self) -> None:
         try:
@@ -353,7 +352,7 @@ class ViewedFolder:
     def _read_records(self) -> None:
         read = _OpenedFolder(self.path)
         read.browser.replace_marks(self.read_marks())
-        self._replace(read)
+        self._replace_opened_folder(read)
         with self.hold_browser() as browser:
             if browser is not None:
                 browser.index_lines()
@@ -371,7 +370,7 @@ class ViewedFolder:
                 if browser is not None:
                     report.give_measures_to(browser)
 
-    def _replace(self, read: _OpenedFolder | None) -> None:
+    def _replace_opened_folder(self, read: _OpenedFolder | None) -> None:
         with self._lock:
             before, self._read = self._read, read
             self._generation += 1
@@ -428,14 +427,14 @@ class ViewedPlaces:
         self._parents: dict[Path, Path | None] = {}  # with the sweep that each is
         self._resolved_paths: set[Path] = set()
         self._stopped = Event()
-        self._thread = Thread(target=self._watch, name="coeval view", daemon=True)
+        self._thread = Thread(target=self._read_changes_until_stopped, name="coeval view", daemon=True)
         for path in paths:
             if not path.is_dir():
                 problem = "is a file; name a folder" if path.exists() else "is not there"
                 wanted = "a run, an output of eval-framework, or one with these"
                 raise UsageError(escape_line(f"{path} {problem}: {wanted}"))
             if is_readable(path):
-                self._add_folder(path)
+                self._add_folder_unless_known(path)
             else:
                 self._parents[path] = path if list_sweep_steps(path) else None
         self._add_new_folders()
@@ -460,7 +459,7 @@ class ViewedPlaces:
             folder.close()
         return True
 
-    def _watch(self) -> None:
+    def _read_changes_until_stopped(self) -> None:
         """Read statuses, records, summaries and reports in turn, until stopped."""
         while not self._stopped.is_set():
             self._add_new_folders()
@@ -495,11 +494,11 @@ class ViewedPlaces:
                     raise store_error("read", parent, error) from error
                 continue  # it was there before, and may be again
             for path in readable:
-                self._add_folder(path, sweep)
+                self._add_folder_unless_known(path, sweep)
         if len(self._parents) > len(parents):
             self._add_new_folders()
 
-    def _add_folder(self, path: Path, sweep: Path | None = None) -> None:
+    def _add_folder_unless_known(self, path: Path, sweep: Path | None = None) -> None:
         whole = path.resolve()
         if whole not in self._resolved_paths:
             self._resolved_paths.add(whole)
