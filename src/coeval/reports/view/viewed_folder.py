@@ -239,14 +239,15 @@ class ViewedFolder:
             if not self.path.is_dir():
                 raise StoreError(f"{self.path} is gone; what is shown was read before")
             self._status_throttle.run_if_due(
-                (find_writer_pid(self.path), self._stamp_files(records_alone=False)), self._read_status
+                (find_writer_pid(self.path), self._stamp_and_note_latest_change(with_status=True)),
+                self._read_status,
             )
 
     def read_changed_records_if_needed(self) -> None:
         """Read the records again, if somebody has opened the folder."""
         with self._catch_and_show_error():
             if self.needed and self.path.is_dir():
-                self._records_throttle.run_if_due(self._stamp_files(records_alone=True), self._read_records)
+                self._records_throttle.run_if_due(self._stamp_and_note_latest_change(), self._read_records)
 
     def refresh_page_if_due(self) -> bool:
         """Measure the folder and write its report again; return whether that was necessary."""
@@ -259,7 +260,7 @@ class ViewedFolder:
         """Read the summary of a folder that nobody has opened, if it has changed."""
         if not self.needed:
             with self._catch_and_show_error():
-                self._summary_throttle.run_if_due(self._stamp_files(records_alone=True), self._read_summary)
+                self._summary_throttle.run_if_due(self._stamp_and_note_latest_change(), self._read_summary)
 
     def _describe(self, **more: object) -> dict[str, Any]:
         return {
@@ -379,11 +380,11 @@ class ViewedFolder:
         if before is not None and unused:
             before.close()
 
-    def _stamp_files(self, *, records_alone: bool) -> Stamp:
+    def _stamp_and_note_latest_change(self, *, with_status: bool = False) -> Stamp:
         """Return names, sizes and times of files, of records alone or of the status too, and note the latest
         change."""
         run = RunDir(self.path)
-        status_files = [] if records_alone else [run.meta, run.usage, run.errors, run.pending_batches]
+        status_files = [run.meta, run.usage, run.errors, run.pending_batches] if with_status else []
         files = (*list_possible_source_files(self.path), self.path / LABELS_FILE, *status_files)
         stamp = tuple(_file_stamp(file) for file in files)
         if latest := max(at for _, _, at in stamp):
